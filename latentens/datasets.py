@@ -1,0 +1,133 @@
+"""Data sets by name: the paper's, from the authors' files or simulated anew, and crowd-sourced ones."""
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pandas as pd
+from jaxtyping import Int
+from scipy.io import loadmat
+from scipy.io.matlab import MatReadError
+
+from latentens.encoding import encode_labels, read_csv
+from latentens.errors import DataNotFoundError, VotesError
+from latentens.model import GenerativeModel
+from latentens.models import DawidSkene, LayeredGraph, Tree, TruncatedGaussian
+from latentens.simulation import Dataset, simulate
+from latentens.votes import Votes
+
+ROOT_VARIABLE = "LATENTENS_DATA"
+
+PAPER_MODELS: Mapping[str, DawidSkene | Tree | LayeredGraph | TruncatedGaussian] = {
+    "condInd": DawidSkene(),
+    "Tree": Tree(),
+    "LG": LayeredGraph(),
+    "TG": TruncatedGaussian(),
+}
+"""The models of the paper's simulated sets, by the names of their folders."""
+
+PAPER_ITEMS = 10_000
+
+FILES = {
+    r"(condInd|Tree|LG|TG)/(\d+)": "simulated/{0}/dataset{1}.mat",
+    r"(S[123])": "real/Dream/{0}_data.mat",
+    r"magic/(\d+)": "real/magic/magic_block_{0}.mat",
+}
+"""Patterns of names and the authors' files they stand for, below `datasets/`."""
+
+
+def load(name: str, root: str | Path | None = None) -> Dataset:
+    """Load a data set with its true labels.
+
+    Args:
+        name: `condInd/1` … `TG/5`, `S1` … `S3`, `magic/1` … for the paper's sets, or the name of a folder with
+            `label.csv` (item, worker, label) and `truth.csv` (item, truth).
+        root: Folder of the files, by default what the variable LATENTENS_DATA says. The authors' layout
+            (`datasets/simulated/…`, `datasets/real/…`, and beside `datasets` a file `true_params.json`) and folders
+            of crowd data are found in it directly, or in its folders `rbmpaper` and `crowds`. Without any root
+            `condInd`, `Tree`, `LG` and `TG` are simulated as the paper describes, the number being the seed.
+    """
+    root = root if root is not None else os.environ.get(ROOT_VARIABLE)
+    for pattern, template in FILES.items():
+        if match := re.fullmatch(pattern, name):
+            family, relative = match.group(1), template.format(*match.groups())
+            if root is None and family in PAPER_MODELS:
+                return simulate_paper(family, int(match.group(2)))
+            return _load_authors(name, family, _find(name, relative, root, ("datasets", "rbmpaper/datasets", ".")))
+    return _load_crowd(name, _find(name, f"{name}/label.csv", root, (".", "crowds")))
+
+
+def simulate_paper(family: str, number: int, num_items: int = PAPER_ITEMS) -> Dataset:
+    """Simulate one of the paper's sets: parameters are the same for all numbers, items differ."""
+    model = PAPER_MODELS[family]
+    params = model.paper_params(jax.random.key(0))
+    drawn = simulate(model, num_items, key=jax.random.key(number), params=params)
+    return Dataset(f"{family}/{number}", drawn.votes, drawn.labels, drawn.model, drawn.params)
+
+
+def _find(name: str, relative: str, root: str | Path | None, folders: tuple[str, ...]) -> Path:
+    if root is None:
+        raise DataNotFoundError(f"{name} comes from a file: say where by root=… or the variable {ROOT_VARIABLE}")
+    for folder in folders:
+        if (path := Path(root, folder, relative)).is_file():
+            return path
+    wanted = Path(root, folders[0], relative)
+    source = (
+        "the folder `datasets` of the paper's authors (ushaham/RBMpaper on GitHub)"
+        if relative.endswith(".mat")
+        else "a crowd-sourced data set as label.csv (columns item, worker, label) and truth.csv (item, truth)"
+    )
+    raise DataNotFoundError(f"{name}: there is no file {wanted}; fetch {source} and put it there")
+
+
+def _load_authors(name: str, family: str, path: Path) -> Dataset:
+    """A `.mat` file with votes `f` (voter, item) and labels `y`, coded 0, 1 or −1, 1; nothing in it is executed."""
+    try:
+        content = loadmat(path, variable_names=("f", "y"))
+    except (MatReadError, ValueError, NotImplementedError, TypeError) as error:
+        raise VotesError(f"{path} is not a readable MATLAB file ({error})") from None
+    for variable in ("f", "y"):
+        values = content.get(variable)
+        if values is None or values.dtype.kind not in "iufb" or not np.isin(values, (-1, 0, 1)).all():
+            raise VotesError(f"{path} has no variable {variable!r} of votes coded 0, 1 or -1, 1")
+    votes = Votes.from_matrix(content["f"].T > 0, num_classes=2)
+    model, params = _true_params(family, path)
+    return Dataset(name, votes, (content["y"].ravel() > 0).astype(np.int8), model, params)
+
+
+def _true_params(family: str, path: Path) -> tuple[GenerativeModel | None, dict[str, Any] | None]:
+    """Model and parameters from `true_params.json` in a folder above the data."""
+    found = [folder / "true_params.json" for folder in path.parents[:4] if (folder / "true_params.json").is_file()]
+    known = json.loads(found[0].read_text()) if found else {}
+    if family not in known:
+        return None, None
+    values = known[family]
+    model = Tree(tuple(values["voter_parent"])) if family == "Tree" else PAPER_MODELS[family]
+    params = {k: np.asarray(v, dtype=np.float64) for k, v in values.items() if k not in ("note", "voter_parent")}
+    return model, params
+
+
+def _load_crowd(name: str, path: Path) -> Dataset:
+    truth_path = path.with_name("truth.csv")
+    if not truth_path.is_file():
+        raise DataNotFoundError(f"{name}: there is no file {truth_path}; put the true labels there (item, truth)")
+    truth = read_csv(truth_path)
+    if not {"item", "truth"} <= set(truth.columns):
+        raise VotesError(f"{truth_path} has no columns 'item' and 'truth'")
+    labels = read_csv(path).get("label", pd.Series(dtype=str))
+    _, classes = encode_labels(pd.concat([labels, truth["truth"]]).to_numpy())
+    votes = Votes.from_csv(path, classes=classes)
+    return Dataset(name, votes, _align(votes, truth, classes))
+
+
+def _align(votes: Votes, truth: pd.DataFrame, classes: tuple[Any, ...]) -> Int[np.ndarray, " item"]:
+    codes, _ = encode_labels(truth["truth"].to_numpy(), classes)
+    by_item = pd.Series(codes, index=truth["item"])
+    if by_item.index.has_duplicates:
+        raise VotesError(f"item {by_item.index[by_item.index.duplicated()][0]!r} has more than one true label")
+    return by_item.reindex([str(item) for item in votes.item_names], fill_value=-1).to_numpy()

@@ -1,0 +1,62 @@
+"""Fit: what every method returns. Method: what every method is."""
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, final
+
+import jax
+import numpy as np
+from jaxtyping import Float
+
+from latentens.precision import double_precision
+from latentens.votes import Votes
+
+Posterior = Float[np.ndarray, "item label"]
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """The result of a method.
+
+    Attributes:
+        label_probs: Estimated posterior of each item's label.
+        predictor: Gives the same for other items' votes.
+        params: Estimated parameters by name, where the method has any.
+        diagnostics: How the fit went: log-likelihood, iterations, convergence, seconds, ….
+        draws: Posterior draws by name, with leading axes (chain, draw), for a sampled fit.
+    """
+
+    label_probs: Posterior
+    predictor: Callable[[Votes], Posterior]
+    params: Mapping[str, np.ndarray] = field(default_factory=dict)
+    diagnostics: Mapping[str, Any] = field(default_factory=dict)
+    draws: Mapping[str, np.ndarray] | None = None
+
+    @double_precision
+    def predict(self, votes: Votes) -> Posterior:
+        """The posterior of the labels of new items, by the fitted parameters."""
+        return self.predictor(votes)
+
+
+class Method(ABC):
+    """A frozen dataclass of hyperparameters that turns votes into a `Fit`; it never sees a label."""
+
+    @final
+    @double_precision
+    def fit(self, votes: Votes, *, key: jax.Array) -> Fit:
+        """Estimate the labels.
+
+        Args:
+            votes: The votes.
+            key: Random key; the same key gives the same result.
+        """
+        start = time.perf_counter()
+        fitted = self._fit(votes, key)
+        seconds = time.perf_counter() - start
+        return replace(fitted, diagnostics={**fitted.diagnostics, "seconds": seconds})
+
+    @abstractmethod
+    def _fit(self, votes: Votes, key: jax.Array) -> Fit:
+        """Do the work of `fit`, in double precision."""

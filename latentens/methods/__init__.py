@@ -1,0 +1,5 @@
+"""Methods that estimate labels from votes, one file each."""
+
+from latentens.methods.vote import MajorityVote
+
+__all__ = ["MajorityVote"]

@@ -1,0 +1,48 @@
+"""GenerativeModel: how votes come about, as one NumPyro program."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from jaxtyping import Array, Int
+
+
+class GenerativeModel(ABC):
+    """A frozen dataclass of structure (number of voters, groups, …) with one method, `program`.
+
+    The program contract:
+        * `label` and `vote` are sites inside the plate `item`, whose size is `num_items`.
+        * Any other site in that plate is a hidden unit and is summed out. It is discrete, or brings
+          quadrature nodes (`QuadratureNormal`). A hidden vector is one site made with `.to_event(1)`.
+        * `vote` factorises over voters given label and hidden units: `….to_event(1)`.
+        * Continuous sites outside the plate are parameters; their distributions are their priors.
+
+    `latentens.models` has examples; `GenerativeModel.from_program` wraps a bare function.
+    """
+
+    @abstractmethod
+    def program(self, num_items: int, votes: Int[Array, "item voter"] | None = None) -> None:
+        """The NumPyro program.
+
+        Args:
+            num_items: Size of the plate `item`.
+            votes: Observed value of the site `vote`, or None to leave it random.
+        """
+
+    @staticmethod
+    def from_program(program: Callable[..., Any]) -> "GenerativeModel":
+        """Make a model of a bare function `program(num_items, votes=None)`."""
+        return _FunctionModel(program)
+
+
+@dataclass(frozen=True)
+class _FunctionModel(GenerativeModel):
+    function: Callable[..., Any]
+
+    def program(self, num_items: int, votes: Int[Array, "item voter"] | None = None) -> None:
+        """Call the function."""
+        self.function(num_items, votes)
+
+    def __repr__(self) -> str:
+        return getattr(self.function, "__name__", repr(self.function))

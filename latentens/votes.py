@@ -1,0 +1,308 @@
+"""Votes: what was observed, and nothing of the truth."""
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Int, Int8
+
+from latentens.encoding import MISSING, encode_codes, encode_labels, long_columns, natural_names, read_csv, split_item_column
+from latentens.errors import VotesError
+
+DENSE_CELLS = 2**24
+"""Up to this many cells a matrix is kept however few of them are filled."""
+
+
+class Triplets(NamedTuple):
+    """One entry a vote, sorted by item and then by voter."""
+
+    item: Int[np.ndarray, " entry"]
+    voter: Int[np.ndarray, " entry"]
+    vote: Int8[np.ndarray, " entry"]
+
+
+class Patterns(NamedTuple):
+    """The distinct rows of some votes: `rows[inverse]` are the votes again."""
+
+    votes: "Votes"
+    """The distinct rows, in the storage of the original."""
+    counts: Int[np.ndarray, " row"]
+    inverse: Int[np.ndarray, " item"]
+
+    @property
+    def rows(self) -> Int8[np.ndarray, "row voter"]:
+        """The distinct rows as a matrix."""
+        return self.votes.matrix
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Votes:
+    """`num_voters` voters' votes on `num_items` items: class codes 0 … K−1, −1 where a vote is missing.
+
+    Made by `from_matrix`, `from_long` or `from_csv`, which check what they are given; immutable.
+
+    Attributes:
+        storage: A matrix (item, voter) or, for many voters with few votes each, triplets.
+        num_items: Number of items.
+        num_voters: Number of voters.
+        num_classes: Number of classes K.
+        item_names: One name an item, by default 0, 1, ….
+        voter_names: One name a voter, by default 0, 1, ….
+        class_names: The labels that the codes stand for, by default 0, 1, ….
+    """
+
+    storage: Int8[np.ndarray, "item voter"] | Triplets
+    num_items: int
+    num_voters: int
+    num_classes: int
+    item_names: Sequence[Any] = field(default=())
+    voter_names: Sequence[Any] = field(default=())
+    class_names: Sequence[Any] = field(default=())
+
+    def __post_init__(self) -> None:
+        if self.num_items == 0 or self.num_voters == 0:
+            raise VotesError(f"no votes: {self.num_items} items and {self.num_voters} voters")
+        for name, size in (
+            ("item_names", self.num_items),
+            ("voter_names", self.num_voters),
+            ("class_names", self.num_classes),
+        ):
+            if len(getattr(self, name)) == 0:
+                object.__setattr__(self, name, range(size))
+            if len(getattr(self, name)) != size:
+                raise VotesError(f"{len(getattr(self, name))} {name} were given for {size}")
+        for array in [self.storage] if isinstance(self.storage, np.ndarray) else self.storage:
+            array.setflags(write=False)
+
+    @classmethod
+    def from_matrix(
+        cls, array: Any, num_classes: int | None = None, *, classes: Sequence[Hashable] | None = None
+    ) -> Self:
+        """Votes from a matrix with one row an item and one column a voter.
+
+        Args:
+            array: Class codes 0 … K−1 (−1 or NaN: missing), or labels as strings (empty or None: missing).
+                Index and columns of a data frame become the names of items and voters.
+            num_classes: K; by default the largest code plus one, at least 2.
+            classes: The labels in order, if the array holds labels; by default the sorted distinct ones.
+        """
+        names = {}
+        if isinstance(array, pd.DataFrame):
+            names = {"item_names": array.index.to_numpy(), "voter_names": tuple(array.columns)}
+        array = np.asarray(array)
+        if array.ndim != 2:
+            raise VotesError(f"votes form a matrix (item, voter), but this array has shape {array.shape}")
+        if array.size == 0:
+            raise VotesError(f"no votes: the matrix has shape {array.shape}")
+        if array.dtype.kind in "OUST" or classes is not None:
+            codes, names["class_names"] = encode_labels(array, classes)
+            num_classes = len(names["class_names"])
+        else:
+            codes, num_classes = encode_codes(array, num_classes)
+        return cls(codes, *codes.shape, num_classes, **names)
+
+    @classmethod
+    def from_long(
+        cls,
+        frame: pd.DataFrame | Mapping[str, Any],
+        *,
+        item: str = "item",
+        voter: str = "voter",
+        vote: str = "vote",
+        classes: Sequence[Hashable] | None = None,
+    ) -> Self:
+        """Votes from a table with one vote a row.
+
+        Args:
+            frame: A data frame, or anything `pandas.DataFrame` takes.
+            item: Name of the column of items.
+            voter: Name of the column of voters.
+            vote: Name of the column of labels; an empty one leaves the item without this vote.
+            classes: The labels in order; by default the sorted distinct ones.
+        """
+        frame = pd.DataFrame(frame)
+        for column in (item, voter, vote):
+            if column not in frame:
+                raise VotesError(f"there is no column {column!r}; the columns are {', '.join(map(repr, frame.columns))}")
+        if frame.empty:
+            raise VotesError("no votes: the table has no rows")
+        for column in (item, voter):
+            if frame[column].isna().any():
+                row = int(frame[column].isna().to_numpy().argmax())
+                raise VotesError(f"row {row} has no {column}")
+        item_index, item_names = pd.factorize(frame[item], sort=True)
+        voter_index, voter_names = pd.factorize(frame[voter], sort=True)
+        codes, class_names = encode_labels(frame[vote].to_numpy(), classes)
+        shape = len(item_names), len(voter_names)
+        triplets = _sorted_triplets(item_index, voter_index, codes)
+        _refuse_duplicates(triplets, item_names, voter_names)
+        triplets = Triplets(*(column[triplets.vote != MISSING] for column in triplets))
+        dense = np.prod(shape, dtype=float) <= max(DENSE_CELLS, 9 * len(codes))
+        return cls(
+            _to_matrix(triplets, shape) if dense else triplets,
+            *shape,
+            len(class_names),
+            np.asarray(item_names),
+            tuple(voter_names),
+            class_names,
+        )
+
+    @classmethod
+    def from_csv(
+        cls,
+        path: str | Path,
+        *,
+        item: str | None = None,
+        voter: str | None = None,
+        vote: str | None = None,
+        classes: Sequence[Hashable] | None = None,
+    ) -> Self:
+        """Votes from a CSV file, long (columns such as item, worker, label) or wide (one column a voter).
+
+        Args:
+            path: The file. In a wide file a first column named `item` or `id`, or unnamed, holds item names.
+            item: Name of the item column of a long file; found by its usual names if not given.
+            voter: Name of the voter column of a long file, likewise.
+            vote: Name of the vote column of a long file, likewise.
+            classes: The labels in order; by default the sorted distinct ones.
+        """
+        frame = read_csv(path)
+        found = long_columns(frame)
+        try:
+            if found or item or voter or vote:
+                usual = found or ("item", "voter", "vote")
+                columns = dict(zip(("item", "voter", "vote"), usual, strict=True))
+                columns |= {k: v for k, v in (("item", item), ("voter", voter), ("vote", vote)) if v}
+                names = {c: natural_names(frame[c]) for c in (columns["item"], columns["voter"]) if c in frame}
+                return cls.from_long(frame.assign(**names), **columns, classes=classes)
+            return cls.from_matrix(split_item_column(frame), classes=classes)
+        except VotesError as error:
+            raise VotesError(f"{path}: {error}") from None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of items and of voters."""
+        return self.num_items, self.num_voters
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether the votes are stored as triplets."""
+        return not isinstance(self.storage, np.ndarray)
+
+    @cached_property
+    def matrix(self) -> Int8[np.ndarray, "item voter"]:
+        """The votes as a matrix, −1 where missing."""
+        return self.storage if isinstance(self.storage, np.ndarray) else _to_matrix(self.storage, self.shape)
+
+    @cached_property
+    def triplets(self) -> Triplets:
+        """The votes that were cast, one entry each."""
+        if isinstance(self.storage, Triplets):
+            return self.storage
+        item, voter = np.nonzero(self.storage != MISSING)
+        return Triplets(item, voter, self.storage[item, voter])
+
+    @cached_property
+    def num_missing(self) -> int:
+        """How many of the items × voters votes are missing."""
+        cast = len(self.storage.vote) if isinstance(self.storage, Triplets) else np.sum(self.storage != MISSING)
+        return self.num_items * self.num_voters - int(cast)
+
+    @cached_property
+    def tally(self) -> Int[np.ndarray, "item label"]:
+        """How many votes each item got for each class."""
+        if isinstance(self.storage, np.ndarray):
+            return np.stack([np.sum(self.storage == k, axis=1) for k in range(self.num_classes)], axis=1)
+        cell = self.storage.item.astype(np.int64) * self.num_classes + self.storage.vote
+        return np.bincount(cell, minlength=self.num_items * self.num_classes).reshape(-1, self.num_classes)
+
+    @cached_property
+    def patterns(self) -> Patterns:
+        """The distinct rows, how often each occurs, and where."""
+        distinct = _distinct_sparse_rows if isinstance(self.storage, Triplets) else _distinct_dense_rows
+        first, inverse, counts = distinct(self)
+        return Patterns(self.take(first), counts, inverse)
+
+    def take(self, items: Int[np.ndarray, " chosen"]) -> "Votes":
+        """The votes on some of the items, in the order given."""
+        names = np.asarray(self.item_names)[items]
+        if isinstance(self.storage, np.ndarray):
+            storage: np.ndarray | Triplets = self.storage[items]
+        else:
+            bounds = np.searchsorted(self.storage.item, np.arange(self.num_items + 1))
+            lengths = np.diff(bounds)[items]
+            offsets = np.repeat(bounds[items] - np.cumsum(lengths) + lengths, lengths)
+            entries = offsets + np.arange(lengths.sum())
+            item = np.repeat(np.arange(len(items)), lengths)
+            storage = Triplets(item, self.storage.voter[entries], self.storage.vote[entries])
+        return Votes(storage, len(items), self.num_voters, self.num_classes, names, self.voter_names, self.class_names)
+
+    def to_frame(self) -> pd.DataFrame:
+        """The votes as labels, one row an item and one column a voter, NA where missing."""
+        labels = pd.array([*self.class_names, pd.NA])  # code −1 picks the last
+        columns = {name: labels[self.matrix[:, i]] for i, name in enumerate(self.voter_names)}
+        return pd.DataFrame(columns, index=pd.Index(self.item_names, name="item"))
+
+    def __repr__(self) -> str:
+        missing = self.num_missing / (self.num_items * self.num_voters)
+        return (
+            f"Votes({self.num_items:,} items × {self.num_voters:,} voters, {self.num_classes} classes, "
+            f"{missing:.0%} missing, {'triplets' if self.is_sparse else 'matrix'})"
+        )
+
+
+def _sorted_triplets(item: np.ndarray, voter: np.ndarray, codes: np.ndarray) -> Triplets:
+    order = np.lexsort((voter, item))
+    return Triplets(item[order].astype(np.int32), voter[order].astype(np.int32), codes[order])
+
+
+def _refuse_duplicates(triplets: Triplets, item_names: Sequence, voter_names: Sequence) -> None:
+    again = (np.diff(triplets.item) == 0) & (np.diff(triplets.voter) == 0)
+    if again.any():
+        at = int(again.argmax())
+        item, voter = item_names[triplets.item[at]], voter_names[triplets.voter[at]]
+        raise VotesError(f"item {item!r} has more than one vote of voter {voter!r}; keep one of them")
+
+
+def _to_matrix(triplets: Triplets, shape: tuple[int, int]) -> Int8[np.ndarray, "item voter"]:
+    matrix = np.full(shape, MISSING, dtype=np.int8)
+    matrix[triplets.item, triplets.voter] = triplets.vote
+    return matrix
+
+
+def _distinct(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """First occurrence, inverse and counts of the distinct rows, compared as strings of bytes."""
+    rows = np.ascontiguousarray(rows)
+    keys = rows.view(np.dtype((np.void, rows.shape[1] * rows.itemsize))).ravel()
+    _, first, inverse, counts = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
+    return first, inverse, counts
+
+
+def _distinct_dense_rows(votes: Votes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The distinct rows of a matrix: the rows are packed to bits first."""
+    codes = votes.matrix - votes.matrix.min()
+    planes = max(1, int(codes.max()).bit_length())
+    return _distinct(np.concatenate([np.packbits(codes >> plane & 1, axis=1) for plane in range(planes)], axis=1))
+
+
+def _distinct_sparse_rows(votes: Votes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The distinct rows of triplets: items with equally many votes are compared by their (voter, vote) codes."""
+    triplets = votes.triplets
+    bounds = np.searchsorted(triplets.item, np.arange(votes.num_items + 1))
+    lengths = np.diff(bounds)
+    codes = triplets.voter.astype(np.int64) * votes.num_classes + triplets.vote
+    inverse = np.empty(votes.num_items, dtype=np.int64)
+    firsts: list[np.ndarray] = []
+    counts: list[np.ndarray] = []
+    for length in np.unique(lengths):
+        items = np.flatnonzero(lengths == length)
+        rows = codes[bounds[items][:, None] + np.arange(length)]
+        first, within, count = _distinct(np.pad(rows, ((0, 0), (0, 1))))  # an item without votes needs a key too
+        inverse[items] = within + sum(map(len, firsts))
+        firsts.append(items[first])
+        counts.append(count)
+    return np.concatenate(firsts), inverse, np.concatenate(counts)

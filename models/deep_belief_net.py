@@ -1,0 +1,62 @@
+"""The deep belief net of the paper's appendix: votes and hidden units form an RBM, the label hangs on the hidden units."""
+
+from dataclasses import dataclass
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpyro
+import numpyro.distributions as dist
+from jaxtyping import Array, Float, Int
+
+from latentens.distributions import BoltzmannHidden
+from latentens.model import GenerativeModel
+from latentens.precision import double_precision
+
+
+@dataclass(frozen=True)
+class DeepBeliefNet(GenerativeModel):
+    """p(x, h) ∝ exp(aᵀx + bᵀh + xᵀWh), p(y = 1 | h) = σ(c + uᵀh).
+
+    The label is a leaf: simulation and the exact posterior are well defined, but votes say nothing about p(y | h).
+    """
+
+    num_voters: int = 15
+    num_hidden: int = 3
+
+    def program(self, num_items: int, votes: Int[Array, "item voter"] | None = None) -> None:
+        """Hidden units, then votes and label."""
+        with numpyro.plate("voter", self.num_voters):
+            visible_bias = numpyro.sample("visible_bias", dist.Normal(0.0, 2.0))
+            weights = numpyro.sample("weights", dist.Normal(0.0, 2.0).expand((self.num_hidden,)).to_event(1))
+        with numpyro.plate("unit", self.num_hidden):
+            hidden_bias = numpyro.sample("hidden_bias", dist.Normal(0.0, 2.0))
+            label_weights = numpyro.sample("label_weights", dist.Normal(0.0, 2.0))
+        label_bias = numpyro.sample("label_bias", dist.Normal(0.0, 2.0))
+        with numpyro.plate("item", num_items):
+            hidden = numpyro.sample("hidden", BoltzmannHidden(weights, visible_bias, hidden_bias))
+            numpyro.sample("label", dist.Bernoulli(logits=label_bias + hidden @ label_weights))
+            logits = visible_bias + hidden @ weights.T
+            numpyro.sample("vote", dist.Bernoulli(logits=logits).to_event(1), obs=votes)
+
+    @double_precision
+    @partial(jax.jit, static_argnums=0)
+    def paper_params(self, key: Array) -> dict[str, Float[Array, "..."]]:
+        """Each hidden unit couples to its own share of the voters; biases make every unit a fair coin without coupling.
+
+        The appendix gives no figures; the couplings are uniform on [1, 3] and the label's weights on [2, 4].
+        """
+        weights_key, label_key = jax.random.split(key)
+        own_unit = jnp.arange(self.num_voters) * self.num_hidden // self.num_voters
+        coupling = jax.random.uniform(weights_key, (self.num_voters,), minval=1.0, maxval=3.0)
+        weights = jax.nn.one_hot(own_unit, self.num_hidden) * coupling[:, None]
+        visible_bias = -weights.sum(axis=1) / 2
+        log_on = jax.nn.softplus(visible_bias + coupling) - jax.nn.softplus(visible_bias)
+        label_weights = jax.random.uniform(label_key, (self.num_hidden,), minval=2.0, maxval=4.0)
+        return {
+            "visible_bias": visible_bias,
+            "weights": weights,
+            "hidden_bias": -jax.nn.one_hot(own_unit, self.num_hidden).T @ log_on,
+            "label_weights": label_weights,
+            "label_bias": -label_weights.sum() / 2,
+        }

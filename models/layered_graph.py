@@ -1,0 +1,72 @@
+"""A layered graph: each node is a noisy mixture of its parents in the layer above."""
+
+from dataclasses import dataclass
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpyro
+import numpyro.distributions as dist
+from jaxtyping import Array, Float, Int
+
+from latentens.model import GenerativeModel
+from latentens.precision import double_precision
+
+
+@dataclass(frozen=True)
+class LayeredGraph(GenerativeModel):
+    """Label → hidden layers → voters, `P(node i = 1) = Σ_j w_ij (ψ_ij if parent j is 1 else 1 − η_ij)`.
+
+    Sensitivities ψ, specificities η and weights w belong to edges; a weight of zero means that there is no edge.
+
+    Attributes:
+        num_voters: Number of voters.
+        layers: Sizes of the hidden layers, from the label down.
+    """
+
+    num_voters: int = 15
+    layers: tuple[int, ...] = (5, 5)
+
+    def program(self, num_items: int, votes: Int[Array, "item voter"] | None = None) -> None:
+        """Label, then layer by layer down to the votes."""
+        prevalence = numpyro.sample("prevalence", dist.Beta(2.0, 2.0))
+        edges = [self._edges(*layer) for layer in self._layers()]
+        with numpyro.plate("item", num_items):
+            parents = numpyro.sample("label", dist.Bernoulli(prevalence))[..., None]
+            for (name, _, _), (sensitivity, specificity, weight) in zip(self._layers(), edges, strict=True):
+                edge_is_one = jnp.where(parents[..., None, :] == 1, sensitivity, 1 - specificity)
+                is_one = jnp.sum(weight * edge_is_one, axis=-1).clip(0.0, 1.0)
+                obs = votes if name == "vote" else None
+                parents = numpyro.sample(name, dist.Bernoulli(is_one).to_event(1), obs=obs)
+
+    def _layers(self) -> list[tuple[str, int, int]]:
+        """Name, number of nodes and number of parents of each layer below the label."""
+        names = [f"hidden_{i + 1}" for i in range(len(self.layers))]
+        return list(zip([*names, "vote"], [*self.layers, self.num_voters], [1, *self.layers], strict=True))
+
+    @staticmethod
+    def _edges(name: str, nodes: int, parents: int) -> tuple[Array, Array, Array | float]:
+        with numpyro.plate(f"{name}_node", nodes, dim=-2), numpyro.plate(f"{name}_parent", parents, dim=-1):
+            sensitivity = numpyro.sample(f"{name}_sensitivity", dist.Beta(4.0, 2.0))
+            specificity = numpyro.sample(f"{name}_specificity", dist.Beta(4.0, 2.0))
+        if parents == 1:
+            return sensitivity, specificity, 1.0
+        with numpyro.plate(f"{name}_node", nodes):
+            weight = numpyro.sample(f"{name}_weight", dist.Dirichlet(jnp.ones(parents)))
+        return sensitivity, specificity, weight
+
+    @double_precision
+    @partial(jax.jit, static_argnums=0)
+    def paper_params(self, key: Array) -> dict[str, Float[Array, "..."]]:
+        """Every edge has ψ uniform on [.6, 1] and η on [.9, 1]; below the first layer it exists with probability .3."""
+        params = {"prevalence": jnp.array(0.5)}
+        for (name, *shape), layer_key in zip(self._layers(), jax.random.split(key, len(self._layers())), strict=True):
+            keys = jax.random.split(layer_key, 4)
+            params[f"{name}_sensitivity"] = jax.random.uniform(keys[0], shape, minval=0.6, maxval=1.0)
+            params[f"{name}_specificity"] = jax.random.uniform(keys[1], shape, minval=0.9, maxval=1.0)
+            if shape[1] > 1:
+                exists = jax.random.bernoulli(keys[2], 0.3, shape)
+                exists |= ~exists.any(axis=1, keepdims=True)  # a node without parent keeps all its edges
+                weight = exists * jax.random.uniform(keys[3], shape)
+                params[f"{name}_weight"] = weight / weight.sum(axis=1, keepdims=True)
+        return params
