@@ -121,7 +121,7 @@ def _load_crowd(name: str, path: Path) -> Dataset:
         raise VotesError(f"{truth_path} has no columns 'item' and 'truth'")
     labels = read_csv(path).get("label", pd.Series(dtype=str))
     _, classes = encode_labels(pd.concat([labels, truth["truth"]]).to_numpy())
-    votes = Votes.from_csv(path, classes=classes)
+    votes = Votes.from_csv(path, classes=classes, duplicates="last")  # a worker's later answer replaces the earlier
     return Dataset(name, votes, _align(votes, truth, classes))
 
 

@@ -74,7 +74,7 @@ class BoltzmannHidden(dist.Distribution):
         """Log probability of hidden states."""
         return self._unnormalised(value) - jax.nn.logsumexp(self._unnormalised(self._states()))
 
-    def sample(self, key: jax.Array | None, sample_shape: tuple[int, ...] = ()) -> Int[Array, "*batch hidden"]:
+    def sample(self, key: jax.Array, sample_shape: tuple[int, ...] = ()) -> Int[Array, "*batch hidden"]:
         """Draw states by inverting the distribution function."""
         cumulative = jnp.cumsum(jax.nn.softmax(self._unnormalised(self._states())))
         uniform = jax.random.uniform(key, sample_shape) * cumulative[-1]

@@ -8,7 +8,7 @@ from typing import Any, final
 
 import jax
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from latentens.precision import double_precision
 from latentens.votes import Votes
@@ -33,6 +33,11 @@ class Fit:
     params: Mapping[str, np.ndarray] = field(default_factory=dict)
     diagnostics: Mapping[str, Any] = field(default_factory=dict)
     draws: Mapping[str, np.ndarray] | None = None
+
+    @property
+    def labels(self) -> Int[np.ndarray, " item"]:
+        """The most probable label of each item; an exact tie goes to the lowest class."""
+        return self.label_probs.argmax(axis=1)
 
     @double_precision
     def predict(self, votes: Votes) -> Posterior:

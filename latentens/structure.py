@@ -76,7 +76,9 @@ def inspect(model: GenerativeModel) -> Structure:
     try:
         hash(model)
     except TypeError as error:
-        raise ContractError(f"{type(model).__name__} cannot be hashed ({error}); give it tuples in place of arrays") from None
+        raise ContractError(
+            f"{type(model).__name__} cannot be hashed ({error}); give it tuples in place of arrays"
+        ) from None
     return _inspect(model)
 
 
@@ -88,11 +90,15 @@ def _inspect(model: GenerativeModel) -> Structure:
     for name in ("label", "vote"):
         if name not in inside:
             where = "outside the plate 'item'" if name in sites else "missing"
-            raise _broken(model, name, f"is {where}", f"sample {name!r} inside `with numpyro.plate('item', num_items):`")
+            raise _broken(
+                model, name, f"is {where}", f"sample {name!r} inside `with numpyro.plate('item', num_items):`"
+            )
     parameters = {name: site["shape"] for name, site in sites.items() if not site["in_plate"]}
     for name, site in _probe(model, PROBE_ITEMS + 1).items():
         if name in parameters and site["shape"] != parameters[name]:
-            raise _broken(model, name, "has one value an item but is outside the plate 'item'", "move it into the plate")
+            raise _broken(
+                model, name, "has one value an item but is outside the plate 'item'", "move it into the plate"
+            )
     dependencies = get_dependencies(model.program, (PROBE_ITEMS,))["prior_dependencies"]
     parents = {name: frozenset(dependencies[name]) & set(inside) - {name} for name in inside}
     for name in inside:
@@ -104,9 +110,7 @@ def _inspect(model: GenerativeModel) -> Structure:
         if name != "vote"
     }
     num_voters, num_vote_classes = inside["vote"]["shape"]
-    return Structure(
-        hidden, parents["vote"], len(hidden["label"].support), num_voters, num_vote_classes, parameters
-    )
+    return Structure(hidden, parents["vote"], len(hidden["label"].support), num_voters, num_vote_classes, parameters)
 
 
 def _probe(model: GenerativeModel, num_items: int) -> dict[str, dict[str, Any]]:
@@ -136,7 +140,9 @@ def _describe(model: GenerativeModel, site: dict[str, Any], num_items: int) -> d
     plates = [frame.name for frame in site["cond_indep_stack"]]
     if "item" not in plates:
         if distribution.is_discrete:
-            raise _broken(model, name, "is discrete but outside the plate 'item'", "move it into the plate or make it a field")
+            raise _broken(
+                model, name, "is discrete but outside the plate 'item'", "move it into the plate or make it a field"
+            )
         return {"in_plate": False, "shape": np.shape(site["value"])}
     if site["is_observed"]:
         raise _broken(model, name, "is observed inside the plate 'item'", "observe nothing but `vote`, by obs=votes")
@@ -147,7 +153,10 @@ def _describe(model: GenerativeModel, site: dict[str, Any], num_items: int) -> d
         raise _broken(model, name, f"is also in the plate {others}", "make it a vector of each item by .to_event(1)")
     if distribution.batch_shape != (num_items,):
         raise _broken(
-            model, name, f"has batch shape {distribution.batch_shape} for {num_items} items", "make vectors by .to_event(1)"
+            model,
+            name,
+            f"has batch shape {distribution.batch_shape} for {num_items} items",
+            "make vectors by .to_event(1)",
         )
     if name == "vote":
         return {"in_plate": True, "shape": _vote_shape(model, distribution)}
@@ -188,7 +197,9 @@ def _support(
     if not base.has_enumerate_support or not (base.is_discrete or log_weights is not None):
         kind = type(base).__name__
         fault = f"has no finite support ({kind})" if base.is_discrete else f"is continuous ({kind})"
-        raise _broken(model, name, f"{fault} inside the plate 'item'", "use a finite discrete site, or QuadratureNormal")
+        raise _broken(
+            model, name, f"{fault} inside the plate 'item'", "use a finite discrete site, or QuadratureNormal"
+        )
     with jax.ensure_compile_time_eval():
         values = np.asarray(base.enumerate_support(expand=False)).reshape(-1, *base.event_shape)
     if name == "vote":

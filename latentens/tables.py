@@ -77,7 +77,7 @@ def build_tables(model: GenerativeModel, params: Params) -> Tables:
 
 
 def _log_factor(model: GenerativeModel, structure: Structure, params: Params, name: str) -> Float[Array, "..."]:
-    """`log p(site | its parents)` with one axis for each hidden site of the program, of size one where it plays no part."""
+    """`log p(site | parents)` with one axis for each hidden site of the program, of size one where it plays no part."""
     site = structure.hidden[name]
     family = _in_order(structure, site.parents | {name})
     _refuse_too_many(model, structure, family)
@@ -110,7 +110,9 @@ def _product(model: GenerativeModel, names: list[str], factors: list[Float[Array
     shape = np.broadcast_shapes(*(factor.shape for factor in factors))
     if np.prod(shape, dtype=float) > MAX_CONFIGURATIONS:
         raise too_many_configurations(
-            model, int(np.prod(shape, dtype=object)), [name for name, size in zip(names, shape, strict=True) if size > 1]
+            model,
+            int(np.prod(shape, dtype=object)),
+            [name for name, size in zip(names, shape, strict=True) if size > 1],
         )
     return sum(factors[1:], start=factors[0])
 
@@ -161,7 +163,7 @@ def log_joint(tables: Tables, rows: Rows) -> Float[Array, "label row"]:
 
 
 def row_log_likelihood(tables: Tables, rows: Rows) -> Float[Array, " row"]:
-    """`log p(votes)` of each row; where votes do not depend on the label directly it is summed out of the prior first."""
+    """`log p(votes)` of each row; a label on which votes do not depend directly is summed out of the prior first."""
     if tables.log_emission.shape[0] == 1:
         tables = Tables(logsumexp(tables.log_prior, axis=0, keepdims=True), tables.log_emission)
     return logsumexp(log_joint(tables, rows), axis=0)

@@ -4,14 +4,24 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Int, Int8
 
-from latentens.encoding import MISSING, encode_codes, encode_labels, long_columns, natural_names, read_csv, split_item_column
+from latentens.encoding import (
+    MISSING,
+    encode_codes,
+    encode_labels,
+    long_columns,
+    natural_names,
+    read_csv,
+    split_item_column,
+)
 from latentens.errors import VotesError
+
+Duplicates = Literal["error", "first", "last"]
 
 DENSE_CELLS = 2**24
 """Up to this many cells a matrix is kept however few of them are filled."""
@@ -90,7 +100,7 @@ class Votes:
             num_classes: K; by default the largest code plus one, at least 2.
             classes: The labels in order, if the array holds labels; by default the sorted distinct ones.
         """
-        names = {}
+        names: dict[str, Any] = {}
         if isinstance(array, pd.DataFrame):
             names = {"item_names": array.index.to_numpy(), "voter_names": tuple(array.columns)}
         array = np.asarray(array)
@@ -103,7 +113,7 @@ class Votes:
             num_classes = len(names["class_names"])
         else:
             codes, num_classes = encode_codes(array, num_classes)
-        return cls(codes, *codes.shape, num_classes, **names)
+        return cls(codes, len(codes), codes.shape[1], num_classes, **names)
 
     @classmethod
     def from_long(
@@ -114,6 +124,7 @@ class Votes:
         voter: str = "voter",
         vote: str = "vote",
         classes: Sequence[Hashable] | None = None,
+        duplicates: Duplicates = "error",
     ) -> Self:
         """Votes from a table with one vote a row.
 
@@ -123,30 +134,32 @@ class Votes:
             voter: Name of the column of voters.
             vote: Name of the column of labels; an empty one leaves the item without this vote.
             classes: The labels in order; by default the sorted distinct ones.
+            duplicates: What to do where a voter voted on an item twice: refuse, or keep the first or last vote.
         """
         frame = pd.DataFrame(frame)
         for column in (item, voter, vote):
             if column not in frame:
-                raise VotesError(f"there is no column {column!r}; the columns are {', '.join(map(repr, frame.columns))}")
+                raise VotesError(
+                    f"there is no column {column!r}; the columns are {', '.join(map(repr, frame.columns))}"
+                )
         if frame.empty:
             raise VotesError("no votes: the table has no rows")
         for column in (item, voter):
             if frame[column].isna().any():
                 row = int(frame[column].isna().to_numpy().argmax())
                 raise VotesError(f"row {row} has no {column}")
+        frame = _without_duplicates(frame, item, voter, duplicates)
         item_index, item_names = pd.factorize(frame[item], sort=True)
         voter_index, voter_names = pd.factorize(frame[voter], sort=True)
         codes, class_names = encode_labels(frame[vote].to_numpy(), classes)
         shape = len(item_names), len(voter_names)
         triplets = _sorted_triplets(item_index, voter_index, codes)
-        _refuse_duplicates(triplets, item_names, voter_names)
-        triplets = Triplets(*(column[triplets.vote != MISSING] for column in triplets))
         dense = np.prod(shape, dtype=float) <= max(DENSE_CELLS, 9 * len(codes))
         return cls(
             _to_matrix(triplets, shape) if dense else triplets,
             *shape,
             len(class_names),
-            np.asarray(item_names),
+            item_names,
             tuple(voter_names),
             class_names,
         )
@@ -160,6 +173,7 @@ class Votes:
         voter: str | None = None,
         vote: str | None = None,
         classes: Sequence[Hashable] | None = None,
+        duplicates: Duplicates = "error",
     ) -> Self:
         """Votes from a CSV file, long (columns such as item, worker, label) or wide (one column a voter).
 
@@ -169,6 +183,7 @@ class Votes:
             voter: Name of the voter column of a long file, likewise.
             vote: Name of the vote column of a long file, likewise.
             classes: The labels in order; by default the sorted distinct ones.
+            duplicates: As in `from_long`.
         """
         frame = read_csv(path)
         found = long_columns(frame)
@@ -178,7 +193,7 @@ class Votes:
                 columns = dict(zip(("item", "voter", "vote"), usual, strict=True))
                 columns |= {k: v for k, v in (("item", item), ("voter", voter), ("vote", vote)) if v}
                 names = {c: natural_names(frame[c]) for c in (columns["item"], columns["voter"]) if c in frame}
-                return cls.from_long(frame.assign(**names), **columns, classes=classes)
+                return cls.from_long(frame.assign(**names), **columns, classes=classes, duplicates=duplicates)
             return cls.from_matrix(split_item_column(frame), classes=classes)
         except VotesError as error:
             raise VotesError(f"{path}: {error}") from None
@@ -255,17 +270,18 @@ class Votes:
         )
 
 
+def _without_duplicates(frame: pd.DataFrame, item: str, voter: str, keep: Duplicates) -> pd.DataFrame:
+    again = frame.duplicated([item, voter], keep="first" if keep == "error" else keep)
+    if keep == "error" and again.any():
+        which, who = frame.loc[again, [item, voter]].iloc[0].tolist()
+        raise VotesError(f"item {which!r} has more than one vote of voter {who!r}; keep one, or say duplicates='last'")
+    return frame[~again]
+
+
 def _sorted_triplets(item: np.ndarray, voter: np.ndarray, codes: np.ndarray) -> Triplets:
     order = np.lexsort((voter, item))
+    order = order[codes[order] != MISSING]
     return Triplets(item[order].astype(np.int32), voter[order].astype(np.int32), codes[order])
-
-
-def _refuse_duplicates(triplets: Triplets, item_names: Sequence, voter_names: Sequence) -> None:
-    again = (np.diff(triplets.item) == 0) & (np.diff(triplets.voter) == 0)
-    if again.any():
-        at = int(again.argmax())
-        item, voter = item_names[triplets.item[at]], voter_names[triplets.voter[at]]
-        raise VotesError(f"item {item!r} has more than one vote of voter {voter!r}; keep one of them")
 
 
 def _to_matrix(triplets: Triplets, shape: tuple[int, int]) -> Int8[np.ndarray, "item voter"]:

@@ -50,7 +50,7 @@ class DawidSkene(GenerativeModel):
     @double_precision
     @partial(jax.jit, static_argnums=0)
     def paper_params(self, key: Array) -> dict[str, Float[Array, "..."]]:
-        """The first third of the voters are right with probability uniform on [.5, 1] in each class, the others guess."""
+        """A third of the voters are right with probability uniform on [.5, 1] in each class, the others guess."""
         guess = 1 / self.num_classes
         right = jax.random.uniform(key, (self.num_voters, self.num_classes), minval=0.5, maxval=1.0)
         right = right.at[self.num_voters // 3 :].set(guess)

@@ -1,4 +1,4 @@
-"""The deep belief net of the paper's appendix: votes and hidden units form an RBM, the label hangs on the hidden units."""
+"""The deep belief net of the paper's appendix: an RBM of votes and hidden units, and a label that hangs on them."""
 
 from dataclasses import dataclass
 from functools import partial

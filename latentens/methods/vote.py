@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 import jax
-import numpy as np
 
-from latentens.fit import Fit, Method, Posterior
+from latentens.fit import Fit, Method
+from latentens.orient import vote_shares
 from latentens.votes import Votes
 
 
@@ -15,11 +15,5 @@ class MajorityVote(Method):
 
     def _fit(self, votes: Votes, key: jax.Array) -> Fit:
         del key  # nothing here is random
-        meaning = "label_probs are vote shares, not the posterior of a model"
+        meaning = "vote shares, not the posterior of a model"
         return Fit(vote_shares(votes), vote_shares, diagnostics={"label_probs": meaning})
-
-
-def vote_shares(votes: Votes) -> Posterior:
-    """Each class's share of the votes of each item."""
-    cast = votes.tally.sum(axis=1, keepdims=True)
-    return np.where(cast > 0, votes.tally / np.maximum(cast, 1), 1 / votes.num_classes)

@@ -1,0 +1,28 @@
+"""Orientation: a fit without labels knows its classes only up to their order; the votes fix it, here and only here."""
+
+import numpy as np
+from jaxtyping import Float, Int
+from scipy.optimize import linear_sum_assignment
+
+from latentens.votes import Votes
+
+
+def orientation(label_probs: Float[np.ndarray, "item label"], votes: Votes) -> Int[np.ndarray, " label"]:
+    """The order of the classes under which a posterior agrees best with the majority.
+
+    Agreement is the sum over items of posterior times vote share; the assignment of classes to labels that
+    maximises it is taken. Where the order that the posterior came with does as well, it stays.
+
+    Returns:
+        `order` such that `label_probs[:, order]` is oriented: `order[k]` is the class that stands for label k.
+    """
+    agreement = vote_shares(votes).T @ label_probs
+    _, order = linear_sum_assignment(agreement, maximize=True)
+    best, unchanged = agreement[np.arange(len(order)), order].sum(), np.trace(agreement)
+    return np.arange(len(order)) if np.isclose(best, unchanged, rtol=1e-12) else order
+
+
+def vote_shares(votes: Votes) -> Float[np.ndarray, "item label"]:
+    """Each class's share of the votes of each item; equal shares where an item has no votes."""
+    cast = votes.tally.sum(axis=1, keepdims=True)
+    return np.where(cast > 0, votes.tally / np.maximum(cast, 1), 1 / votes.num_classes)
