@@ -18,6 +18,14 @@ VOTER_COLUMNS = ("voter", "worker", "annotator", "rater", "judge", "classifier",
 VOTE_COLUMNS = ("vote", "label", "answer", "response", "annotation")
 
 
+def as_numbers(array: np.ndarray) -> np.ndarray | None:
+    """The array with a numeric type, None within it becoming NaN; None if it holds text."""
+    if array.dtype.kind in "iufb":
+        return array
+    kind = pd.api.types.infer_dtype(array.ravel(), skipna=True)
+    return array.astype(float) if kind in ("integer", "floating", "mixed-integer-float", "boolean", "empty") else None
+
+
 def encode_codes(numbers: np.ndarray, num_classes: int | None) -> tuple[Int8[np.ndarray, "..."], int]:
     """Check an array of class codes; −1 and NaN mean missing.
 
@@ -34,8 +42,6 @@ def encode_codes(numbers: np.ndarray, num_classes: int | None) -> tuple[Int8[np.
         if fraction.any() or np.isinf(numbers).any():
             odd = numbers[fraction | np.isinf(numbers)][0]
             raise VotesError(f"vote {odd} is not an integer; votes are class codes 0, 1, … with -1 or NaN for missing")
-    elif numbers.dtype.kind not in "iub":
-        raise VotesError(f"votes of type {numbers.dtype} are neither numbers nor labels")
     low, high = int(numbers.min()), int(numbers.max())
     if num_classes is None:
         if low == -1 and high == 1 and not (numbers == 0).any():

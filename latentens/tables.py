@@ -143,7 +143,8 @@ def _run(model: GenerativeModel, structure: Structure, params: Params, family: l
 def encode(votes: Votes, num_vote_classes: int) -> Rows:
     """Lay votes out for the product with a table."""
     if votes.is_sparse:
-        return SparseRows(*map(jnp.asarray, votes.triplets), jnp.zeros(votes.num_items, dtype=jnp.int8))
+        row, voter, vote = map(jnp.asarray, votes.triplets)
+        return SparseRows(row, voter, vote, jnp.zeros(votes.num_items, dtype=jnp.int8))
     indicator = votes.matrix.T[:, None, :] == np.arange(num_vote_classes)[None, :, None]
     return DenseRows(jnp.asarray(indicator.reshape(-1, votes.num_items), dtype=float))
 

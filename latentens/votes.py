@@ -12,6 +12,7 @@ from jaxtyping import Int, Int8
 
 from latentens.encoding import (
     MISSING,
+    as_numbers,
     encode_codes,
     encode_labels,
     long_columns,
@@ -108,11 +109,13 @@ class Votes:
             raise VotesError(f"votes form a matrix (item, voter), but this array has shape {array.shape}")
         if array.size == 0:
             raise VotesError(f"no votes: the matrix has shape {array.shape}")
-        if array.dtype.kind in "OUST" or classes is not None:
-            codes, names["class_names"] = encode_labels(array, classes)
-            num_classes = len(names["class_names"])
+        if classes is None and (numbers := as_numbers(array)) is not None:
+            codes, num_classes = encode_codes(numbers, num_classes)
         else:
-            codes, num_classes = encode_codes(array, num_classes)
+            codes, names["class_names"] = encode_labels(array, classes)
+            if num_classes not in (None, len(names["class_names"])):
+                raise VotesError(f"{num_classes} classes were asked for, but the labels are {names['class_names']}")
+            num_classes = len(names["class_names"])
         return cls(codes, len(codes), codes.shape[1], num_classes, **names)
 
     @classmethod
@@ -159,7 +162,7 @@ class Votes:
             _to_matrix(triplets, shape) if dense else triplets,
             *shape,
             len(class_names),
-            item_names,
+            item_names.to_numpy(),
             tuple(voter_names),
             class_names,
         )
