@@ -22,6 +22,7 @@ from latentens.encoding import (
 )
 from latentens.errors import VotesError
 
+Names = Sequence[Any] | np.ndarray
 Duplicates = Literal["error", "first", "last"]
 
 DENSE_CELLS = 2**24
@@ -70,9 +71,9 @@ class Votes:
     num_items: int
     num_voters: int
     num_classes: int
-    item_names: Sequence[Any] = field(default=())
-    voter_names: Sequence[Any] = field(default=())
-    class_names: Sequence[Any] = field(default=())
+    item_names: Names = field(default=())
+    voter_names: Names = field(default=())
+    class_names: Names = field(default=())
 
     def __post_init__(self) -> None:
         if self.num_items == 0 or self.num_voters == 0:
