@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
 import jax
+import numpy as np
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -19,3 +20,18 @@ def double_precision(function: Callable[Arguments, Result]) -> Callable[Argument
             return function(*args, **kwargs)
 
     return in_double_precision
+
+
+def numpy_draw(method: Callable[..., dict[str, jax.Array]]) -> Callable[..., dict[str, np.ndarray]]:
+    """Compile a method `(self, key) -> arrays` of a hashable object and hand its result out in NumPy.
+
+    A 64-bit JAX array is of little use to a caller who has not switched 64 bits on; a NumPy array always is.
+    """
+    compiled = jax.jit(method, static_argnums=0)
+
+    @functools.wraps(method)
+    @double_precision
+    def draw(self: object, key: jax.Array) -> dict[str, np.ndarray]:
+        return jax.device_get(compiled(self, key))
+
+    return draw

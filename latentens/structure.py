@@ -148,6 +148,8 @@ def _describe(model: GenerativeModel, site: dict[str, Any], num_items: int) -> d
         raise _broken(model, name, "is observed inside the plate 'item'", "observe nothing but `vote`, by obs=votes")
     if site["scale"] is not None:
         raise _broken(model, name, "is rescaled", "leave out handlers.scale and plate subsampling")
+    if isinstance(_innermost(distribution), dist.MaskedDistribution):
+        raise _broken(model, name, "is masked", "leave masks out: missing votes are allowed for everywhere")
     if len(plates) > 1:
         others = ", ".join(repr(plate) for plate in plates if plate != "item")
         raise _broken(model, name, f"is also in the plate {others}", "make it a vector of each item by .to_event(1)")
@@ -171,7 +173,7 @@ def _vote_shape(model: GenerativeModel, distribution: dist.Distribution) -> tupl
     independent = isinstance(distribution, dist.Independent) and distribution.reinterpreted_batch_ndims == 1
     base = distribution.base_dist if independent else distribution
     if not independent or base.event_shape != ():
-        kind, shape = type(distribution).__name__, distribution.event_shape
+        kind, shape = type(_innermost(distribution)).__name__, distribution.event_shape
         raise _broken(
             model, "vote", f"does not factorise over voters ({kind} with event shape {shape})",
             "use a distribution of single votes, such as Bernoulli, with .to_event(1)",
@@ -182,6 +184,12 @@ def _vote_shape(model: GenerativeModel, distribution: dist.Distribution) -> tupl
     return distribution.event_shape[0], len(values)
 
 
+def _innermost(distribution: dist.Distribution) -> dist.Distribution:
+    while isinstance(distribution, dist.Independent | dist.ExpandedDistribution):
+        distribution = distribution.base_dist
+    return distribution
+
+
 def _are_codes(values: Shaped[np.ndarray, "value *event"]) -> bool:
     return len(values) > 1 and np.array_equal(values, np.arange(len(values)))
 
@@ -190,9 +198,7 @@ def _support(
     model: GenerativeModel, name: str, distribution: dist.Distribution
 ) -> tuple[Shaped[np.ndarray, "value *event"], Float[np.ndarray, " value"] | None]:
     """All values of a site and, if it is continuous, their log weights; a vector's by the product of its elements'."""
-    base = distribution
-    while isinstance(base, dist.Independent | dist.ExpandedDistribution):
-        base = base.base_dist
+    base = _innermost(distribution)
     log_weights = getattr(base, "log_quadrature_weights", None)
     if not base.has_enumerate_support or not (base.is_discrete or log_weights is not None):
         kind = type(base).__name__

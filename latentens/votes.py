@@ -278,7 +278,7 @@ def _without_duplicates(frame: pd.DataFrame, item: str, voter: str, keep: Duplic
     again = frame.duplicated([item, voter], keep="first" if keep == "error" else keep)
     if keep == "error" and again.any():
         which, who = frame.loc[again, [item, voter]].iloc[0].tolist()
-        raise VotesError(f"item {which!r} has more than one vote of voter {who!r}; keep one, or say duplicates='last'")
+        raise VotesError(f"item {which} has more than one vote of voter {who}; keep one, or say duplicates='last'")
     return frame[~again]
 
 

@@ -1,7 +1,6 @@
 """Dawid & Skene (1979): voters err independently given the label."""
 
 from dataclasses import dataclass
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +9,7 @@ import numpyro.distributions as dist
 from jaxtyping import Array, Float, Int
 
 from latentens.model import GenerativeModel
-from latentens.precision import double_precision
+from latentens.precision import numpy_draw
 
 
 @dataclass(frozen=True)
@@ -47,8 +46,7 @@ class DawidSkene(GenerativeModel):
             confusion = numpyro.sample("confusion", dist.Dirichlet(concentration))
         return prevalence, jnp.swapaxes(confusion, 0, 1)
 
-    @double_precision
-    @partial(jax.jit, static_argnums=0)
+    @numpy_draw
     def paper_params(self, key: Array) -> dict[str, Float[Array, "..."]]:
         """A third of the voters are right with probability uniform on [.5, 1] in each class, the others guess."""
         guess = 1 / self.num_classes

@@ -1,7 +1,6 @@
 """The deep belief net of the paper's appendix: an RBM of votes and hidden units, and a label that hangs on them."""
 
 from dataclasses import dataclass
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +10,7 @@ from jaxtyping import Array, Float, Int
 
 from latentens.distributions import BoltzmannHidden
 from latentens.model import GenerativeModel
-from latentens.precision import double_precision
+from latentens.precision import numpy_draw
 
 
 @dataclass(frozen=True)
@@ -39,8 +38,7 @@ class DeepBeliefNet(GenerativeModel):
             logits = visible_bias + hidden @ weights.T
             numpyro.sample("vote", dist.Bernoulli(logits=logits).to_event(1), obs=votes)
 
-    @double_precision
-    @partial(jax.jit, static_argnums=0)
+    @numpy_draw
     def paper_params(self, key: Array) -> dict[str, Float[Array, "..."]]:
         """Each hidden unit couples to its own share of the voters; biases make every unit a fair coin without coupling.
 

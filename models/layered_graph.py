@@ -1,7 +1,6 @@
 """A layered graph: each node is a noisy mixture of its parents in the layer above."""
 
 from dataclasses import dataclass
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +9,7 @@ import numpyro.distributions as dist
 from jaxtyping import Array, Float, Int
 
 from latentens.model import GenerativeModel
-from latentens.precision import double_precision
+from latentens.precision import numpy_draw
 
 
 @dataclass(frozen=True)
@@ -55,8 +54,7 @@ class LayeredGraph(GenerativeModel):
             weight = numpyro.sample(f"{name}_weight", dist.Dirichlet(jnp.ones(parents)))
         return sensitivity, specificity, weight
 
-    @double_precision
-    @partial(jax.jit, static_argnums=0)
+    @numpy_draw
     def paper_params(self, key: Array) -> dict[str, Float[Array, "..."]]:
         """Every edge has ψ uniform on [.6, 1] and η on [.9, 1]; below the first layer it exists with probability .3."""
         params = {"prevalence": jnp.array(0.5)}

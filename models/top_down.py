@@ -1,7 +1,6 @@
 """The directed chain of the paper's appendix: label → hidden units → votes with sigmoid links."""
 
 from dataclasses import dataclass
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +9,7 @@ import numpyro.distributions as dist
 from jaxtyping import Array, Float, Int
 
 from latentens.model import GenerativeModel
-from latentens.precision import double_precision
+from latentens.precision import numpy_draw
 
 
 @dataclass(frozen=True)
@@ -36,8 +35,7 @@ class TopDown(GenerativeModel):
             logits = visible_bias + hidden @ weights.T
             numpyro.sample("vote", dist.Bernoulli(logits=logits).to_event(1), obs=votes)
 
-    @double_precision
-    @partial(jax.jit, static_argnums=0)
+    @numpy_draw
     def paper_params(self, key: Array) -> dict[str, Float[Array, "..."]]:
         """Each hidden unit drives its own share of the voters strongly and the others weakly.
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +12,7 @@ from jaxtyping import Array, Float, Int
 
 from latentens.errors import LatentensError
 from latentens.model import GenerativeModel
-from latentens.precision import double_precision
+from latentens.precision import numpy_draw
 
 
 @dataclass(frozen=True)
@@ -60,8 +59,7 @@ class Tree(GenerativeModel):
             says_one = jnp.where(parent == 1, voter_sensitivity, 1 - voter_specificity)
             numpyro.sample("vote", dist.Bernoulli(says_one).to_event(1), obs=votes)
 
-    @double_precision
-    @partial(jax.jit, static_argnums=0)
+    @numpy_draw
     def paper_params(self, key: Array) -> dict[str, Float[Array, "..."]]:
         """Hidden units are right with probability uniform on [.8, 1], voters on [.6, 1]."""
         hidden_key, voter_key = jax.random.split(key)

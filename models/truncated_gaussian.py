@@ -1,7 +1,6 @@
 """A truncated Gaussian: votes are the signs of correlated normal variables."""
 
 from dataclasses import dataclass
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +11,7 @@ from jaxtyping import Array, Float, Int
 
 from latentens.distributions import QuadratureNormal
 from latentens.model import GenerativeModel
-from latentens.precision import double_precision
+from latentens.precision import numpy_draw
 
 
 @dataclass(frozen=True)
@@ -38,8 +37,7 @@ class TruncatedGaussian(GenerativeModel):
             logits = log_ndtr(z_score) - log_ndtr(-z_score)
             numpyro.sample("vote", dist.Bernoulli(logits=logits).to_event(1), obs=votes)
 
-    @double_precision
-    @partial(jax.jit, static_argnums=0)
+    @numpy_draw
     def paper_params(self, key: Array) -> dict[str, Float[Array, "..."]]:
         """Means √log(1 / (2 (1 − accuracy))) from accuracies uniform on [.5, .8]; correlation .5."""
         accuracy = jax.random.uniform(key, (self.num_voters,), minval=0.5, maxval=0.8)

@@ -1,0 +1,230 @@
+from dataclasses import dataclass, field
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+
+from latentens import GenerativeModel, structure
+from latentens.distributions import QuadratureNormal
+from latentens.errors import ContractError
+from latentens.models import DawidSkene, DeepBeliefNet, LayeredGraph, Tree, TruncatedGaussian
+from latentens.structure import inspect
+
+
+def vote(says_one=0.7):
+    numpyro.sample("vote", dist.Bernoulli(says_one * jnp.ones(4)).to_event(1))
+
+
+def label():
+    return numpyro.sample("label", dist.Bernoulli(0.5))
+
+
+def no_label(num_items, votes=None):
+    with numpyro.plate("item", num_items):
+        vote()
+
+
+def label_outside(num_items, votes=None):
+    numpyro.sample("label", dist.Normal(0, 1))
+    with numpyro.plate("item", num_items):
+        vote()
+
+
+def no_vote(num_items, votes=None):
+    with numpyro.plate("item", num_items):
+        label()
+
+
+def other_plate(num_items, votes=None):
+    with numpyro.plate("items", num_items):
+        numpyro.sample("label", dist.Normal(0, 1))
+        numpyro.sample("vote", dist.Normal(0, 1))
+
+
+def vote_not_factorised(num_items, votes=None):
+    with numpyro.plate("item", num_items):
+        label()
+        numpyro.sample("vote", dist.MultivariateNormal(jnp.zeros(4), jnp.eye(4)))
+
+
+def vote_scalar(num_items, votes=None):
+    with numpyro.plate("item", num_items):
+        label()
+        numpyro.sample("vote", dist.Bernoulli(0.5))
+
+
+def vote_masked(num_items, votes=None):
+    with numpyro.plate("item", num_items):
+        label()
+        numpyro.sample("vote", dist.Bernoulli(jnp.full(4, 0.5)).to_event(1).mask(jnp.arange(num_items) > 0))
+
+
+def vote_in_second_plate(num_items, votes=None):
+    with numpyro.plate("item", num_items, dim=-2):
+        numpyro.sample("label", dist.Bernoulli(0.5))
+        with numpyro.plate("voter", 4, dim=-1):
+            numpyro.sample("vote", dist.Bernoulli(0.5))
+
+
+def vote_continuous(num_items, votes=None):
+    with numpyro.plate("item", num_items):
+        label()
+        numpyro.sample("vote", dist.Normal(jnp.zeros(4), 1.0).to_event(1))
+
+
+def continuous_hidden(num_items, votes=None):
+    with numpyro.plate("item", num_items):
+        label()
+        numpyro.sample("difficulty", dist.Normal(0, 1))
+        vote()
+
+
+def infinite_hidden(num_items, votes=None):
+    with numpyro.plate("item", num_items):
+        label()
+        numpyro.sample("count", dist.Poisson(3.0))
+        vote()
+
+
+def difficulty_outside(num_items, votes=None):
+    numpyro.sample("difficulty", dist.Normal(0, 1).expand((num_items,)).to_event(1))
+    with numpyro.plate("item", num_items):
+        label()
+        vote()
+
+
+def discrete_parameter(num_items, votes=None):
+    numpyro.sample("kind", dist.Bernoulli(0.5))
+    with numpyro.plate("item", num_items):
+        label()
+        vote()
+
+
+def point_parameter(num_items, votes=None):
+    numpyro.param("skill", 0.5)
+    with numpyro.plate("item", num_items):
+        label()
+        vote()
+
+
+def observed_covariate(num_items, votes=None):
+    with numpyro.plate("item", num_items):
+        label()
+        numpyro.sample("length", dist.Bernoulli(0.5), obs=jnp.zeros(num_items))
+        vote()
+
+
+def hidden_plate(num_items, votes=None):
+    with numpyro.plate("item", num_items):
+        label()
+        with numpyro.plate("unit", 2):
+            numpyro.sample("hidden", dist.Bernoulli(0.5))
+        vote()
+
+
+def rescaled(num_items, votes=None):
+    with numpyro.plate("item", num_items), numpyro.handlers.scale(scale=2.0):
+        label()
+        vote()
+
+
+def label_not_codes(num_items, votes=None):
+    with numpyro.plate("item", num_items):
+        numpyro.sample("label", dist.Bernoulli(jnp.full(2, 0.5)).to_event(1))
+        vote()
+
+
+def label_after_vote(num_items, votes=None):
+    with numpyro.plate("item", num_items):
+        cast = numpyro.sample("vote", dist.Bernoulli(jnp.full(4, 0.7)).to_event(1))
+        numpyro.sample("label", dist.Bernoulli(logits=cast.sum(-1) - 2.0))
+
+
+def forty_hidden_units(num_items, votes=None):
+    with numpyro.plate("item", num_items):
+        label()
+        hidden = numpyro.sample("hidden", dist.Bernoulli(jnp.full(40, 0.5)).to_event(1))
+        vote(0.3 + 0.4 * hidden[..., :1])
+
+
+@pytest.mark.parametrize(
+    ("program", "message"),
+    [
+        (no_label, "site 'label' is missing; sample 'label' inside"),
+        (label_outside, "site 'label' is outside the plate 'item'"),
+        (no_vote, "site 'vote' is missing"),
+        (other_plate, "site 'label' is outside the plate 'item'"),
+        (vote_not_factorised, "site 'vote' does not factorise over voters .MultivariateNormal.*to_event"),
+        (vote_scalar, "site 'vote' does not factorise over voters"),
+        (vote_masked, "site 'vote' is masked; leave masks out"),
+        (vote_in_second_plate, "site 'label' has batch shape"),
+        (vote_continuous, "site 'vote' is continuous .Normal."),
+        (continuous_hidden, "site 'difficulty' is continuous .Normal. inside the plate.*QuadratureNormal"),
+        (infinite_hidden, "site 'count' has no finite support .Poisson."),
+        (difficulty_outside, "site 'difficulty' has one value an item"),
+        (discrete_parameter, "site 'kind' is discrete but outside"),
+        (point_parameter, "site 'skill' is a numpyro.param"),
+        (observed_covariate, "site 'length' is observed"),
+        (hidden_plate, "site 'hidden' is also in the plate 'unit'"),
+        (rescaled, "site 'label' is rescaled"),
+        (label_not_codes, "site 'label' does not take the values 0, 1"),
+        (label_after_vote, "site 'label' depends on 'vote'"),
+        (forty_hidden_units, "'hidden' would be summed over 1,099,511,627,776 .*limit.*fewer hidden units"),
+    ],
+)
+def test_broken_contract_names_site_and_remedy(program, message):
+    with pytest.raises(ContractError, match=message) as raised:
+        inspect(GenerativeModel.from_program(program))
+    assert str(raised.value).startswith(f"{program.__name__}: ")
+    assert "\n" not in str(raised.value)
+
+
+def test_unhashable_model_is_refused():
+    @dataclass(frozen=True)
+    class WithArray(GenerativeModel):
+        skills: np.ndarray = field(default_factory=lambda: np.ones(3))
+
+        def program(self, num_items, votes=None):
+            raise NotImplementedError
+
+    with pytest.raises(ContractError, match="WithArray cannot be hashed.*tuples in place of arrays"):
+        inspect(WithArray())
+
+
+def test_limit_counts_joint_configurations(monkeypatch):
+    monkeypatch.setattr(structure, "MAX_CONFIGURATIONS", 31)
+    with pytest.raises(ContractError, match="'hidden_1' would be summed over 32 joint"):
+        inspect(LayeredGraph(num_voters=7))
+
+
+def test_parents_and_ancestors_are_read_off_the_program():
+    layered = inspect(LayeredGraph())
+    assert {name: set(site.parents) for name, site in layered.hidden.items()} == {
+        "label": set(),
+        "hidden_1": {"label"},
+        "hidden_2": {"hidden_1"},
+    }
+    assert layered.vote_parents == {"hidden_2"}
+    assert inspect(TruncatedGaussian()).vote_parents == {"label", "factor"}
+    assert inspect(Tree()).label_informs_votes
+    assert inspect(DawidSkene()).label_informs_votes
+    assert not inspect(DeepBeliefNet()).label_informs_votes
+
+
+def test_prior_factors_are_no_parameters():
+    def program(num_items, votes=None):
+        skill = numpyro.sample("skill", dist.Beta(2, 2))
+        numpyro.factor("extra", jnp.log(skill))
+        with numpyro.plate("item", num_items):
+            label()
+            vote(skill)
+
+    assert inspect(GenerativeModel.from_program(program)).parameter_shapes == {"skill": ()}
+
+
+def test_quadrature_support_integrates_polynomials():
+    nodes = QuadratureNormal(9)
+    moments = [np.sum(np.exp(nodes.log_quadrature_weights) * nodes.nodes**k) for k in (0, 2, 4, 16)]
+    np.testing.assert_allclose(moments, [1, 1, 3, 2027025])

@@ -1,0 +1,207 @@
+import itertools
+
+import jax
+import numpy as np
+import pytest
+
+from latentens import Votes, bayes_posterior, log_likelihood, simulate, tables
+from latentens.errors import ParameterError, VotesError
+from latentens.models import DawidSkene, LayeredGraph, Tree, TruncatedGaussian
+from latentens.precision import double_precision
+from latentens.structure import inspect
+from latentens.votes import Triplets
+from tests.oracles import truncated_gaussian
+
+
+def random_rows(model, num_rows, missing, seed=0):
+    structure = inspect(model)
+    rng = np.random.default_rng(seed)
+    rows = rng.integers(0, structure.num_vote_classes, (num_rows, structure.num_voters))
+    rows[rng.random(rows.shape) < missing] = -1
+    return rows
+
+
+def as_votes(model, rows):
+    return Votes.from_matrix(rows, num_classes=inspect(model).num_vote_classes)
+
+
+def as_sparse(votes):
+    return Votes(Triplets(*votes.triplets), votes.num_items, votes.num_voters, votes.num_classes)
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.4])
+def test_posterior_and_likelihood_equal_brute_force(case, missing):
+    model, params, oracle = case
+    rows = random_rows(model, 24, missing)
+    joint = oracle(model, params, rows)
+    votes = as_votes(model, rows)
+    exact = joint / joint.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(bayes_posterior(model, params, votes), exact, atol=1e-10, rtol=0)
+    assert log_likelihood(model, params, votes) == pytest.approx(np.log(joint.sum(axis=1)).sum(), rel=1e-10)
+
+
+def test_sparse_votes_give_the_same_as_dense_ones(case):
+    model, params, _ = case
+    votes = as_votes(model, random_rows(model, 24, 0.6))
+    sparse = as_sparse(votes)
+    assert sparse.is_sparse
+    assert not votes.is_sparse
+    np.testing.assert_allclose(
+        bayes_posterior(model, params, sparse), bayes_posterior(model, params, votes), atol=1e-12
+    )
+    assert log_likelihood(model, params, sparse) == pytest.approx(log_likelihood(model, params, votes), rel=1e-12)
+
+
+def test_probabilities_of_all_rows_sum_to_one(case):
+    model, params, _ = case
+    structure = inspect(model)
+    rows = np.array(list(itertools.product(range(structure.num_vote_classes), repeat=structure.num_voters)))
+    with jax.enable_x64(True):
+        joint = tables.log_joint(
+            tables.checked_tables(model, params), tables.encode(as_votes(model, rows), structure.num_vote_classes)
+        )
+    assert np.exp(joint).sum() == pytest.approx(1.0, abs=1e-10)
+
+
+def test_item_without_votes_gets_the_prior(case):
+    model, params, oracle = case
+    rows = np.full((1, inspect(model).num_voters), -1)
+    prior = oracle(model, params, rows)
+    np.testing.assert_allclose(bayes_posterior(model, params, as_votes(model, rows)), prior, atol=1e-10)
+    assert log_likelihood(model, params, as_votes(model, rows)) == pytest.approx(0.0, abs=1e-10)
+
+
+def test_blocks_of_rows_change_nothing(case, monkeypatch):
+    model, params, _ = case
+    votes = as_votes(model, random_rows(model, 24, 0.4))
+    whole = bayes_posterior(model, params, votes), log_likelihood(model, params, votes)
+    monkeypatch.setattr(tables, "BLOCK_CELLS", 1)
+    np.testing.assert_allclose(bayes_posterior(model, params, votes), whole[0], atol=1e-12)
+    assert log_likelihood(model, params, votes) == pytest.approx(whole[1], rel=1e-12)
+
+
+def test_posterior_of_a_million_simulated_rows_is_calibrated(paper_case):
+    """Within each bin of the exact posterior, each label occurs as often as the posterior says."""
+    exact = paper_case.bayes_posterior()
+    for label in range(exact.shape[1]):
+        probs, occurs = exact[:, label], paper_case.labels == label
+        bins = np.digitize(probs, np.quantile(probs, np.linspace(0.05, 0.95, 19)))
+        size = np.bincount(bins, minlength=20)
+        difference = np.bincount(bins, occurs - probs, minlength=20)
+        variance = np.bincount(bins, probs * (1 - probs), minlength=20)
+        inner = (size > 0) & (variance > 1)
+        assert inner.sum() > 5
+        assert np.abs(difference[inner] / np.sqrt(variance[inner])).max() < 4.5
+
+
+def test_rows_of_a_million_occur_as_often_as_the_likelihood_says(paper_case):
+    """Pearson's chi-square of the commonest rows against their exact probabilities."""
+    patterns = paper_case.votes.patterns
+    structure = inspect(paper_case.model)
+    with jax.enable_x64(True):
+        rows = tables.encode(patterns.votes, structure.num_vote_classes)
+        table = tables.checked_tables(paper_case.model, paper_case.params)
+        expected = paper_case.votes.num_items * np.exp(tables.row_log_likelihood(table, rows))
+    common = np.argsort(expected)[-200:]
+    z_scores = (patterns.counts[common] - expected[common]) / np.sqrt(expected[common])
+    assert np.abs(z_scores).max() < 5
+    assert np.mean(z_scores**2) == pytest.approx(1.0, abs=0.5)
+
+
+def test_configurations_are_merged_before_the_product():
+    model = LayeredGraph()
+    params = model.paper_params(jax.random.key(0))
+    with jax.enable_x64(True):
+        table = tables.checked_tables(model, params)
+    assert table.log_prior.shape == (2, 32)
+    assert table.log_emission.shape == (1, 32, 15, 2)
+
+
+@pytest.mark.parametrize("model", [DawidSkene(500), TruncatedGaussian(500), Tree((0,) * 250 + (1,) * 250)])
+def test_five_hundred_voters_do_not_underflow(model):
+    dataset = simulate(model, 50, key=jax.random.key(0), params=model.paper_params(jax.random.key(1)))
+    exact = dataset.bayes_posterior()
+    assert np.isfinite(exact).all()
+    np.testing.assert_allclose(exact.sum(axis=1), 1.0)
+    assert np.isfinite(log_likelihood(model, dataset.params, dataset.votes))
+    assert np.mean(exact.argmax(axis=1) == dataset.labels) > 0.8
+
+
+def test_five_hundred_correlated_voters_are_integrated_exactly():
+    """The posterior narrows with the number of voters; a finer rule must not change it."""
+    model = TruncatedGaussian(500)
+    params = {"prevalence": 0.4, "correlation": 0.5, "mean": np.linspace(-0.1, 0.2, 500)}
+    dataset = simulate(model, 6, key=jax.random.key(0), params=params)
+    joint = truncated_gaussian(model, params, dataset.votes.matrix)
+    np.testing.assert_allclose(dataset.bayes_posterior(), joint / joint.sum(axis=1, keepdims=True), atol=1e-10)
+
+
+def test_perfect_voters_are_believed_and_contradictions_are_finite():
+    model = DawidSkene(3)
+    params = {"prevalence": 0.5, "sensitivity": [1.0, 1.0, 0.7], "specificity": [1.0, 1.0, 0.7]}
+    votes = Votes.from_matrix([[1, 1, 0], [0, 0, 1], [1, 0, 1]])
+    exact = bayes_posterior(model, params, votes)
+    np.testing.assert_allclose(exact[:, 1], [1.0, 0.0, 0.7], atol=1e-10)
+    assert np.isfinite(log_likelihood(model, params, votes))
+
+
+def test_prevalence_at_its_bound():
+    params = {"prevalence": 1.0, "sensitivity": [0.7, 0.7], "specificity": [0.7, 0.7]}
+    exact = bayes_posterior(DawidSkene(2), params, Votes.from_matrix([[0, 0], [1, 1]]))
+    np.testing.assert_allclose(exact, [[0, 1], [0, 1]], atol=1e-10)
+
+
+@double_precision
+def test_gradient_equals_finite_differences(case):
+    model, params, _ = case
+    structure = inspect(model)
+    rows = tables.encode(as_votes(model, random_rows(model, 24, 0.4)), structure.num_vote_classes)
+
+    @jax.jit
+    def likelihood(values):
+        return tables.row_log_likelihood(tables.build_tables(model, values), rows).sum()
+
+    rng = np.random.default_rng(0)
+    direction = {name: rng.normal(size=value.shape) for name, value in params.items()}
+    for name, value in params.items():
+        if value.ndim and np.allclose(value.sum(axis=-1), 1.0):  # stay on the simplex
+            direction[name] -= direction[name].mean(axis=-1, keepdims=True)
+    gradient = jax.jit(jax.grad(likelihood))(params)
+    step = 1e-6
+    ahead, behind = (likelihood({n: v + s * step * direction[n] for n, v in params.items()}) for s in (1, -1))
+    inner = sum(np.sum(gradient[name] * direction[name]) for name in params)
+    assert inner == pytest.approx(float(ahead - behind) / (2 * step), rel=1e-4)
+
+
+def test_caller_keeps_single_precision():
+    model = DawidSkene(3)
+    votes = Votes.from_matrix([[0, 1, 1]])
+    params = model.paper_params(jax.random.key(0))
+    assert bayes_posterior(model, params, votes).dtype == np.float64
+    assert jax.numpy.zeros(1).dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"sensitivity": None}, "'sensitivity'.*is missing"),
+        ({"skill": 0.3}, "'skill'.*is unknown"),
+        ({"sensitivity": [0.6, 0.7]}, r"shape \(2,\) in place of \(3,\)"),
+        ({"sensitivity": [0.6, 0.7, 1.2]}, "'sensitivity'.*out of range"),
+        ({"sensitivity": [0.6, 0.7, np.nan]}, "'sensitivity'.*out of range"),
+        ({"prevalence": -0.1}, "'prevalence'.*out of range"),
+    ],
+)
+def test_wrong_parameters_are_named(change, message):
+    params = {"prevalence": 0.5, "sensitivity": [0.8] * 3, "specificity": [0.8] * 3} | change
+    params = {name: value for name, value in params.items() if value is not None}
+    with pytest.raises(ParameterError, match=message):
+        bayes_posterior(DawidSkene(3), params, Votes.from_matrix([[0, 1, 1]]))
+
+
+def test_votes_that_do_not_fit_the_model():
+    params = {"prevalence": 0.5, "sensitivity": [0.8] * 3, "specificity": [0.8] * 3}
+    with pytest.raises(VotesError, match="2 voters, but .* 3"):
+        bayes_posterior(DawidSkene(3), params, Votes.from_matrix([[0, 1]]))
+    with pytest.raises(VotesError, match="3 classes"):
+        log_likelihood(DawidSkene(3), params, Votes.from_matrix([[0, 1, 2]]))
