@@ -79,14 +79,13 @@ def build_tables(model: GenerativeModel, params: Params) -> Tables:
 def _log_factor(model: GenerativeModel, structure: Structure, params: Params, name: str) -> Float[Array, "..."]:
     """`log p(site | parents)` with one axis for each hidden site of the program, of size one where it plays no part."""
     site = structure.hidden[name]
-    family = _in_order(structure, site.parents | {name})
-    _refuse_too_many(model, structure, family)
-    if site.log_weights is None:
+    if site.log_weights is not None:
+        family, log_factor = [name], jnp.asarray(site.log_weights)
+    else:
+        family = _in_order(structure, site.parents | {name})
+        _refuse_too_many(model, structure, family)
         drawn = _run(model, structure, params, family)[name]
         log_factor = drawn["fn"].log_prob(drawn["value"])
-    else:
-        log_factor = jnp.asarray(site.log_weights)
-        family = [name]
     sizes = [len(hidden.support) if hidden.name in family else 1 for hidden in structure.hidden.values()]
     return log_factor.reshape(sizes)
 

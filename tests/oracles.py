@@ -110,3 +110,13 @@ def top_down(model, params, rows):
             says_one = expit(params["visible_bias"] + params["weights"] @ np.array(hidden))
             joint[:, label] += share * coin(hidden_is_one, hidden) * sums_out_missing(says_one, rows)
     return joint
+
+
+def mood(model, params, rows):
+    joint = np.zeros((len(rows), 2))
+    for mood, share in enumerate([0.5, 0.3, 0.2]):
+        for label in (0, 1):
+            label_share = 0.2 + 0.3 * mood if label else 0.8 - 0.3 * mood
+            skill = params["sensitivity"] if label else 1 - params["sensitivity"]
+            joint[:, label] += share * label_share * sums_out_missing(skill ** (1 + mood), rows)
+    return joint

@@ -193,10 +193,12 @@ def test_many_voters_with_few_votes_are_stored_as_triplets(monkeypatch):
     frame = pd.DataFrame(
         {"item": np.repeat(np.arange(30), 2), "voter": rng.permutation(60), "vote": rng.integers(0, 2, 60)}
     )
+    frame["vote"] = frame["vote"].astype(float).mask(frame.index == 7)
     made = Votes.from_long(frame)
     assert made.is_sparse
+    assert made.num_missing == 30 * 60 - 59
     assert (np.diff(made.triplets.item) >= 0).all()
-    assert made.matrix[frame["item"], frame["voter"]].tolist() == frame["vote"].tolist()
+    assert made.matrix[frame["item"], frame["voter"]].tolist() == frame["vote"].fillna(-1).tolist()
 
 
 def test_votes_cannot_be_changed():
