@@ -49,7 +49,6 @@ class Method(ABC):
     """A frozen dataclass of hyperparameters that turns votes into a `Fit`; it never sees a label."""
 
     @final
-    @double_precision
     def fit(self, votes: Votes, *, key: jax.Array) -> Fit:
         """Estimate the labels.
 
@@ -57,11 +56,34 @@ class Method(ABC):
             votes: The votes.
             key: Random key; the same key gives the same result.
         """
-        start = time.perf_counter()
-        fitted = self._fit(votes, key)
-        seconds = time.perf_counter() - start
-        return replace(fitted, diagnostics={**fitted.diagnostics, "seconds": seconds})
+        return _timed(self._fit, votes, key)
 
     @abstractmethod
     def _fit(self, votes: Votes, key: jax.Array) -> Fit:
         """Do the work of `fit`, in double precision."""
+
+
+class GoldMethod(ABC):
+    """A method that can also use the true labels of some items, if the user hands them over."""
+
+    @final
+    def fit(self, votes: Votes, *, key: jax.Array, gold: Int[np.ndarray, " item"] | None = None) -> Fit:
+        """Estimate the labels.
+
+        Args:
+            votes: The votes.
+            key: Random key; the same key gives the same result.
+            gold: The true label of each item that has one, −1 for the others.
+        """
+        return _timed(self._fit, votes, key, gold)
+
+    @abstractmethod
+    def _fit(self, votes: Votes, key: jax.Array, gold: Int[np.ndarray, " item"] | None) -> Fit:
+        """Do the work of `fit`, in double precision."""
+
+
+@double_precision
+def _timed(work: Callable[..., Fit], *args: Any) -> Fit:
+    start = time.perf_counter()
+    fitted = work(*args)
+    return replace(fitted, diagnostics={**fitted.diagnostics, "seconds": time.perf_counter() - start})

@@ -1,11 +1,14 @@
 """GenerativeModel: how votes come about, as one NumPyro program."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from jaxtyping import Array, Int
+
+Params = Mapping[str, Any]
 
 
 class GenerativeModel(ABC):
@@ -29,6 +32,19 @@ class GenerativeModel(ABC):
             num_items: Size of the plate `item`.
             votes: Observed value of the site `vote`, or None to leave it random.
         """
+
+    def relabel(self, params: Params, order: Int[np.ndarray, " label"]) -> dict[str, np.ndarray] | None:
+        """The parameters of the same distribution of votes with the labels in another order.
+
+        Args:
+            params: A value for each parameter.
+            order: The label k of the result is the label `order[k]` of these parameters.
+
+        Returns:
+            The parameters, or None where the model does not say how to relabel them.
+        """
+        del params, order
+        return None
 
     @staticmethod
     def from_program(program: Callable[..., Any]) -> "GenerativeModel":

@@ -16,7 +16,9 @@ def orientation(label_probs: Float[np.ndarray, "item label"], votes: Votes) -> I
     Returns:
         `order` such that `label_probs[:, order]` is oriented: `order[k]` is the class that stands for label k.
     """
-    agreement = vote_shares(votes).T @ label_probs
+    shares = vote_shares(votes)
+    unvoted = label_probs.shape[1] - shares.shape[1]  # labels for which nobody could vote
+    agreement = np.pad(shares.T @ label_probs, ((0, max(unvoted, 0)), (0, 0)))
     _, order = linear_sum_assignment(agreement, maximize=True)
     best, unchanged = agreement[np.arange(len(order)), order].sum(), np.trace(agreement)
     return np.arange(len(order)) if np.isclose(best, unchanged, rtol=1e-12) else order

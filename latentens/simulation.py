@@ -11,10 +11,10 @@ from jaxtyping import Array, Float, Int
 from numpyro import handlers
 
 from latentens.errors import VotesError
-from latentens.model import GenerativeModel
+from latentens.model import GenerativeModel, Params
 from latentens.precision import double_precision
 from latentens.structure import inspect
-from latentens.tables import Params, bayes_posterior, checked_tables
+from latentens.tables import bayes_posterior, checked_tables
 from latentens.votes import Votes
 
 BLOCK_ITEMS = 2**16

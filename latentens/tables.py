@@ -5,7 +5,6 @@ hidden sites on which the votes depend directly. The log-joint of every distinct
 product and one log-sum over states, and everything else follows from it.
 """
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -17,12 +16,10 @@ from jaxtyping import Array, Bool, Float, Int
 from numpyro import handlers
 
 from latentens.errors import ParameterError, VotesError
-from latentens.model import GenerativeModel
+from latentens.model import GenerativeModel, Params
 from latentens.precision import double_precision
 from latentens.structure import MAX_CONFIGURATIONS, Structure, inspect, too_many_configurations
 from latentens.votes import Votes
-
-Params = Mapping[str, Any]
 
 LOG_ZERO = float(np.log(np.finfo(np.float64).tiny))
 """Stands for the logarithm of probability zero, so that 0 · log 0 is 0 and gradients stay finite."""
@@ -137,6 +134,12 @@ def _run(model: GenerativeModel, structure: Structure, params: Params, family: l
     with handlers.trace() as trace, handlers.substitute(data={**params, **values, "vote": votes}):
         model.program(num_items)
     return trace
+
+
+def fixed_hidden(structure: Structure) -> dict[str, Array]:
+    """A value for each site inside the plate of one item, for runs in which only the parameters matter."""
+    values = {name: jnp.asarray(site.support[:1]) for name, site in structure.hidden.items()}
+    return values | {"vote": jnp.zeros((1, structure.num_voters), dtype=int)}
 
 
 def encode(votes: Votes, num_vote_classes: int) -> Rows:

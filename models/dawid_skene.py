@@ -4,11 +4,12 @@ from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from jaxtyping import Array, Float, Int
 
-from latentens.model import GenerativeModel
+from latentens.model import GenerativeModel, Params
 from latentens.precision import numpy_draw
 
 
@@ -45,6 +46,15 @@ class DawidSkene(GenerativeModel):
         with numpyro.plate("voter", self.num_voters, dim=-2), numpyro.plate("class", self.num_classes, dim=-1):
             confusion = numpyro.sample("confusion", dist.Dirichlet(concentration))
         return prevalence, jnp.swapaxes(confusion, 0, 1)
+
+    def relabel(self, params: Params, order: Int[np.ndarray, " label"]) -> dict[str, np.ndarray]:
+        """Classes change places in the shares and in the rows of the confusion matrices."""
+        if self.num_classes > 2:
+            return {"prevalence": params["prevalence"][..., order], "confusion": params["confusion"][..., order, :]}
+        if tuple(order) == (0, 1):
+            return dict(params)
+        swapped = {"sensitivity": 1 - params["specificity"], "specificity": 1 - params["sensitivity"]}
+        return {"prevalence": 1 - params["prevalence"], **swapped}
 
     @numpy_draw
     def paper_params(self, key: Array) -> dict[str, Float[Array, "..."]]:

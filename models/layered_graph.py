@@ -4,11 +4,12 @@ from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from jaxtyping import Array, Float, Int
 
-from latentens.model import GenerativeModel
+from latentens.model import GenerativeModel, Params
 from latentens.precision import numpy_draw
 
 
@@ -53,6 +54,17 @@ class LayeredGraph(GenerativeModel):
         with numpyro.plate(f"{name}_node", nodes):
             weight = numpyro.sample(f"{name}_weight", dist.Dirichlet(jnp.ones(parents)))
         return sensitivity, specificity, weight
+
+    def relabel(self, params: Params, order: Int[np.ndarray, " label"]) -> dict[str, np.ndarray]:
+        """The label changes sides; only the layer below it notices."""
+        if tuple(order) == (0, 1):
+            return dict(params)
+        below = self._layers()[0][0]
+        return dict(params) | {
+            "prevalence": 1 - params["prevalence"],
+            f"{below}_sensitivity": 1 - params[f"{below}_specificity"],
+            f"{below}_specificity": 1 - params[f"{below}_sensitivity"],
+        }
 
     @numpy_draw
     def paper_params(self, key: Array) -> dict[str, Float[Array, "..."]]:

@@ -4,11 +4,12 @@ from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from jaxtyping import Array, Float, Int
 
-from latentens.model import GenerativeModel
+from latentens.model import GenerativeModel, Params
 from latentens.precision import numpy_draw
 
 
@@ -34,6 +35,16 @@ class TopDown(GenerativeModel):
             hidden = numpyro.sample("hidden", dist.Bernoulli(logits=logits).to_event(1))
             logits = visible_bias + hidden @ weights.T
             numpyro.sample("vote", dist.Bernoulli(logits=logits).to_event(1), obs=votes)
+
+    def relabel(self, params: Params, order: Int[np.ndarray, " label"]) -> dict[str, np.ndarray]:
+        """The label changes sides; hidden units and voters stay."""
+        if tuple(order) == (0, 1):
+            return dict(params)
+        return dict(params) | {
+            "prevalence": 1 - params["prevalence"],
+            "hidden_bias": params["hidden_bias"] + params["label_weights"],
+            "label_weights": -params["label_weights"],
+        }
 
     @numpy_draw
     def paper_params(self, key: Array) -> dict[str, Float[Array, "..."]]:

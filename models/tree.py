@@ -11,7 +11,7 @@ import numpyro.distributions as dist
 from jaxtyping import Array, Float, Int
 
 from latentens.errors import LatentensError
-from latentens.model import GenerativeModel
+from latentens.model import GenerativeModel, Params
 from latentens.precision import numpy_draw
 
 
@@ -58,6 +58,16 @@ class Tree(GenerativeModel):
             parent = hidden[..., np.array(self.groups)]
             says_one = jnp.where(parent == 1, voter_sensitivity, 1 - voter_specificity)
             numpyro.sample("vote", dist.Bernoulli(says_one).to_event(1), obs=votes)
+
+    def relabel(self, params: Params, order: Int[np.ndarray, " label"]) -> dict[str, np.ndarray]:
+        """The label changes sides; hidden units and voters stay."""
+        if tuple(order) == (0, 1):
+            return dict(params)
+        return dict(params) | {
+            "prevalence": 1 - params["prevalence"],
+            "hidden_sensitivity": 1 - params["hidden_specificity"],
+            "hidden_specificity": 1 - params["hidden_sensitivity"],
+        }
 
     @numpy_draw
     def paper_params(self, key: Array) -> dict[str, Float[Array, "..."]]:

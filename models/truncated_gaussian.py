@@ -4,13 +4,14 @@ from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from jax.scipy.special import log_ndtr
 from jaxtyping import Array, Float, Int
 
 from latentens.distributions import QuadratureNormal
-from latentens.model import GenerativeModel
+from latentens.model import GenerativeModel, Params
 from latentens.precision import numpy_draw
 
 
@@ -36,6 +37,12 @@ class TruncatedGaussian(GenerativeModel):
             z_score = (signed_mean + jnp.sqrt(correlation) * factor[..., None]) / jnp.sqrt(1 - correlation)
             logits = log_ndtr(z_score) - log_ndtr(-z_score)
             numpyro.sample("vote", dist.Bernoulli(logits=logits).to_event(1), obs=votes)
+
+    def relabel(self, params: Params, order: Int[np.ndarray, " label"]) -> dict[str, np.ndarray]:
+        """The means change sign."""
+        if tuple(order) == (0, 1):
+            return dict(params)
+        return dict(params) | {"prevalence": 1 - params["prevalence"], "mean": -params["mean"]}
 
     @numpy_draw
     def paper_params(self, key: Array) -> dict[str, Float[Array, "..."]]:

@@ -1,0 +1,149 @@
+"""The marginal program: parameters in unconstrained space, labels and hidden units summed out by the tables."""
+
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.nn import logsumexp
+from jaxtyping import Array, Float, Int
+from numpyro import handlers
+from numpyro.distributions import constraints
+from numpyro.distributions.transforms import biject_to
+
+from latentens.encoding import MISSING
+from latentens.errors import ContractError, VotesError
+from latentens.model import GenerativeModel, Params
+from latentens.structure import inspect
+from latentens.tables import Rows, Tables, check_fit, encode, fixed_hidden, log_joint, row_log_likelihood
+from latentens.votes import Votes
+
+FARTHEST = 15.0
+"""Parameters given at a bound start this far out in unconstrained space."""
+
+
+class Observations(NamedTuple):
+    """Distinct rows of votes with their counts and, where some items' labels are known, what those labels exclude."""
+
+    rows: Rows
+    counts: Float[Array, " row"]
+    log_allowed: Float[Array, "label row"] | None
+
+    @property
+    def num_items(self) -> Float[Array, ""]:
+        """Number of items."""
+        return self.counts.sum()
+
+
+class Unpacked(NamedTuple):
+    """Parameters in their own space, their log prior density, and the log volume change of the transform."""
+
+    params: dict[str, Array]
+    log_prior: Float[Array, ""]
+    log_volume: Float[Array, ""]
+
+
+def observe(
+    model: GenerativeModel, votes: Votes, gold: Int[np.ndarray, " item"] | None = None
+) -> tuple[Observations, Int[np.ndarray, " item"]]:
+    """Lay out votes, and known labels if there are any, for fitting a model.
+
+    Returns:
+        The observations and the row of each item.
+    """
+    structure = check_fit(model, votes)
+    if not structure.label_informs_votes:
+        raise ContractError(
+            f"{model}: site 'label' is no ancestor of 'vote', so votes say nothing about how the label comes about; "
+            "use simulate and bayes_posterior with known parameters, or a model whose votes depend on the label"
+        )
+    patterns = votes.patterns
+    if gold is None or (np.asarray(gold) == MISSING).all():
+        rows = encode(patterns.votes, structure.num_vote_classes)
+        return Observations(rows, jnp.asarray(patterns.counts, dtype=float), None), patterns.inverse
+    gold = np.asarray(gold)
+    if gold.shape != (votes.num_items,) or not np.isin(gold, np.arange(-1, structure.num_labels)).all():
+        raise VotesError(
+            f"gold labels are one of -1 (unknown), 0 … {structure.num_labels - 1} for each of {votes.num_items} items"
+        )
+    pairs = patterns.inverse * (structure.num_labels + 1) + gold + 1
+    _, first, inverse, counts = np.unique(pairs, return_index=True, return_inverse=True, return_counts=True)
+    excluded = (gold[first] >= 0) & (gold[first] != np.arange(structure.num_labels)[:, None])
+    rows = encode(votes.take(first), structure.num_vote_classes)
+    log_allowed = jnp.where(jnp.asarray(excluded), -jnp.inf, 0.0)
+    return Observations(rows, jnp.asarray(counts, dtype=float), log_allowed), inverse
+
+
+def label_log_joint(tables: Tables, observations: Observations) -> Float[Array, "label row"]:
+    """`log p(label, votes)` of each row, −∞ for a label that is known to be another."""
+    joint = log_joint(tables, observations.rows)
+    return joint if observations.log_allowed is None else joint + observations.log_allowed
+
+
+def marginal_log_likelihood(tables: Tables, observations: Observations) -> Float[Array, ""]:
+    """The log-likelihood of all votes and known labels."""
+    if observations.log_allowed is None:
+        return observations.counts @ row_log_likelihood(tables, observations.rows)
+    return observations.counts @ logsumexp(label_log_joint(tables, observations), axis=0)
+
+
+def unpack(model: GenerativeModel, point: dict[str, Array]) -> Unpacked:
+    """Parameters at a point of unconstrained space."""
+
+    def constrain(site: dict[str, Any]) -> Array | None:
+        if site["type"] != "sample" or site["name"] not in point:
+            return None
+        return biject_to(site["fn"].support)(point[site["name"]])
+
+    trace = _trace_parameters(model, handlers.substitute(substitute_fn=constrain))
+    params = {name: trace[name]["value"] for name in point}
+    log_prior = sum((jnp.sum(trace[name]["fn"].log_prob(value)) for name, value in params.items()), jnp.array(0.0))
+    factors = [site for site in trace.values() if site["type"] == "sample" and site["is_observed"]]
+    log_prior += sum(jnp.sum(site["fn"].log_prob(site["value"])) for site in factors)
+    log_volume = jnp.array(0.0)
+    for name, value in params.items():
+        transform = biject_to(trace[name]["fn"].support)
+        log_volume += jnp.sum(transform.log_abs_det_jacobian(point[name], value))
+    return Unpacked(params, log_prior, log_volume)
+
+
+def unconstrain(model: GenerativeModel, params: Params) -> dict[str, Array]:
+    """The point of unconstrained space that stands for some parameters; values at a bound are moved a little inside."""
+    trace = _trace_parameters(model, handlers.substitute(data=dict(params)))
+    points = {name: biject_to(trace[name]["fn"].support).inv(value) for name, value in params.items()}
+    return {name: jnp.nan_to_num(point).clip(-FARTHEST, FARTHEST) for name, point in points.items()}
+
+
+@lru_cache(maxsize=256)
+def parameter_supports(model: GenerativeModel) -> dict[str, constraints.Constraint]:
+    """The range of each parameter, element by element."""
+    supports: dict[str, constraints.Constraint] = {}
+
+    def run(key: Array) -> None:
+        trace = _trace_parameters(model, handlers.seed(rng_seed=key))
+        for name in inspect(model).parameter_shapes:
+            support = trace[name]["fn"].support
+            while hasattr(support, "base_constraint"):  # a vector of independent elements
+                support = support.base_constraint
+            supports[name] = support
+
+    jax.eval_shape(run, jax.random.key(0))
+    return supports
+
+
+def _trace_parameters(model: GenerativeModel, handler: Any) -> dict[str, Any]:
+    with handlers.trace() as trace, handlers.substitute(data=fixed_hidden(inspect(model))), handler:
+        model.program(1)
+    return trace
+
+
+@partial(jax.jit, static_argnums=(0, 2))
+def draw_starts(model: GenerativeModel, key: Array, number: int) -> dict[str, Array]:
+    """Points of unconstrained space for as many draws from the priors, stacked."""
+
+    def draw(key: Array) -> dict[str, Array]:
+        trace = _trace_parameters(model, handlers.seed(rng_seed=key))
+        return unconstrain(model, {name: trace[name]["value"] for name in inspect(model).parameter_shapes})
+
+    return jax.vmap(draw)(jax.random.split(key, number))

@@ -1,0 +1,272 @@
+"""Maximum likelihood, or the posterior mode, of any generative program."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+from numpyro.distributions import constraints
+
+from latentens.errors import LatentensError
+from latentens.expectation import Expectation
+from latentens.fit import Fit, GoldMethod, Method, Posterior
+from latentens.marginal import (
+    Observations,
+    draw_starts,
+    label_log_joint,
+    marginal_log_likelihood,
+    observe,
+    parameter_supports,
+    unconstrain,
+    unpack,
+)
+from latentens.methods.vote import MajorityVote
+from latentens.model import GenerativeModel, Params
+from latentens.optimise import Optima, minimise, stack
+from latentens.orient import orientation
+from latentens.tables import bayes_posterior, build_tables, checked_params, log_joint, log_likelihood
+from latentens.votes import Votes
+
+Gold = Int[np.ndarray, " item"] | None
+
+SAME_OPTIMUM = 0.01
+"""Optima whose log-likelihoods differ by less than this many nats count as one."""
+
+WARM_ITERATIONS = 100
+"""Iterations from a prior draw towards the labels of a cheaper method."""
+
+AT_BOUND = 1e-6
+"""A probability this close to 0 or 1 is reported."""
+
+SLOPE_AT_OPTIMUM = 1e-5
+"""Largest entry of the gradient per item that counts as converged."""
+
+FLAT = 1e-9
+"""A gain per item below this from every start means that the likelihood is flat."""
+
+
+@dataclass(frozen=True)
+class MaximumLikelihood(GoldMethod):
+    """The parameters of a program that make the votes most likely, and the exact posterior of the labels under them.
+
+    Attributes:
+        model: The generative model.
+        algorithm: `lbfgs` climbs the likelihood in unconstrained space, `em` alternates expected counts from the tables
+            with an M-step: in closed form where the program has one, else by gradient.
+        starts: Number of starts at draws from the priors.
+        warm: Cheaper methods; the parameters that suit each one's labels best are a start as well.
+        initial: Parameters to start from as well.
+        use_prior: Whether to maximise the posterior density (MAP) in place of the likelihood.
+        held_out: Share of the items that are kept back in a fit of their own, to report their log-likelihood.
+        max_iterations: Limit on the iterations of each start.
+        tolerance: `lbfgs`: largest entry of the gradient per item at convergence; `em`: smallest gain per item.
+    """
+
+    model: GenerativeModel
+    algorithm: Literal["lbfgs", "em"] = "lbfgs"
+    starts: int = 8
+    warm: tuple[Method, ...] = (MajorityVote(),)
+    initial: Sequence[Mapping[str, Any]] = field(default=(), hash=False)
+    use_prior: bool = False
+    held_out: float = 0.0
+    max_iterations: int = 2000
+    tolerance: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.algorithm not in ("lbfgs", "em"):
+            raise LatentensError(f"there is no algorithm {self.algorithm!r}; there are 'lbfgs' and 'em'")
+        if self.starts + len(self.warm) + len(self.initial) < 1 or self.starts < 0:
+            raise LatentensError("no start: give starts, warm or initial")
+        if not 0 <= self.held_out < 1:
+            raise LatentensError(f"held_out is a share of the items between 0 and 1, not {self.held_out}")
+
+    def _fit(self, votes: Votes, key: jax.Array, gold: Gold) -> Fit:
+        observations, inverse = observe(self.model, votes, gold)
+        start_key, split_key = jax.random.split(key)
+        starts = self._starts(votes, observations, inverse, start_key)
+        optima = self._optimise(starts, observations)
+        found = optima.point(optima.best)
+        probs = np.asarray(_label_probs(self.model, found, observations))[inverse]
+        known = observations.log_allowed is not None  # known labels fix the order of the labels themselves
+        order = np.arange(probs.shape[1]) if known else orientation(probs, votes)
+        params, remaining = _oriented(self.model, found, order)
+        diagnostics = self._report(optima, params, observations) | self._held_out(votes, gold, split_key)
+        return Fit(probs[:, order], partial(_predict, self.model, params, remaining), params, diagnostics)
+
+    def _starts(
+        self, votes: Votes, observations: Observations, inverse: np.ndarray, key: Array
+    ) -> list[dict[str, np.ndarray]]:
+        drawn_key, warm_key = jax.random.split(key)
+        count = self.starts + len(self.warm)
+        drawn = jax.device_get(draw_starts(self.model, drawn_key, count)) if count else {}
+        points = [{name: value[i] for name, value in drawn.items()} for i in range(count)]
+        for i, method in enumerate(self.warm):
+            probs = method.fit(votes, key=jax.random.fold_in(warm_key, i)).label_probs
+            totals = jnp.asarray([np.bincount(inverse, column) for column in probs.T])
+            ends = minimise(
+                _LabelLoss(self.model),
+                [points[i]],
+                (observations, totals),
+                max_iterations=WARM_ITERATIONS,
+                tolerance=1e-4,
+                description="warm start",
+            )
+            points[i] = ends.point(0)
+        given = [checked_params(self.model, params) for params in self.initial]
+        return given + [jax.device_get(_constrain(self.model, point)) for point in points]
+
+    def _optimise(self, starts: list[dict[str, np.ndarray]], observations: Observations) -> Optima:
+        """Maximise from every start; the points of the result are parameters."""
+        if self.algorithm == "em":
+            return Expectation(self.model, self.use_prior, self.max_iterations, self.tolerance or 1e-10).maximise(
+                starts, observations
+            )
+        optima = minimise(
+            _Loss(self.model, self.use_prior),
+            [jax.device_get(_unconstrain(self.model, params)) for params in starts],
+            observations,
+            max_iterations=self.max_iterations,
+            tolerance=self.tolerance or 1e-7,
+            description="maximum likelihood",
+        )
+        params = [jax.device_get(_constrain(self.model, optima.point(i))) for i in range(len(starts))]
+        return optima._replace(points=stack(params))
+
+    def _report(self, optima: Optima, params: Params, observations: Observations) -> dict[str, Any]:
+        num_items = float(observations.num_items)
+        likelihood = float(_log_likelihood(self.model, params, observations))
+        dimension = sum(np.size(leaf) for leaf in _unconstrain(self.model, params).values())
+        best = optima.best
+        objectives = -num_items * optima.losses
+        return {
+            "label_probs": "exact posterior at the estimated parameters",
+            "log_likelihood": likelihood,
+            "objective": float(objectives[best]),
+            "aic": 2 * dimension - 2 * likelihood,
+            "bic": dimension * np.log(num_items) - 2 * likelihood,
+            "num_parameters": dimension,
+            "iterations": int(optima.iterations[best]),
+            "gradient": float(optima.slopes[best]),
+            "converged": bool(optima.slopes[best] <= SLOPE_AT_OPTIMUM),
+            "optima": _group(objectives),
+            "curve": -num_items * optima.curves[best],
+            "warnings": _warnings(self.model, params, optima, num_items),
+        }
+
+    def _held_out(self, votes: Votes, gold: Gold, key: Array) -> dict[str, float]:
+        """Log-likelihood per item of items that a fit of its own did not see."""
+        if not self.held_out:
+            return {}
+        split_key, fit_key = jax.random.split(key)
+        order = np.asarray(jax.random.permutation(split_key, votes.num_items))
+        kept_back = order[: max(1, round(self.held_out * votes.num_items))]
+        used = np.setdiff1d(order, kept_back)
+        if len(used) == 0:
+            raise LatentensError(f"{votes.num_items} items are too few to keep {self.held_out:.0%} of them back")
+        fitted = replace(self, held_out=0.0).fit(
+            votes.take(used), key=fit_key, gold=None if gold is None else gold[used]
+        )
+        return {
+            "held_out_log_likelihood": log_likelihood(self.model, fitted.params, votes.take(kept_back)) / len(kept_back)
+        }
+
+
+@dataclass(frozen=True)
+class _Loss:
+    """Negative log-likelihood, or log posterior density, per item."""
+
+    model: GenerativeModel
+    use_prior: bool
+
+    def __call__(self, point: dict[str, Array], observations: Observations) -> Float[Array, ""]:
+        unpacked = unpack(self.model, point)
+        objective = marginal_log_likelihood(build_tables(self.model, unpacked.params), observations)
+        if self.use_prior:
+            objective += unpacked.log_prior
+        return -objective / observations.num_items
+
+
+@dataclass(frozen=True)
+class _LabelLoss:
+    """Negative log-likelihood of votes together with soft labels, per item, slightly held to the prior."""
+
+    model: GenerativeModel
+
+    def __call__(self, point: dict[str, Array], data: tuple[Observations, Array]) -> Float[Array, ""]:
+        observations, totals = data
+        unpacked = unpack(self.model, point)
+        joint = log_joint(build_tables(self.model, unpacked.params), observations.rows)
+        return -(jnp.sum(totals * joint) + unpacked.log_prior) / observations.num_items
+
+
+def _oriented(
+    model: GenerativeModel, params: Params, order: Int[np.ndarray, " label"]
+) -> tuple[dict[str, np.ndarray], Int[np.ndarray, " label"]]:
+    """Parameters with their labels in the given order, and the order still to be applied to posteriors under them."""
+    relabelled = model.relabel(params, order)
+    return (dict(params), order) if relabelled is None else (relabelled, np.arange(len(order)))
+
+
+def _predict(model: GenerativeModel, params: Params, order: Int[np.ndarray, " label"], votes: Votes) -> Posterior:
+    return bayes_posterior(model, params, votes)[:, order]
+
+
+def _group(objectives: Float[np.ndarray, " start"]) -> list[dict[str, float | int]]:
+    """The distinct optima, best first, and how many starts reached each."""
+    optima: list[dict[str, float | int]] = []
+    for objective in sorted(objectives.tolist(), reverse=True):
+        if optima and optima[-1]["objective"] - objective < SAME_OPTIMUM:
+            optima[-1]["starts"] += 1
+        else:
+            optima.append({"objective": objective, "starts": 1})
+    return optima
+
+
+def _warnings(model: GenerativeModel, params: Params, optima: Optima, num_items: float) -> list[str]:
+    found = []
+    best = optima.best
+    if max(curve[0] - curve[-1] for curve in optima.curves) < FLAT:
+        found.append(
+            "the likelihood is flat: no start could improve on itself, so the votes say nothing about the parameters"
+        )
+    if optima.slopes[best] > SLOPE_AT_OPTIMUM:
+        found.append(
+            f"not converged: the gradient is {optima.slopes[best]:.1e} an item after {optima.iterations[best]} iterations"
+        )
+    for name, support in parameter_supports(model).items():
+        if support in (constraints.unit_interval, constraints.simplex):
+            value = np.asarray(params[name])
+            for index in np.argwhere((value < AT_BOUND) | (value > 1 - AT_BOUND)):
+                found.append(
+                    f"{name}{list(map(int, index)) if index.size else ''} is at its bound, {value[tuple(index)]:.0f}"
+                )
+    close = [
+        group
+        for group in _group(-num_items * optima.losses)[1:]
+        if -num_items * optima.losses[best] - group["objective"] < 3
+    ]
+    if close:
+        found.append(f"{len(close)} other optima lie within 3 nats of the best: the labels may be weakly identified")
+    return found
+
+
+@partial(jax.jit, static_argnums=0)
+def _label_probs(model: GenerativeModel, params: Any, observations: Observations) -> Float[Array, "row label"]:
+    return jax.nn.softmax(label_log_joint(build_tables(model, params), observations), axis=0).T
+
+
+@partial(jax.jit, static_argnums=0)
+def _log_likelihood(model: GenerativeModel, params: Any, observations: Observations) -> Float[Array, ""]:
+    return marginal_log_likelihood(build_tables(model, params), observations)
+
+
+@partial(jax.jit, static_argnums=0)
+def _constrain(model: GenerativeModel, point: dict[str, Array]) -> dict[str, Array]:
+    return unpack(model, point).params
+
+
+_unconstrain = jax.jit(unconstrain, static_argnums=0)
