@@ -5,7 +5,7 @@ The derivatives of the log-likelihood by the two tables are the expected counts 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -51,6 +51,7 @@ class Expectation:
     def maximise(self, starts: Sequence[ParamArrays], observations: Observations) -> Optima:
         """Run EM from each start; points of the result are parameters, losses are per item."""
         closed = self._has_closed_form(starts[0], observations)
+        replace(self, max_iterations=1)._run(observations, closed, starts[0])  # compiles what all starts share
         runs = in_parallel(partial(self._run, observations, closed), starts, "expectation–maximisation")
         params, curves = zip(*runs, strict=True)
         slopes = [float(_slope(self.model, self.use_prior, point, observations)) for point in params]
@@ -58,16 +59,17 @@ class Expectation:
         return Optima(stack(params), ends, np.array(slopes), np.array([len(c) - 1 for c in curves]), list(curves))
 
     def _run(self, observations: Observations, closed: bool, params: ParamArrays) -> tuple[ParamArrays, np.ndarray]:
-        losses = []
+        loss, counts = _expect(self.model, self.use_prior, params, observations)
+        losses = [float(loss)]
         for _ in range(self.max_iterations):
-            loss, counts = _expect(self.model, self.use_prior, params, observations)
-            losses.append(float(loss))
-            if len(losses) > 1 and losses[-2] - losses[-1] < self.tolerance:
+            moved = self._update(params, counts, closed)
+            loss, counts = _expect(self.model, self.use_prior, moved, observations)
+            if loss > losses[-1]:  # by rounding only: an M-step never makes the expected log-likelihood fall
                 break
-            best = params
-            params = self._update(params, counts, closed)
-        if len(losses) > 1 and losses[-1] > losses[-2]:  # rounding only: an M-step never accepts a loss
-            params, losses = best, losses[:-1]
+            params = moved
+            losses.append(float(loss))
+            if losses[-2] - losses[-1] < self.tolerance:
+                break
         return params, np.array(losses)
 
     def _update(self, params: ParamArrays, counts: Tables, closed: bool) -> ParamArrays:

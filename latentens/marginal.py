@@ -138,12 +138,23 @@ def _trace_parameters(model: GenerativeModel, handler: Any) -> dict[str, Any]:
     return trace
 
 
-@partial(jax.jit, static_argnums=(0, 2))
-def draw_starts(model: GenerativeModel, key: Array, number: int) -> dict[str, Array]:
-    """Points of unconstrained space for as many draws from the priors, stacked."""
+def draw_starts(model: GenerativeModel, key: Array, number: int) -> list[dict[str, np.ndarray]]:
+    """Points of unconstrained space for as many draws from the priors."""
+    drawn = jax.device_get(_draw(model, jax.random.split(key, number)))
+    return [{name: value[i] for name, value in drawn.items()} for i in range(number)]
 
+
+@partial(jax.jit, static_argnums=0)
+def _draw(model: GenerativeModel, keys: Array) -> dict[str, Array]:
     def draw(key: Array) -> dict[str, Array]:
         trace = _trace_parameters(model, handlers.seed(rng_seed=key))
         return unconstrain(model, {name: trace[name]["value"] for name in inspect(model).parameter_shapes})
 
-    return jax.vmap(draw)(jax.random.split(key, number))
+    return jax.vmap(draw)(keys)
+
+
+def normal_start(model: GenerativeModel, key: Array) -> dict[str, np.ndarray]:
+    """A point of unconstrained space with standard normal coordinates."""
+    shapes = jax.eval_shape(partial(_draw, model), jax.random.split(key, 1))
+    rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+    return {name: rng.normal(size=shape.shape[1:]) for name, shape in shapes.items()}

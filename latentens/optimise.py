@@ -72,6 +72,7 @@ def minimise(
         description: What the progress bar says.
     """
     run = partial(descend, loss, data=data, max_iterations=max_iterations, tolerance=tolerance)
+    descend(loss, starts[0], data, max_iterations=0, tolerance=tolerance)  # compiles
     descents, curves = zip(*in_parallel(run, starts, description), strict=True)
     points, losses, slopes, iterations = zip(*descents, strict=True)
     return Optima(stack(points), np.array(losses), np.array(slopes), np.array(iterations), list(curves))
@@ -103,15 +104,16 @@ def descend(
 
 
 def in_parallel(run: Callable[[Start], End], starts: Sequence[Start], description: str) -> list[End]:
-    """Run something from each start in threads, in double precision; the first alone, so that it compiles for all."""
-    run = double_precision(run)
-    first = run(starts[0])
+    """Run something from each start, in double precision and as many threads as there are cores.
+
+    What it needs compiled should be compiled before, or every thread does it for itself.
+    """
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        futures = [pool.submit(run, start) for start in starts[1:]]
+        futures = [pool.submit(double_precision(run), start) for start in starts]
         finished = as_completed(futures)
         for _ in track_late(futures, description):
             next(finished)
-    return [first, *(future.result() for future in futures)]
+    return [future.result() for future in futures]
 
 
 def stack(trees: Sequence[PyTree]) -> PyTree:

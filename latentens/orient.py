@@ -18,7 +18,11 @@ def orientation(label_probs: Float[np.ndarray, "item label"], votes: Votes) -> I
     """
     shares = vote_shares(votes)
     unvoted = label_probs.shape[1] - shares.shape[1]  # labels for which nobody could vote
-    agreement = np.pad(shares.T @ label_probs, ((0, max(unvoted, 0)), (0, 0)))
+    return best_order(np.pad(shares.T @ label_probs, ((0, max(unvoted, 0)), (0, 0))))
+
+
+def best_order(agreement: Float[np.ndarray, "label class"]) -> Int[np.ndarray, " label"]:
+    """The class to stand for each label such that the sum of their agreements is greatest."""
     _, order = linear_sum_assignment(agreement, maximize=True)
     best, unchanged = agreement[np.arange(len(order)), order].sum(), np.trace(agreement)
     return np.arange(len(order)) if np.isclose(best, unchanged, rtol=1e-12) else order

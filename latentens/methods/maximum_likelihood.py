@@ -19,6 +19,7 @@ from latentens.marginal import (
     draw_starts,
     label_log_joint,
     marginal_log_likelihood,
+    normal_start,
     observe,
     parameter_supports,
     unconstrain,
@@ -26,8 +27,9 @@ from latentens.marginal import (
 )
 from latentens.methods.vote import MajorityVote
 from latentens.model import GenerativeModel, Params
-from latentens.optimise import Optima, minimise, stack
+from latentens.optimise import Optima, descend, minimise, stack
 from latentens.orient import orientation
+from latentens.precision import double_precision
 from latentens.tables import bayes_posterior, build_tables, checked_params, log_joint, log_likelihood
 from latentens.votes import Votes
 
@@ -37,7 +39,7 @@ SAME_OPTIMUM = 0.01
 """Optima whose log-likelihoods differ by less than this many nats count as one."""
 
 WARM_ITERATIONS = 100
-"""Iterations from a prior draw towards the labels of a cheaper method."""
+"""Iterations towards the labels of a cheaper method."""
 
 AT_BOUND = 1e-6
 """A probability this close to 0 or 1 is reported."""
@@ -84,11 +86,16 @@ class MaximumLikelihood(GoldMethod):
         if not 0 <= self.held_out < 1:
             raise LatentensError(f"held_out is a share of the items between 0 and 1, not {self.held_out}")
 
+    @double_precision
+    def climb(self, votes: Votes, key: jax.Array, gold: Gold = None) -> Optima:
+        """Where each start ends; the points are parameters, the losses are per item."""
+        observations, inverse = observe(self.model, votes, gold)
+        return self._optimise(self._starts(votes, observations, inverse, key), observations)
+
     def _fit(self, votes: Votes, key: jax.Array, gold: Gold) -> Fit:
         observations, inverse = observe(self.model, votes, gold)
         start_key, split_key = jax.random.split(key)
-        starts = self._starts(votes, observations, inverse, start_key)
-        optima = self._optimise(starts, observations)
+        optima = self.climb(votes, start_key, gold)
         found = optima.point(optima.best)
         probs = np.asarray(_label_probs(self.model, found, observations))[inverse]
         known = observations.log_allowed is not None  # known labels fix the order of the labels themselves
@@ -101,21 +108,19 @@ class MaximumLikelihood(GoldMethod):
         self, votes: Votes, observations: Observations, inverse: np.ndarray, key: Array
     ) -> list[dict[str, np.ndarray]]:
         drawn_key, warm_key = jax.random.split(key)
-        count = self.starts + len(self.warm)
-        drawn = jax.device_get(draw_starts(self.model, drawn_key, count)) if count else {}
-        points = [{name: value[i] for name, value in drawn.items()} for i in range(count)]
+        points = draw_starts(self.model, drawn_key, self.starts) if self.starts else []
         for i, method in enumerate(self.warm):
-            probs = method.fit(votes, key=jax.random.fold_in(warm_key, i)).label_probs
+            method_key, point_key = jax.random.split(jax.random.fold_in(warm_key, i))
+            probs = method.fit(votes, key=method_key).label_probs
             totals = jnp.asarray([np.bincount(inverse, column) for column in probs.T])
-            ends = minimise(
+            end, _ = descend(
                 _LabelLoss(self.model),
-                [points[i]],
+                normal_start(self.model, point_key),
                 (observations, totals),
                 max_iterations=WARM_ITERATIONS,
                 tolerance=1e-4,
-                description="warm start",
             )
-            points[i] = ends.point(0)
+            points.append(end.point)
         given = [checked_params(self.model, params) for params in self.initial]
         return given + [jax.device_get(_constrain(self.model, point)) for point in points]
 
@@ -229,14 +234,13 @@ def _group(objectives: Float[np.ndarray, " start"]) -> list[dict[str, float | in
 def _warnings(model: GenerativeModel, params: Params, optima: Optima, num_items: float) -> list[str]:
     found = []
     best = optima.best
+    slope, iterations = optima.slopes[best], optima.iterations[best]
     if max(curve[0] - curve[-1] for curve in optima.curves) < FLAT:
         found.append(
             "the likelihood is flat: no start could improve on itself, so the votes say nothing about the parameters"
         )
-    if optima.slopes[best] > SLOPE_AT_OPTIMUM:
-        found.append(
-            f"not converged: the gradient is {optima.slopes[best]:.1e} an item after {optima.iterations[best]} iterations"
-        )
+    if slope > SLOPE_AT_OPTIMUM:
+        found.append(f"not converged: the gradient is {slope:.1e} an item after {iterations} iterations")
     for name, support in parameter_supports(model).items():
         if support in (constraints.unit_interval, constraints.simplex):
             value = np.asarray(params[name])

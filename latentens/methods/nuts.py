@@ -1,0 +1,202 @@
+"""Bayesian inference of any generative program by Hamiltonian Monte Carlo."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Array, Float, Int
+from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
+
+from latentens.errors import LatentensError
+from latentens.fit import Fit, GoldMethod, Posterior
+from latentens.marginal import Observations, label_log_joint, observe, unconstrain
+from latentens.methods.maximum_likelihood import MaximumLikelihood
+from latentens.model import GenerativeModel, Params
+from latentens.orient import best_order, vote_shares
+from latentens.sampling import Sampler
+from latentens.tables import build_tables
+from latentens.votes import Votes
+
+Gold = Int[np.ndarray, " item"] | None
+
+COMMON_ROWS = 20
+"""So many of the commonest rows of votes are watched for convergence of their labels' posteriors."""
+
+DRAWS_AT_ONCE = 25
+PREDICTION_DRAWS = 200
+"""New items are predicted by about so many of the draws."""
+
+CONVERGED = 1.01
+CLEARLY_APART = 1.1
+
+
+@dataclass(frozen=True)
+class Nuts(GoldMethod):
+    """Posterior draws of a program's parameters, and the posterior of the labels averaged exactly over them.
+
+    Labels and hidden units are summed out, so the sampler moves in the continuous parameters alone. The labels of each
+    draw are put in the order that the votes say.
+
+    Attributes:
+        model: The generative model.
+        num_chains: Number of chains; each starts near the end of another climb to a posterior mode.
+        num_warmup: Steps of adaptation of each chain.
+        num_samples: Draws kept of each chain.
+        dense_mass: Whether the mass matrix has correlations.
+        target_accept: Acceptance rate that the step size is adapted to.
+        max_tree_depth: Trajectories have at most 2 to the power of this many steps.
+    """
+
+    model: GenerativeModel
+    num_chains: int = 4
+    num_warmup: int = 500
+    num_samples: int = 500
+    dense_mass: bool = False
+    target_accept: float = 0.8
+    max_tree_depth: int = 10
+
+    def __post_init__(self) -> None:
+        if min(self.num_chains, self.num_warmup, self.num_samples) < 1:
+            raise LatentensError("num_chains, num_warmup and num_samples must be at least 1")
+
+    def _fit(self, votes: Votes, key: jax.Array, gold: Gold) -> Fit:
+        start_key, sample_key = jax.random.split(key)
+        observations, inverse = observe(self.model, votes, gold)
+        starts, modes = self._starts(votes, gold, start_key)
+        sampler = Sampler(
+            self.model, self.num_warmup, self.num_samples, self.dense_mass, self.target_accept, self.max_tree_depth
+        )
+        draws, statistics = sampler.run(observations, starts, sample_key)
+        flat = {name: value.reshape(-1, *value.shape[2:]) for name, value in draws.items()}
+        totals = np.stack([np.bincount(inverse, share) for share in vote_shares(votes).T])
+        known = observations.log_allowed is not None
+        probs, orders, watched = _average(self.model, flat, observations, None if known else totals)
+        relabelled, remaining = _relabel(self.model, flat, orders)
+        shaped = {name: value.reshape(self.num_chains, -1, *value.shape[1:]) for name, value in relabelled.items()}
+        watched = watched.reshape(self.num_chains, -1, *watched.shape[1:])
+        means = {name: value.mean(axis=0) for name, value in relabelled.items()}
+        diagnostics = _judge(shaped, statistics, watched) | {
+            "label_probs": "exact posterior averaged over the draws",
+            "modes": modes,
+            "sample_stats": statistics,
+        }
+        thin = max(1, len(remaining) // PREDICTION_DRAWS)
+        predictor = partial(_predict, self.model, {n: v[::thin] for n, v in relabelled.items()}, remaining[::thin])
+        return Fit(probs[inverse], predictor, means, diagnostics, shaped)
+
+    def _starts(self, votes: Votes, gold: Gold, key: Array) -> tuple[list[dict[str, np.ndarray]], list]:
+        """Points near posterior modes that are not hopelessly worse than the best one."""
+        climb_key, jitter_key = jax.random.split(key)
+        climb = MaximumLikelihood(self.model, starts=self.num_chains + 2, use_prior=True, tolerance=1e-4)
+        optima, num_items = climb.climb(votes, climb_key, gold), votes.num_items
+        objectives = -num_items * optima.losses
+        size = sum(np.size(leaf[0]) for leaf in optima.points.values())
+        good = np.flatnonzero(objectives > objectives.max() - 10 - size)
+        starts = []
+        for chain, chain_key in enumerate(jax.random.split(jitter_key, self.num_chains)):
+            params = optima.point(int(good[chain % len(good)]))
+            point = jax.device_get(_unconstrain(self.model, params))
+            noise = np.random.default_rng(np.asarray(jax.random.key_data(chain_key)))
+            starts.append({name: value + 0.01 * noise.normal(size=value.shape) for name, value in point.items()})
+        return starts, sorted(objectives.round(2).tolist(), reverse=True)
+
+
+def _average(
+    model: GenerativeModel, draws: Params, observations: Observations, totals: Float[np.ndarray, "label row"] | None
+) -> tuple[Posterior, Int[np.ndarray, "draw label"], Float[np.ndarray, "draw watched"]]:
+    """The mean over draws of the exact posterior, each draw's labels put in order first.
+
+    Returns:
+        The mean, the order of each draw's labels, and the posterior of the last label of the commonest rows by draw.
+    """
+    number = len(next(iter(draws.values())))
+    common = np.argsort(-np.asarray(observations.counts), kind="stable")[:COMMON_ROWS]
+    mean, orders, watched = 0.0, [], []
+    for first in range(0, number, DRAWS_AT_ONCE):
+        part = {name: value[first : first + DRAWS_AT_ONCE] for name, value in draws.items()}
+        for probs in np.asarray(_label_probs(model, part, observations)):
+            order = np.arange(len(probs)) if totals is None else best_order(totals @ probs.T)
+            mean = mean + probs[order].T / number
+            orders.append(order)
+            watched.append(probs[order][-1, common])
+    return np.asarray(mean), np.stack(orders), np.stack(watched)
+
+
+def _relabel(
+    model: GenerativeModel, draws: Params, orders: Int[np.ndarray, "draw label"]
+) -> tuple[dict[str, np.ndarray], Int[np.ndarray, "draw label"]]:
+    """Draws with their labels in order, and the order that is still to be applied to posteriors under each."""
+    relabelled = {name: np.array(value) for name, value in draws.items()}
+    remaining = orders.copy()
+    for order in np.unique(orders, axis=0):
+        chosen = (orders == order).all(axis=1)
+        moved = model.relabel({name: value[chosen] for name, value in draws.items()}, order)
+        if moved is not None:
+            remaining[chosen] = np.arange(len(order))
+            for name, value in moved.items():
+                relabelled[name][chosen] = value
+    return relabelled, remaining
+
+
+def _predict(model: GenerativeModel, draws: Params, orders: Int[np.ndarray, "draw label"], votes: Votes) -> Posterior:
+    observations, inverse = observe(model, votes)
+    probs = np.asarray(_label_probs(model, draws, observations))
+    ordered = np.take_along_axis(probs, orders[:, :, None], axis=1)
+    return ordered.mean(axis=0).T[inverse]
+
+
+def _judge(draws: Params, statistics: Params, watched: Float[np.ndarray, "chain draw watched"]) -> dict[str, Any]:
+    """r_hat, effective sample size and divergences, and what they mean in words."""
+    invariant = {"log density": statistics["lp"], "labels of common rows": watched}
+    r_hat = {name: _worst_r_hat(value) for name, value in (*invariant.items(), *draws.items())}
+    ess = {name: _least_ess(value) for name, value in (*invariant.items(), *draws.items())}
+    diverging = np.asarray(statistics["diverging"])
+    words = [
+        *_divergence_words(diverging),
+        *_convergence_words({k: r_hat[k] for k in invariant}, {k: r_hat[k] for k in draws}),
+    ]
+    return {"r_hat": r_hat, "ess": ess, "divergences": int(diverging.sum()), "converged": not words, "warnings": words}
+
+
+def _divergence_words(diverging: np.ndarray) -> list[str]:
+    if not diverging.any():
+        return []
+    return [f"{diverging.sum()} of {diverging.size} draws ended in a divergence: raise target_accept"]
+
+
+def _convergence_words(invariant: dict[str, float], params: dict[str, float]) -> list[str]:
+    """What r_hat says, judged first on what does not change when hidden units change places."""
+    name, worst = max(invariant.items(), key=lambda pair: pair[1])
+    if worst > CLEARLY_APART:
+        return [f"the chains disagree (r_hat {worst:.2f} for the {name}): the posterior looks multimodal"]
+    if worst > CONVERGED:
+        return [f"not converged: r_hat is {worst:.3f} for the {name}; take more draws"]
+    name, worst = max(params.items(), key=lambda pair: pair[1], default=("", 1.0))
+    if worst > CLEARLY_APART:
+        return [f"the chains agree on labels but not on {name} (r_hat {worst:.2f}): hidden units changed places"]
+    return [f"not converged: r_hat is {worst:.3f} for {name}; take more draws"] if worst > CONVERGED else []
+
+
+def _worst_r_hat(values: Float[np.ndarray, "chain draw ..."]) -> float:
+    if np.ptp(values) == 0 or values.shape[1] < 4:
+        return 1.0
+    return float(np.nanmax(split_gelman_rubin(values), initial=1.0))
+
+
+def _least_ess(values: Float[np.ndarray, "chain draw ..."]) -> float:
+    if np.ptp(values) == 0 or values.shape[1] < 4:
+        return float(values.shape[0] * values.shape[1])
+    return float(np.nanmin(effective_sample_size(values)))
+
+
+@partial(jax.jit, static_argnums=0)
+def _label_probs(model: GenerativeModel, draws: Any, observations: Observations) -> Float[Array, "draw label row"]:
+    def of_one(params: Any) -> Float[Array, "label row"]:
+        return jax.nn.softmax(label_log_joint(build_tables(model, params), observations), axis=0)
+
+    return jax.lax.map(of_one, draws)
+
+
+_unconstrain = jax.jit(unconstrain, static_argnums=0)

@@ -1,0 +1,165 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+
+from latentens import GenerativeModel, Votes, bayes_posterior, log_likelihood, simulate
+from latentens.errors import ContractError, LatentensError, VotesError
+from latentens.methods import MaximumLikelihood
+from latentens.models import DawidSkene, DeepBeliefNet, LayeredGraph, TopDown, Tree, TruncatedGaussian
+from tests.conftest import arbitrary_params
+
+KEY = jax.random.key(0)
+
+
+def simulated(model, num_items=2000):
+    return simulate(model, num_items, key=jax.random.key(1), params=model.paper_params(jax.random.key(2)))
+
+
+@pytest.fixture(scope="module")
+def tree():
+    return simulated(Tree())
+
+
+@pytest.fixture(scope="module")
+def voters():
+    return simulated(DawidSkene(9), 3000)
+
+
+def em_by_hand(votes, iterations=2000):
+    """Dawid & Skene's own updates on every row, from the vote shares."""
+    matrix = votes.matrix
+    q = matrix.mean(axis=1)
+    for _ in range(iterations):
+        share, sensitivity = q.mean(), q @ matrix / q.sum()
+        specificity = (1 - q) @ (1 - matrix) / (1 - q).sum()
+        one = share * np.prod(np.where(matrix == 1, sensitivity, 1 - sensitivity), axis=1)
+        zero = (1 - share) * np.prod(np.where(matrix == 1, 1 - specificity, specificity), axis=1)
+        q = one / (one + zero)
+    return np.log(one + zero).sum()
+
+
+@pytest.mark.parametrize("algorithm", ["lbfgs", "em"])
+def test_dawid_skene_equals_closed_form_em(voters, algorithm):
+    fit = MaximumLikelihood(voters.model, algorithm, starts=3, tolerance=1e-12).fit(voters.votes, key=KEY)
+    assert fit.diagnostics["log_likelihood"] == pytest.approx(em_by_hand(voters.votes), rel=1e-8)
+    assert fit.diagnostics["log_likelihood"] == pytest.approx(log_likelihood(voters.model, fit.params, voters.votes))
+    np.testing.assert_allclose(fit.predict(voters.votes), fit.label_probs, atol=1e-12)
+    assert fit.diagnostics["optima"][0]["starts"] >= 3
+    assert fit.diagnostics["converged"]
+
+
+@pytest.mark.parametrize("algorithm", ["lbfgs", "em"])
+def test_tree_is_at_least_as_likely_as_the_truth(tree, algorithm):
+    fit = MaximumLikelihood(Tree(), algorithm, starts=0).fit(tree.votes, key=KEY)
+    assert fit.diagnostics["log_likelihood"] >= log_likelihood(Tree(), tree.params, tree.votes)
+    assert np.mean(fit.labels == tree.labels) > 0.95
+    size = 1 + 6 + 30
+    assert fit.diagnostics["bic"] == pytest.approx(size * np.log(2000) - 2 * fit.diagnostics["log_likelihood"])
+    assert fit.diagnostics["aic"] == pytest.approx(2 * size - 2 * fit.diagnostics["log_likelihood"])
+
+
+@pytest.mark.parametrize(
+    "model",
+    [DawidSkene(4, num_classes=3), Tree((0, 0, 1, 1)), LayeredGraph(4, (2, 2)), TruncatedGaussian(4), TopDown(4, 2)],
+    ids=lambda model: type(model).__name__,
+)
+def test_em_never_falls(model):
+    num_classes = getattr(model, "num_classes", 2)
+    votes = Votes.from_matrix(np.random.default_rng(0).integers(-1, num_classes, (60, 4)), num_classes)
+    start = arbitrary_params(model, seed=0)
+    method = MaximumLikelihood(model, "em", starts=0, warm=(), initial=(start,), max_iterations=12)
+    curve = method.fit(votes, key=KEY).diagnostics["curve"]
+    assert len(curve) > 2
+    assert (np.diff(curve) >= 0).all()
+    assert curve[-1] > curve[0]
+
+
+def test_prior_pulls_the_estimate(voters):
+    few = voters.votes.take(np.arange(15))
+    plain, held = (MaximumLikelihood(voters.model, starts=0, use_prior=p).fit(few, key=KEY) for p in (False, True))
+    assert plain.diagnostics["log_likelihood"] > held.diagnostics["log_likelihood"]
+    assert any("is at its bound" in warning for warning in plain.diagnostics["warnings"])
+    assert not any("is at its bound" in warning for warning in held.diagnostics["warnings"])
+
+
+def test_labels_are_oriented_and_parameters_with_them(tree):
+    truth = {name: np.asarray(value) for name, value in tree.params.items()}
+    mirrored = Tree().relabel(truth, np.array([1, 0]))
+    assert log_likelihood(Tree(), mirrored, tree.votes) == pytest.approx(log_likelihood(Tree(), truth, tree.votes))
+    fit = MaximumLikelihood(Tree(), starts=0, warm=(), initial=(mirrored,)).fit(tree.votes, key=KEY)
+    assert np.mean(fit.labels == tree.labels) > 0.95
+    np.testing.assert_allclose(fit.params["hidden_sensitivity"], truth["hidden_sensitivity"], atol=0.1)
+
+
+def test_every_model_relabels_its_parameters(case):
+    model, params, _ = case
+    order = np.roll(np.arange(getattr(model, "num_classes", 2)), 1)
+    relabelled = model.relabel(params, order)
+    if relabelled is None:
+        assert type(model) is DeepBeliefNet or type(model).__name__ == "_FunctionModel"
+        return
+    votes = simulate(model, 30, key=KEY, params=params).votes
+    np.testing.assert_allclose(
+        bayes_posterior(model, relabelled, votes), bayes_posterior(model, params, votes)[:, order], atol=1e-10
+    )
+
+
+def test_gold_labels_clamp_and_orient(voters):
+    gold = np.full(3000, -1)
+    gold[:400] = 1 - voters.labels[:400]  # deliberately the wrong way round: known labels outrank the majority
+    fit = MaximumLikelihood(voters.model, starts=3, warm=()).fit(voters.votes, key=KEY, gold=gold)
+    np.testing.assert_array_equal(fit.label_probs[np.arange(400), gold[:400]], 1.0)
+    assert np.mean(fit.labels[400:] == 1 - voters.labels[400:]) > 0.7
+    em = MaximumLikelihood(voters.model, "em", starts=3, warm=()).fit(voters.votes, key=KEY, gold=gold)
+    assert em.diagnostics["log_likelihood"] == pytest.approx(fit.diagnostics["log_likelihood"], rel=1e-8)
+
+
+def test_held_out_likelihood(voters):
+    fit = MaximumLikelihood(voters.model, starts=0, held_out=0.25).fit(voters.votes, key=KEY)
+    in_sample = fit.diagnostics["log_likelihood"] / 3000
+    assert fit.diagnostics["held_out_log_likelihood"] == pytest.approx(in_sample, abs=0.1)
+
+
+def test_flat_likelihood_is_said_to_be_flat():
+    def coins(num_items, votes=None):
+        bias = numpyro.sample("bias", dist.Normal(0, 1))
+        with numpyro.plate("item", num_items):
+            label = numpyro.sample("label", dist.Bernoulli(0.5))
+            says_one = 0.5 + 0.0 * bias + 0.2 * (label[..., None] - 0.5) * jnp.ones(3)
+            numpyro.sample("vote", dist.Bernoulli(says_one).to_event(1), obs=votes)
+
+    votes = Votes.from_matrix(np.random.default_rng(0).integers(0, 2, (40, 3)))
+    fit = MaximumLikelihood(GenerativeModel.from_program(coins), starts=2, warm=()).fit(votes, key=KEY)
+    assert any("flat" in warning for warning in fit.diagnostics["warnings"])
+
+
+def test_label_that_votes_say_nothing_about_is_refused():
+    votes = Votes.from_matrix(np.random.default_rng(0).integers(0, 2, (40, 15)))
+    with pytest.raises(ContractError, match="DeepBeliefNet.*'label' is no ancestor of 'vote'"):
+        MaximumLikelihood(DeepBeliefNet()).fit(votes, key=KEY)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"algorithm": "newton"}, "no algorithm 'newton'"),
+        ({"starts": 0, "warm": ()}, "no start"),
+        ({"held_out": 1.5}, "share of the items"),
+    ],
+)
+def test_impossible_settings(arguments, message):
+    with pytest.raises(LatentensError, match=message):
+        MaximumLikelihood(TruncatedGaussian(3), **arguments)
+
+
+def test_wrong_gold_labels(voters):
+    with pytest.raises(VotesError, match="gold labels are one of -1"):
+        MaximumLikelihood(voters.model).fit(voters.votes, key=KEY, gold=np.array([0, 1]))
+
+
+def test_same_key_same_result(voters):
+    first, again = (MaximumLikelihood(voters.model, starts=3).fit(voters.votes, key=KEY) for _ in range(2))
+    np.testing.assert_array_equal(first.label_probs, again.label_probs)

@@ -1,0 +1,107 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+
+from latentens import GenerativeModel, bayes_posterior, log_likelihood, simulate
+from latentens.errors import ContractError, LatentensError
+from latentens.methods import Nuts
+from latentens.methods.nuts import _convergence_words, _divergence_words
+from latentens.models import DawidSkene, DeepBeliefNet
+
+KEY = jax.random.key(0)
+
+
+def one_skill(num_items, votes=None):
+    """Five equally skilled voters: a posterior that a grid can hold."""
+    skill = numpyro.sample("skill", dist.Beta(2.0, 2.0))
+    with numpyro.plate("item", num_items):
+        label = numpyro.sample("label", dist.Bernoulli(0.3))
+        says_one = jnp.where(label == 1, skill, 1 - skill)[..., None] * jnp.ones(5)
+        numpyro.sample("vote", dist.Bernoulli(says_one).to_event(1), obs=votes)
+
+
+@pytest.fixture(scope="module")
+def by_grid():
+    """Votes, a grid of skills, its posterior weights, and the posterior of the labels averaged over it."""
+    model = GenerativeModel.from_program(one_skill)
+    votes = simulate(model, 40, key=KEY, params={"skill": 0.7}).votes
+    grid = np.linspace(0.505, 0.995, 99)
+    log_weights = np.log(grid * (1 - grid)) + [log_likelihood(model, {"skill": s}, votes) for s in grid]
+    weights = np.exp(log_weights - log_weights.max())
+    weights /= weights.sum()
+    labels = sum(w * bayes_posterior(model, {"skill": s}, votes) for w, s in zip(weights, grid, strict=True))
+    return model, votes, grid, weights, labels
+
+
+@pytest.fixture(scope="module")
+def sampled(by_grid):
+    return Nuts(by_grid[0], num_chains=2, num_warmup=300, num_samples=1000).fit(by_grid[1], key=KEY)
+
+
+def test_draws_have_the_moments_of_the_exact_posterior(by_grid, sampled):
+    _, _, grid, weights, labels = by_grid
+    draws, ess = sampled.draws["skill"], sampled.diagnostics["ess"]["skill"]
+    mean = weights @ grid
+    deviation = np.sqrt(weights @ (grid - mean) ** 2)
+    assert draws.shape == (2, 1000)
+    assert draws.mean() == pytest.approx(mean, abs=4 * deviation / np.sqrt(ess))
+    assert draws.std() == pytest.approx(deviation, rel=0.15)
+    np.testing.assert_allclose(sampled.label_probs, labels, atol=0.02)
+
+
+def test_prediction_averages_over_draws(by_grid, sampled):
+    np.testing.assert_allclose(sampled.predict(by_grid[1]), sampled.label_probs, atol=0.02)
+
+
+def test_healthy_chains_are_said_to_be_healthy(sampled):
+    diagnostics = sampled.diagnostics
+    assert diagnostics["divergences"] == 0
+    assert diagnostics["r_hat"]["labels of common rows"] < 1.02
+    assert set(diagnostics["sample_stats"]) >= {"lp", "diverging", "acceptance_rate", "n_steps"}
+    assert all(value.shape[:2] == (2, 1000) for value in diagnostics["sample_stats"].values())
+
+
+def test_label_switching_is_removed_draw_by_draw():
+    """A chain that starts in the mirrored mode ends up with the same labels and parameters as the others."""
+    model = DawidSkene(6)
+    truth = {"prevalence": 0.4, "sensitivity": np.full(6, 0.8), "specificity": np.full(6, 0.75)}
+    dataset = simulate(model, 600, key=KEY, params=truth)
+    fit = Nuts(model, num_chains=2, num_warmup=100, num_samples=50).fit(dataset.votes, key=KEY)
+    from latentens.methods import nuts
+
+    flat = {name: value.reshape(-1, *value.shape[2:]) for name, value in fit.draws.items()}
+    half = {name: value.copy() for name, value in flat.items()}
+    for name, value in model.relabel({n: v[::2] for n, v in flat.items()}, np.array([1, 0])).items():
+        half[name][::2] = value
+    with jax.enable_x64(True):
+        observations, inverse = nuts.observe(model, dataset.votes)
+        totals = np.stack([np.bincount(inverse, share) for share in nuts.vote_shares(dataset.votes).T])
+        probs, orders, _ = nuts._average(model, half, observations, totals)
+    assert (orders[::2] == [1, 0]).all()
+    assert (orders[1::2] == [0, 1]).all()
+    np.testing.assert_allclose(probs[inverse], fit.label_probs, atol=1e-12)
+    relabelled, remaining = nuts._relabel(model, half, orders)
+    np.testing.assert_allclose(relabelled["sensitivity"], flat["sensitivity"], atol=1e-12)
+    assert (remaining == [0, 1]).all()
+    assert (np.abs(fit.params["sensitivity"] - 0.8) < 0.15).all()
+
+
+def test_words_for_what_goes_wrong():
+    good = {"log density": 1.0, "labels of common rows": 1.0}
+    assert _convergence_words(good, {"skill": 1.0}) == []
+    assert "multimodal" in _convergence_words(good | {"log density": 1.6}, {"skill": 1.6})[0]
+    assert "not converged" in _convergence_words(good | {"log density": 1.05}, {"skill": 1.0})[0]
+    assert "hidden units changed places" in _convergence_words(good, {"weights": 1.7})[0]
+    assert "not converged" in _convergence_words(good, {"skill": 1.05})[0]
+    assert "2 of 4 draws ended in a divergence" in _divergence_words(np.array([[True, False], [False, True]]))[0]
+
+
+def test_refusals():
+    votes = simulate(DeepBeliefNet(), 20, key=KEY, params=DeepBeliefNet().paper_params(KEY)).votes
+    with pytest.raises(ContractError, match="no ancestor of 'vote'"):
+        Nuts(DeepBeliefNet()).fit(votes, key=KEY)
+    with pytest.raises(LatentensError, match="at least 1"):
+        Nuts(DawidSkene(3), num_chains=0)
