@@ -1,0 +1,156 @@
+"""NUTS on the tables against NumPyro's own NUTS with enumeration by funsor: effective draws per second.
+
+    python analyses/speed_nuts.py [--items 10000] [--seed 1] [--chains 2] [--draws 300]
+
+Both sample the same posterior with the same number of chains and draws, in float64, in one run; compilation is not
+counted. funsor works on all rows and needs scalar hidden sites, so trees and chains are written unit by unit for it.
+Where funsor is too slow for a whole run (top-down chain) the two are compared by seconds per leapfrog step: sampler
+and posterior are the same, so that effective draws per step are too. Needs the extra `funsor`.
+"""
+
+import argparse
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+from numpyro.contrib.funsor import config_enumerate
+from numpyro.diagnostics import effective_sample_size
+from numpyro.infer import MCMC, NUTS, init_to_value
+from rich.console import Console
+from rich.table import Table
+
+from latentens import GenerativeModel, Votes, simulate
+from latentens.marginal import observe, unconstrain
+from latentens.models import DawidSkene, TopDown, Tree
+from latentens.sampling import Sampler
+
+
+@config_enumerate
+def tree_by_unit(model: Tree, votes: jax.Array) -> None:
+    """The tree with one site a hidden unit."""
+    prevalence = numpyro.sample("prevalence", dist.Beta(2.0, 2.0))
+    with numpyro.plate("group", model.num_groups):
+        hidden_sensitivity = numpyro.sample("hidden_sensitivity", dist.Beta(4.0, 2.0))
+        hidden_specificity = numpyro.sample("hidden_specificity", dist.Beta(4.0, 2.0))
+    with numpyro.plate("voter", len(model.groups)):
+        voter_sensitivity = numpyro.sample("voter_sensitivity", dist.Beta(4.0, 2.0))
+        voter_specificity = numpyro.sample("voter_specificity", dist.Beta(4.0, 2.0))
+    with numpyro.plate("item", len(votes)):
+        label = numpyro.sample("label", dist.Bernoulli(prevalence))
+        for group in range(model.num_groups):
+            is_one = jnp.where(label == 1, hidden_sensitivity[group], 1 - hidden_specificity[group])
+            hidden = numpyro.sample(f"hidden_{group}", dist.Bernoulli(is_one))
+            members = np.flatnonzero(np.array(model.groups) == group)
+            sensitivity, specificity = voter_sensitivity[members], voter_specificity[members]
+            says_one = jnp.where(hidden[..., None] == 1, sensitivity, 1 - specificity)
+            numpyro.sample(f"vote_{group}", dist.Bernoulli(says_one).to_event(1), obs=votes[:, members])
+
+
+@config_enumerate
+def top_down_by_unit(model: TopDown, votes: jax.Array) -> None:
+    """The top-down chain with one site a hidden unit."""
+    prevalence = numpyro.sample("prevalence", dist.Beta(2.0, 2.0))
+    with numpyro.plate("unit", model.num_hidden):
+        hidden_bias = numpyro.sample("hidden_bias", dist.Normal(0.0, 2.0))
+        label_weights = numpyro.sample("label_weights", dist.Normal(0.0, 2.0))
+    with numpyro.plate("voter", model.num_voters):
+        visible_bias = numpyro.sample("visible_bias", dist.Normal(0.0, 2.0))
+        weights = numpyro.sample("weights", dist.Normal(0.0, 2.0).expand((model.num_hidden,)).to_event(1))
+    with numpyro.plate("item", len(votes)):
+        label = numpyro.sample("label", dist.Bernoulli(prevalence))
+        logits = visible_bias
+        for unit in range(model.num_hidden):
+            is_one = hidden_bias[unit] + label * label_weights[unit]
+            hidden = numpyro.sample(f"hidden_{unit}", dist.Bernoulli(logits=is_one))
+            logits = logits + hidden[..., None] * weights[:, unit]
+        numpyro.sample("vote", dist.Bernoulli(logits=logits).to_event(1), obs=votes)
+
+
+@config_enumerate
+def dawid_skene(model: DawidSkene, votes: jax.Array) -> None:
+    """The program itself: its only hidden site is a scalar."""
+    model.program(len(votes), votes)
+
+
+class Settings(NamedTuple):
+    """Size of a run."""
+
+    chains: int
+    warmup: int
+    draws: int
+    max_tree_depth: int = 10
+
+
+def by_tables(model: GenerativeModel, votes: Votes, start: Mapping, settings: Settings) -> dict:
+    observations, _ = observe(model, votes)
+    sampler = Sampler(model, settings.warmup, settings.draws, False, 0.8, settings.max_tree_depth)
+    point = jax.device_get(jax.jit(partial(unconstrain, model))(start))
+    run = partial(sampler.run, observations, [point] * settings.chains, jax.random.key(1))
+    sampler.run(observations, [point], jax.random.key(0))  # compiles
+    seconds, (params, statistics) = timed(run)
+    return {"seconds": seconds, "steps": statistics["n_steps"].sum(), "ess": least_ess(params)}
+
+
+def by_funsor(program: Callable, votes: Votes, start: Mapping, settings: Settings) -> dict:
+    values = init_to_value(values=dict(start))
+    kernel = NUTS(program, init_strategy=values, max_tree_depth=settings.max_tree_depth)
+    sizes = {"num_warmup": settings.warmup, "num_samples": settings.draws, "num_chains": settings.chains}
+    mcmc = MCMC(kernel, **sizes, chain_method="sequential", progress_bar=False)
+    rows, fields = jnp.asarray(votes.matrix, dtype=float), ("num_steps",)
+    mcmc.run(jax.random.key(0), rows, extra_fields=fields)  # compiles
+    seconds, _ = timed(partial(mcmc.run, jax.random.key(1), rows, extra_fields=fields))
+    params = mcmc.get_samples(group_by_chain=True)
+    steps = mcmc.get_extra_fields()["num_steps"].sum()
+    return {"seconds": seconds, "steps": int(steps), "ess": least_ess(params)}
+
+
+def timed(run: Callable) -> tuple[float, object]:
+    start = time.perf_counter()
+    result = run()
+    return time.perf_counter() - start, result
+
+
+def least_ess(params: Mapping) -> float:
+    return min(float(np.min(effective_sample_size(np.asarray(value)))) for value in params.values())
+
+
+def main(items: int, seed: int, chains: int, draws: int) -> None:
+    table = Table("model", "sampler", "seconds", "least ess", "ess / second", "ms / step", "ratio", title="NUTS")
+    cases = [
+        (DawidSkene(), dawid_skene, Settings(chains, draws, draws)),
+        (Tree(), tree_by_unit, Settings(chains, draws, draws)),
+        (TopDown(num_hidden=8), top_down_by_unit, Settings(1, 1, 8, max_tree_depth=3)),
+    ]
+    for model, program, settings in cases:
+        start = model.paper_params(jax.random.key(seed))
+        votes = simulate(model, items, key=jax.random.key(seed + 1), params=start).votes
+        with jax.enable_x64(True):
+            runs = {
+                "tables": by_tables(model, votes, start, settings),
+                "funsor": by_funsor(partial(program, model), votes, start, settings),
+            }
+        whole = settings.max_tree_depth > 3  # else too few draws for an effective number
+        speeds = {
+            name: run["ess"] / run["seconds"] if whole else run["steps"] / run["seconds"] for name, run in runs.items()
+        }
+        for name, run in runs.items():
+            ess = (f"{run['ess']:.0f}", f"{run['ess'] / run['seconds']:.1f}") if whole else ("", "")
+            ratio = f"{speeds['tables'] / speeds['funsor']:.1f}" if name == "tables" else ""
+            step = f"{1e3 * run['seconds'] / run['steps']:.2f}"
+            table.add_row(type(model).__name__, name, f"{run['seconds']:.1f}", *ess, step, ratio)
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--items", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--chains", type=int, default=2)
+    parser.add_argument("--draws", type=int, default=300)
+    main(**vars(parser.parse_args()))
