@@ -1,5 +1,9 @@
 """Methods that estimate labels from votes, one file each."""
 
+from latentens.methods.dawid_skene_em import DawidSkeneEM
+from latentens.methods.iterative_maximum_likelihood import IterativeMaximumLikelihood
+from latentens.methods.restricted_likelihood import RestrictedLikelihood
+from latentens.methods.spectral import SpectralMetaLearner
 from latentens.methods.vote import MajorityVote
 
-__all__ = ["MajorityVote"]
+__all__ = ["DawidSkeneEM", "IterativeMaximumLikelihood", "MajorityVote", "RestrictedLikelihood", "SpectralMetaLearner"]
