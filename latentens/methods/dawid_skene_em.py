@@ -135,8 +135,10 @@ def maximisation(
 def expectation(indicator: Indicator, estimates: Estimates) -> tuple[Responsibilities, Float[np.ndarray, "row start"]]:
     """`p(label | votes)` and `log p(votes)` of each row."""
     num_starts, num_classes = estimates.shares.shape
-    table = _log(estimates.confusion).reshape(-1, num_starts * num_classes)
-    log_joint = (indicator @ table + _log(estimates.shares).ravel()).reshape(-1, num_starts, num_classes)
+    table = _log(estimates.confusion).reshape(indicator.shape[1], num_starts * num_classes)
+    log_joint = (indicator @ table + _log(estimates.shares).ravel()).reshape(
+        indicator.shape[0], num_starts, num_classes
+    )
     highest = log_joint.max(axis=2, keepdims=True)
     joint = np.exp(log_joint - highest)
     total = joint.sum(axis=2, keepdims=True)

@@ -53,7 +53,7 @@ def _log_likelihoods(
 
 
 def third_moment_imbalance(votes: Votes, mean: Vector, vector: Vector, groups: Int[np.ndarray, " voter"]) -> float:
-    """b = −α/√(4 + α²), α the least-squares slope of third central moments on v_i v_j v_k.
+    """The third moments' b = −α/√(4 + α²), α their least-squares slope on v_i v_j v_k.
 
     Over triples of voters from three different groups, each triple over the items on which all three voted. The sums
     over triples are elementary symmetric polynomials of group sums, row by row; no array of d³ cells is made.

@@ -62,16 +62,14 @@ class IterativeMaximumLikelihood(Method):
         self, indicator: Indicator, counts: Int[np.ndarray, " row"], labels: Int[np.ndarray, " row"]
     ) -> tuple[Confusion, float, int, bool]:
         """Confusion matrices, prevalence, rounds, and whether the labels came to rest."""
-        for rounds in range(1, self.max_rounds + 1):
+        rounds, at_rest = 0, False
+        while rounds < self.max_rounds and not at_rest:
             confusion = hard_confusion(indicator, counts, labels)
             odds = log_odds(indicator, confusion[:, 1, 1], confusion[:, 0, 0])
             relabelled = np.where(odds == 0, labels, odds > 0)
-            if np.array_equal(relabelled, labels):
-                break
+            rounds, at_rest = rounds + 1, np.array_equal(relabelled, labels)
             labels = relabelled
-        else:
-            return confusion, float(counts @ labels / counts.sum()), rounds, False
-        return confusion, float(counts @ labels / counts.sum()), rounds, True
+        return confusion, float(counts @ labels / counts.sum()), rounds, at_rest
 
 
 def hard_confusion(

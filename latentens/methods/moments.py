@@ -54,8 +54,8 @@ def vote_moments(votes: Votes) -> VoteMoments:
     return VoteMoments(np.diag(sums) / np.maximum(np.diag(together), 1), covariance)
 
 
-def _dense(array: Indicator) -> Matrix:
-    return array.toarray() if sparse.issparse(array) else np.asarray(array)
+def _dense(array: np.ndarray | sparse.csr_array | sparse.csc_array) -> Matrix:
+    return array if isinstance(array, np.ndarray) else array.toarray()
 
 
 def complete_blocks(covariance: Matrix, groups: Int[np.ndarray, " voter"]) -> Matrix:

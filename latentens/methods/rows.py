@@ -1,4 +1,4 @@
-"""What the methods do with rows of votes: lay them out for matrix products, work on the distinct ones, refuse the wrong ones."""
+"""Rows of votes as methods use them: laid out for matrix products, taken once each, refused if unfit."""
 
 from collections.abc import Callable
 

@@ -69,7 +69,7 @@ class SpectralMetaLearner(Method):
 
 
 def rank_one_structure(votes: Votes) -> RankOne:
-    """v from the covariance of the votes: diagonal completed, leading eigenvector, oriented, scaled."""
+    """The vector v of the votes: leading eigenvector of their completed covariance, oriented and scaled."""
     moments = vote_moments(votes)
     alone = np.arange(votes.num_voters)
     vector = leading_vector(complete_blocks(moments.covariance, alone))
