@@ -2,8 +2,16 @@
 
 from latentens.methods.dawid_skene_em import DawidSkeneEM
 from latentens.methods.iterative_maximum_likelihood import IterativeMaximumLikelihood
+from latentens.methods.latent_spectral import LatentSpectral
 from latentens.methods.restricted_likelihood import RestrictedLikelihood
 from latentens.methods.spectral import SpectralMetaLearner
 from latentens.methods.vote import MajorityVote
 
-__all__ = ["DawidSkeneEM", "IterativeMaximumLikelihood", "MajorityVote", "RestrictedLikelihood", "SpectralMetaLearner"]
+__all__ = [
+    "DawidSkeneEM",
+    "IterativeMaximumLikelihood",
+    "LatentSpectral",
+    "MajorityVote",
+    "RestrictedLikelihood",
+    "SpectralMetaLearner",
+]
