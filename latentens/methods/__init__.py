@@ -1,5 +1,6 @@
 """Methods that estimate labels from votes, one file each."""
 
+from latentens.methods.cubam import Cubam
 from latentens.methods.dawid_skene_em import DawidSkeneEM
 from latentens.methods.iterative_maximum_likelihood import IterativeMaximumLikelihood
 from latentens.methods.latent_spectral import LatentSpectral
@@ -8,6 +9,7 @@ from latentens.methods.spectral import SpectralMetaLearner
 from latentens.methods.vote import MajorityVote
 
 __all__ = [
+    "Cubam",
     "DawidSkeneEM",
     "IterativeMaximumLikelihood",
     "LatentSpectral",
