@@ -2,6 +2,7 @@
 
 from latentens.methods.cubam import Cubam
 from latentens.methods.dawid_skene_em import DawidSkeneEM
+from latentens.methods.ebcc import Ebcc
 from latentens.methods.iterative_maximum_likelihood import IterativeMaximumLikelihood
 from latentens.methods.latent_spectral import LatentSpectral
 from latentens.methods.restricted_likelihood import RestrictedLikelihood
@@ -11,6 +12,7 @@ from latentens.methods.vote import MajorityVote
 __all__ = [
     "Cubam",
     "DawidSkeneEM",
+    "Ebcc",
     "IterativeMaximumLikelihood",
     "LatentSpectral",
     "MajorityVote",
