@@ -48,7 +48,7 @@ class Ebcc(Method):
 
     num_subtypes: int = 10
     restarts: int = 5
-    tolerance: float = 1e-6
+    tolerance: float = 1e-5
     max_iterations: int = 500
 
     def __post_init__(self) -> None:
