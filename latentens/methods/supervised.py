@@ -22,17 +22,18 @@ from latentens.votes import Votes
 class Supervised:
     """A multilayer perceptron from votes to labels.
 
-    Not a `Method`: it is fitted to a labelled `Dataset`, and methods to votes, which hold no label. Fit it to one data set and `predict` the votes of another of the same voters; a missing vote is no input.
+    Not a `Method`: it is fitted to a labelled `Dataset`, and methods to votes, which hold no label. Fit it to one data
+    set and `predict` the votes of another of the same voters; a missing vote is no input.
 
     Attributes:
         hidden_layers: Units of each hidden layer.
         restarts: Random starts, of which the smallest loss on the training data is kept.
-        max_iterations: Passes over the training data at most.
+        max_iterations: Iterations of L-BFGS at most.
     """
 
     hidden_layers: tuple[int, ...] = (4, 2)
     restarts: int = 3
-    max_iterations: int = 200
+    max_iterations: int = 500
 
     def fit(self, dataset: Dataset, *, key: jax.Array) -> Fit:
         """Train on the items whose label is known.
@@ -66,7 +67,7 @@ class Supervised:
         return Fit(fitted, predictor, diagnostics={**diagnostics, "seconds": time.perf_counter() - start})
 
     def _train(self, inputs: Any, labels: np.ndarray, seed: int) -> MLPClassifier:
-        network = MLPClassifier(self.hidden_layers, max_iter=self.max_iterations, random_state=seed)
+        network = MLPClassifier(self.hidden_layers, solver="lbfgs", max_iter=self.max_iterations, random_state=seed)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # told in the diagnostics
             return network.fit(inputs, labels)
