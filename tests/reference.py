@@ -47,6 +47,19 @@ def independent_votes(
     return Votes.from_matrix(matrix, num_classes=2), labels
 
 
+def votes_of_classes(
+    num_classes: int, num_items: int, num_voters: int = 5, right: float = 0.75, missing: float = 0.0
+) -> tuple[Votes, np.ndarray]:
+    """Votes for several classes that are right with a given probability and else a guess, and the labels."""
+    generator = np.random.default_rng(0)
+    labels = generator.integers(0, num_classes, num_items)
+    shape = num_items, num_voters
+    guesses = generator.integers(0, num_classes, shape)
+    matrix = np.where(generator.random(shape) < right, labels[:, None], guesses)
+    matrix[generator.random(shape) < missing] = -1
+    return Votes.from_matrix(matrix, num_classes=num_classes), labels
+
+
 def largest_standard_score(
     method: Method,
     model: GenerativeModel,

@@ -1,11 +1,10 @@
-import jax
 import numpy as np
 import pandas as pd
 import pytest
-from reference import KEY, independent_votes, largest_standard_score, load_or_skip, percent
+from reference import KEY, independent_votes, largest_standard_score, load_or_skip, percent, votes_of_classes
 from test_spectral import SENSITIVITY, SPECIFICITY, TRUTH, all_params
 
-from latentens import log_likelihood, simulate
+from latentens import log_likelihood
 from latentens.errors import LatentensError
 from latentens.methods import DawidSkeneEM
 from latentens.methods.dawid_skene_em import expectation, maximisation, random_estimates
@@ -58,11 +57,8 @@ def by_loops(matrix, num_classes, pseudo_count, rounds):
 
 
 def test_equals_expectation_maximisation_by_loops():
-    dataset = simulate(DawidSkene(num_voters=5, num_classes=3), 60, key=KEY)
-    matrix = np.where(np.random.default_rng(0).random((60, 5)) < 0.1, -1, dataset.votes.matrix)
-    matrix[0] = dataset.votes.matrix[0]
-    matrix = matrix[(matrix >= 0).any(axis=1)]
-    votes = Votes.from_matrix(matrix, num_classes=3)
+    votes, _ = votes_of_classes(3, num_items=60, missing=0.1)
+    matrix = votes.matrix
     fit = DawidSkeneEM(random_starts=0, max_iterations=5).fit(votes, key=KEY)
     probs, shares, confusion = by_loops(matrix, 3, 0.01, 5)
     order = [int(np.argmin(np.abs(shares - share))) for share in fit.params["prevalence"]]
@@ -72,7 +68,7 @@ def test_equals_expectation_maximisation_by_loops():
 
 @pytest.mark.parametrize("num_classes", [2, 4])
 def test_likelihood_never_falls(num_classes):
-    votes = simulate(DawidSkene(num_voters=5, num_classes=num_classes), 300, key=KEY).votes
+    votes, _ = votes_of_classes(num_classes, num_items=300)
     rows, counts, _ = votes.patterns
     indicator = vote_indicator(rows, num_classes)
     estimates = random_estimates(np.random.default_rng(0), 6, 5, num_classes)
@@ -127,9 +123,9 @@ def test_triplets_and_matrix_give_the_same():
     np.testing.assert_allclose(dense_fit.label_probs, sparse_fit.label_probs, atol=1e-6)
 
 
-def test_random_starts_find_what_a_bad_start_misses():
-    votes = simulate(DawidSkene(num_voters=4, num_classes=5), 400, key=jax.random.key(3)).votes
-    few, many = (DawidSkeneEM(random_starts=n).fit(votes, key=KEY).diagnostics for n in (0, 20))
+def test_random_starts_never_lose():
+    votes, _ = votes_of_classes(5, num_items=400, num_voters=4, right=0.5)
+    few, many = (DawidSkeneEM(pseudo_count=0.0, random_starts=n).fit(votes, key=KEY).diagnostics for n in (0, 20))
     assert many["log_likelihood"] >= few["log_likelihood"]
     assert len(many["start_log_likelihoods"]) == 21
 

@@ -4,6 +4,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy import linalg
 from sklearn.cluster import KMeans
+from threadpoolctl import threadpool_limits
 
 from latentens.methods.moments import Matrix, complete_blocks, leading_vector
 
@@ -67,11 +68,12 @@ def candidate_groups(
     laplacian = np.diag((degree > 0).astype(float)) - shrink[:, None] * scores * shrink
     vectors = linalg.eigh(laplacian)[1]
     found = [np.arange(num_voters)]
-    for num_groups in range(3, min(most, num_voters - 1) + 1):
-        points = vectors[:, :num_groups]
-        if len(np.unique(points.round(9), axis=0)) >= num_groups:
-            seed = int(generator.integers(2**31))
-            found.append(KMeans(num_groups, n_init=restarts, random_state=seed).fit_predict(points))
+    with threadpool_limits(1):  # with so few points threads cost more than they give
+        for num_groups in range(3, min(most, num_voters - 1) + 1):
+            points = vectors[:, :num_groups]
+            if len(np.unique(points.round(9), axis=0)) >= num_groups:
+                seed = int(generator.integers(2**31))
+                found.append(KMeans(num_groups, n_init=restarts, random_state=seed).fit_predict(points))
     return found
 
 
