@@ -6,14 +6,16 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 from jaxtyping import Float, Int
+from scipy.special import expit
 
 from latentens.errors import LatentensError
 from latentens.fit import Fit, Method, Posterior
 from latentens.methods.conditional_independence import SMALLEST, named_params, posterior
+from latentens.methods.imbalance import third_moment_imbalance
+from latentens.methods.moments import rates_at
 from latentens.methods.randomness import numpy_generator
-from latentens.methods.restricted_likelihood import RestrictedLikelihood
 from latentens.methods.rows import Indicator, row_predictor, vote_indicator
-from latentens.methods.spectral import SpectralMetaLearner
+from latentens.methods.spectral import independent_posterior, rank_one_structure, spectral_score
 from latentens.orient import orientation, vote_shares
 from latentens.votes import Votes
 
@@ -42,8 +44,8 @@ class Optimum(NamedTuple):
 class DawidSkeneEM(Method):
     """Class shares and a confusion matrix for each voter, at the best of several maxima of the likelihood.
 
-    Starts are the vote shares, for two classes the posteriors of SML and RL, and random confusion matrices; all run
-    side by side. The probabilities are the exact posterior at the estimates.
+    Starts are the vote shares, for two classes what SML and RL say, and random confusion matrices; all run side by
+    side. The probabilities are the exact posterior at the estimates.
 
     Attributes:
         pseudo_count: Added to each cell of the confusion matrices' counts; zero gives the plain likelihood.
@@ -88,12 +90,9 @@ class DawidSkeneEM(Method):
         return Fit(predictor(votes), predictor, named_params(shares, confusion), diagnostics)
 
     def _starts(self, votes: Votes, indicator: Indicator, key: jax.Array) -> Responsibilities:
-        first = np.unique(votes.patterns.inverse, return_index=True)[1]
         starts = [vote_shares(votes.patterns.votes)]
         if votes.num_classes == 2:
-            starts += [
-                m.fit(votes, key=key).label_probs[first] for m in (SpectralMetaLearner(), RestrictedLikelihood())
-            ]
+            starts += _spectral_starts(votes)
         drawn = random_estimates(numpy_generator(key), self.random_starts, votes.num_voters, votes.num_classes)
         return np.concatenate([np.stack(starts, axis=1), expectation(indicator, drawn)[0]], axis=1)
 
@@ -117,6 +116,20 @@ class DawidSkeneEM(Method):
             if not len(running):
                 break
         return optimum
+
+
+def _spectral_starts(votes: Votes) -> list[Posterior]:
+    """The score of SML as log-odds, and the posterior of RL with the imbalance from third moments."""
+    rank_one, rows = rank_one_structure(votes), votes.patterns.votes
+    if rank_one.scale <= 0:
+        return []
+    mean, vector = rank_one.moments.mean, rank_one.vector
+    of_one = expit(spectral_score(rows, vector))
+    imbalance = third_moment_imbalance(votes, mean, vector, np.arange(votes.num_voters))
+    return [
+        np.stack([1 - of_one, of_one], axis=1),
+        independent_posterior(rows, imbalance, rates_at(imbalance, mean, vector)),
+    ]
 
 
 def maximisation(
