@@ -21,6 +21,9 @@ from latentens.votes import Votes
 
 Responsibilities = Float[np.ndarray, "row start label"]
 
+SPECTRAL_VOTERS = 2000
+"""With more voters than this the spectral starts cost more than all iterations and are left out."""
+
 
 class Estimates(NamedTuple):
     """Parameters of several starts side by side."""
@@ -91,7 +94,7 @@ class DawidSkeneEM(Method):
 
     def _starts(self, votes: Votes, indicator: Indicator, key: jax.Array) -> Responsibilities:
         starts = [vote_shares(votes.patterns.votes)]
-        if votes.num_classes == 2:
+        if votes.num_classes == 2 and votes.num_voters <= SPECTRAL_VOTERS:
             starts += _spectral_starts(votes)
         drawn = random_estimates(numpy_generator(key), self.random_starts, votes.num_voters, votes.num_classes)
         return np.concatenate([np.stack(starts, axis=1), expectation(indicator, drawn)[0]], axis=1)

@@ -15,6 +15,8 @@ from latentens.votes import Votes
 GRID = np.arange(-99, 100) / 100
 BLOCK = 16
 """So many values of b are tried at a time, which bounds the memory."""
+BLOCK_CELLS = 2**24
+"""Rows are processed in blocks whose arrays have about this many cells."""
 
 RatesAt = Callable[[float], Rates]
 
@@ -62,14 +64,17 @@ def third_moment_imbalance(votes: Votes, mean: Vector, vector: Vector, groups: I
     signed, cast = signed_votes(vote_indicator(rows, 2))
     # Σ over the voters of each group of what a row has in them
     membership = (groups[:, None] == np.arange(groups.max() + 1)).astype(np.float64)
-    deviations = signed @ (vector[:, None] * membership) - cast @ ((mean * vector)[:, None] * membership)
-    squares = cast @ ((vector**2)[:, None] * membership)
-    below = counts @ _third_symmetric(squares)
+    of_sign, of_mean, of_square = (x[:, None] * membership for x in (vector, mean * vector, vector**2))
+    above = below = 0.0
+    size = max(1, BLOCK_CELLS // membership.shape[1])
+    for block in (slice(start, start + size) for start in range(0, len(counts), size)):
+        above += counts[block] @ _third_symmetric(signed[block] @ of_sign - cast[block] @ of_mean)
+        below += counts[block] @ _third_symmetric(cast[block] @ of_square)
     if not below > 0:
         return 0.0
     items = max(votes.num_items, 3)
-    slope = items**2 / ((items - 1) * (items - 2)) * (counts @ _third_symmetric(deviations)) / below
-    return float(np.clip(-slope / np.sqrt(4 + slope**2), -0.99, 0.99))
+    slope = items**2 / ((items - 1) * (items - 2)) * above / below
+    return float(np.clip(-slope / np.sqrt(4 + slope**2), GRID[0], GRID[-1]))
 
 
 def _third_symmetric(terms: Float[np.ndarray, "row group"]) -> Float[np.ndarray, " row"]:
