@@ -19,7 +19,12 @@ from latentens.methods import (
     MajorityVote,
     RestrictedLikelihood,
     SpectralMetaLearner,
+    dawid_skene_em,
+    ebcc,
+    glad,
 )
+from latentens.methods.cubam import Voters
+from latentens.orient import vote_shares
 from latentens.votes import Triplets, Votes
 
 METHODS: dict[str, Method] = {
@@ -253,3 +258,25 @@ def test_another_key_is_another_start(method_name):
     votes = good_voters()[0]
     one, two = (METHODS[method_name].fit(votes, key=jax.random.key(seed)) for seed in (1, 2))
     assert not np.array_equal(one.label_probs, two.label_probs)
+
+
+def mirrored_shares(votes):
+    return vote_shares(votes)[:, ::-1]
+
+
+@pytest.mark.parametrize("method_name", ["EM", "EBCC", "CUBAM", "GLAD"])
+def test_an_optimum_with_exchanged_classes_is_turned_round(method_name, monkeypatch):
+    votes, labels = good_voters(num_items=2000)
+    usual = METHODS[method_name].fit(votes, key=KEY)
+    monkeypatch.setattr(dawid_skene_em, "_spectral_starts", lambda _: [])
+    monkeypatch.setattr(dawid_skene_em, "vote_shares", mirrored_shares)
+    monkeypatch.setattr(ebcc, "vote_shares", mirrored_shares)
+    monkeypatch.setattr(Cubam, "_start", lambda *_: Voters(np.full((8, 1), -1.0), np.zeros(8)))
+    monkeypatch.setattr(glad, "ABILITY_MEAN", -1.0)
+    method = DawidSkeneEM(random_starts=0) if method_name == "EM" else METHODS[method_name]
+    turned = method.fit(votes, key=KEY)
+    assert turned.diagnostics["flipped"]
+    assert not usual.diagnostics["flipped"]
+    assert np.mean(turned.labels == labels) > 0.9
+    for name in ("sensitivity", "specificity"):
+        np.testing.assert_allclose(turned.params[name], usual.params[name], atol=0.1)
