@@ -8,12 +8,15 @@ from jaxtyping import Float
 from scipy.special import softmax
 
 from latentens.methods.rows import Indicator
+from latentens.scores import SMALLEST
 
 Confusion = Float[np.ndarray, "voter label vote"]
 PerVoter = Float[np.ndarray, " voter"]
 
-SMALLEST = float(np.finfo(np.float64).tiny)
-"""Stands for probability zero under a logarithm, so that 0 · log 0 is 0."""
+
+def safe_log(probs: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
+    """Logarithms that stay finite at probability zero, so that 0 · log 0 is 0."""
+    return np.log(np.maximum(probs, SMALLEST))
 
 
 def two_class_confusion(sensitivity: PerVoter, specificity: PerVoter) -> Confusion:
@@ -25,7 +28,7 @@ def two_class_confusion(sensitivity: PerVoter, specificity: PerVoter) -> Confusi
 
 def log_likelihoods(indicator: Indicator, confusion: Confusion) -> Float[np.ndarray, "row label"]:
     """`log p(votes | label)` of each row."""
-    table = np.log(np.maximum(confusion, SMALLEST)).transpose(0, 2, 1)
+    table = safe_log(confusion).transpose(0, 2, 1)
     return indicator @ table.reshape(-1, table.shape[-1])
 
 
@@ -39,7 +42,7 @@ def posterior(
     indicator: Indicator, shares: Float[np.ndarray, " label"], confusion: Confusion
 ) -> Float[np.ndarray, "row label"]:
     """`p(label | votes)` of each row."""
-    return softmax(np.log(np.maximum(shares, SMALLEST)) + log_likelihoods(indicator, confusion), axis=1)
+    return softmax(safe_log(shares) + log_likelihoods(indicator, confusion), axis=1)
 
 
 def lean_to_score(

@@ -10,7 +10,7 @@ from scipy.special import expit
 
 from latentens.errors import LatentensError
 from latentens.fit import Fit, Method, Posterior
-from latentens.methods.conditional_independence import SMALLEST, named_params, posterior
+from latentens.methods.conditional_independence import named_params, posterior, safe_log
 from latentens.methods.imbalance import third_moment_imbalance
 from latentens.methods.moments import rates_at
 from latentens.methods.randomness import numpy_generator
@@ -110,7 +110,7 @@ class DawidSkeneEM(Method):
             estimates = maximisation(indicator, counts, responsibilities, self.pseudo_count)
             responsibilities, log_rows = expectation(indicator, estimates)
             log_likelihood = counts @ log_rows
-            objective = log_likelihood + self.pseudo_count * _log(estimates.confusion).sum(axis=(0, 1, 3))
+            objective = log_likelihood + self.pseudo_count * safe_log(estimates.confusion).sum(axis=(0, 1, 3))
             gain = (objective - optimum.objective[running]) / items
             _record(optimum, running, estimates, log_likelihood, objective, iteration)
             optimum.converged[running] = gain < self.tolerance
@@ -151,8 +151,8 @@ def maximisation(
 def expectation(indicator: Indicator, estimates: Estimates) -> tuple[Responsibilities, Float[np.ndarray, "row start"]]:
     """`p(label | votes)` and `log p(votes)` of each row."""
     num_starts, num_classes = estimates.shares.shape
-    table = _log(estimates.confusion).reshape(indicator.shape[1], num_starts * num_classes)
-    log_joint = (indicator @ table + _log(estimates.shares).ravel()).reshape(
+    table = safe_log(estimates.confusion).reshape(indicator.shape[1], num_starts * num_classes)
+    log_joint = (indicator @ table + safe_log(estimates.shares).ravel()).reshape(
         indicator.shape[0], num_starts, num_classes
     )
     highest = log_joint.max(axis=2, keepdims=True)
@@ -167,10 +167,6 @@ def random_estimates(generator: np.random.Generator, num_starts: int, num_voters
     drawn = [generator.dirichlet(row, (num_starts, num_voters)) for row in concentration]
     confusion = np.stack(drawn, axis=-1).transpose(1, 2, 0, 3)  # voter, vote, start, label
     return Estimates(np.full((num_starts, num_classes), 1 / num_classes), confusion)
-
-
-def _log(probs: np.ndarray) -> np.ndarray:
-    return np.log(np.maximum(probs, SMALLEST))
 
 
 def _empty_optimum(width: int, num_starts: int, num_classes: int) -> Optimum:
