@@ -5,11 +5,13 @@ from reference import KEY, independent_votes, largest_standard_score, load_or_sk
 from latentens import simulate
 from latentens.methods import LatentSpectral
 from latentens.methods import voter_groups as groups_module
-from latentens.methods.moments import vote_moments
+from latentens.methods.moments import Rates, vote_moments
+from latentens.methods.rows import vote_indicator
+from latentens.methods.tree_estimates import TreeEstimates, tree_log_likelihoods
 from latentens.methods.voter_groups import group_residual, group_scores
 from latentens.models import Tree
 from latentens.scores import balanced_accuracy
-from latentens.tables import bayes_posterior
+from latentens.tables import bayes_posterior, log_likelihood
 
 TREE = Tree((0, 0, 0, 1, 1, 1, 2, 2, 2))
 PARAMS = {
@@ -118,3 +120,16 @@ def test_residual_of_exact_tree_covariances_is_zero():
     covariance = np.where(same, np.outer(inside, inside), np.outer(across, across)) + 0.2 * np.eye(9)
     assert group_residual(covariance, groups) < 1e-20
     assert group_residual(covariance, np.roll(groups, 1)) > 1e-3
+
+
+def test_likelihood_of_a_tree_is_that_of_the_model():
+    votes = simulate(TREE, 300, key=KEY, params=PARAMS).votes
+    hidden, voter = (
+        Rates(PARAMS[f"{kind}_sensitivity"], PARAMS[f"{kind}_specificity"]) for kind in ("hidden", "voter")
+    )
+    tree = TreeEstimates(np.array(TREE.groups), 0.2, hidden, voter, voter, 1.0, 0)
+    given_label = tree_log_likelihoods(vote_indicator(votes, 2), tree)
+    joint = given_label + np.log([0.4, 0.6])
+    posterior = np.exp(joint - np.logaddexp.reduce(joint, axis=1, keepdims=True))
+    np.testing.assert_allclose(posterior, bayes_posterior(TREE, PARAMS, votes), atol=1e-10)
+    assert np.logaddexp.reduce(joint, axis=1).sum() == pytest.approx(log_likelihood(TREE, PARAMS, votes))

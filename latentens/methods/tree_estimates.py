@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import logsumexp
 
+from latentens.methods.conditional_independence import two_class_confusion
 from latentens.methods.imbalance import likelihood_imbalance, third_moment_imbalance
 from latentens.methods.moments import (
     RATE_BOUNDS,
@@ -90,15 +91,9 @@ def tree_log_likelihoods(indicator: Indicator, tree: TreeEstimates) -> Float[np.
     """`log p(votes | label)` of each row, hidden units summed out."""
     num_groups, num_voters = len(tree.hidden.sensitivity), len(tree.groups)
     given_hidden = np.zeros((num_voters, 2, num_groups, 2))  # voter, vote, group, hidden
-    voters = np.arange(num_voters)
-    given_hidden[voters, 1, tree.groups, 1] = np.log(tree.voter.sensitivity)
-    given_hidden[voters, 0, tree.groups, 1] = np.log1p(-tree.voter.sensitivity)
-    given_hidden[voters, 0, tree.groups, 0] = np.log(tree.voter.specificity)
-    given_hidden[voters, 1, tree.groups, 0] = np.log1p(-tree.voter.specificity)
+    confusion = two_class_confusion(*tree.voter).transpose(0, 2, 1)
+    given_hidden[np.arange(num_voters), :, tree.groups] = np.log(confusion)
     of_groups = (indicator @ given_hidden.reshape(2 * num_voters, -1)).reshape(-1, num_groups, 2)
-    sensitivity, specificity = tree.hidden
-    hidden_given_label = np.stack(
-        [np.stack([specificity, 1 - specificity], axis=-1), np.stack([1 - sensitivity, sensitivity], axis=-1)]
-    )  # label, group, hidden
+    hidden_given_label = two_class_confusion(*tree.hidden).transpose(1, 0, 2)  # label, group, hidden
     by_label = [logsumexp(of_groups + np.log(given), axis=2).sum(axis=1) for given in hidden_given_label]
     return np.stack(by_label, axis=1)
