@@ -1,7 +1,29 @@
 """Methods that estimate labels from votes, one file each."""
 
+from latentens.methods.cubam import Cubam
+from latentens.methods.dawid_skene_em import DawidSkeneEM
+from latentens.methods.ebcc import Ebcc
+from latentens.methods.glad import Glad
+from latentens.methods.iterative_maximum_likelihood import IterativeMaximumLikelihood
+from latentens.methods.latent_spectral import LatentSpectral
 from latentens.methods.maximum_likelihood import MaximumLikelihood
 from latentens.methods.nuts import Nuts
+from latentens.methods.restricted_likelihood import RestrictedLikelihood
+from latentens.methods.spectral import SpectralMetaLearner
+from latentens.methods.supervised import Supervised
 from latentens.methods.vote import MajorityVote
 
-__all__ = ["MajorityVote", "MaximumLikelihood", "Nuts"]
+__all__ = [
+    "Cubam",
+    "DawidSkeneEM",
+    "Ebcc",
+    "Glad",
+    "IterativeMaximumLikelihood",
+    "LatentSpectral",
+    "MajorityVote",
+    "MaximumLikelihood",
+    "Nuts",
+    "RestrictedLikelihood",
+    "SpectralMetaLearner",
+    "Supervised",
+]

@@ -1,0 +1,102 @@
+"""Seconds of every aggregator on DREAM S1, and of crowd-kit's Dawid–Skene at equal log-likelihood.
+
+Run: python analyses/speed_aggregators.py DATA --out out/speed_aggregators.csv
+DATA is the folder of the authors' files. Everything runs on one thread, so that the figures do not depend on how busy
+the machine is otherwise.
+"""
+
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pandas as pd
+import typer
+from crowdkit.aggregation import DawidSkene as CrowdKitDawidSkene
+from rich.console import Console
+from threadpoolctl import threadpool_limits
+
+from latentens.datasets import load
+from latentens.methods import (
+    Cubam,
+    DawidSkeneEM,
+    Ebcc,
+    Glad,
+    IterativeMaximumLikelihood,
+    LatentSpectral,
+    MajorityVote,
+    RestrictedLikelihood,
+    SpectralMetaLearner,
+)
+from latentens.methods.conditional_independence import log_likelihoods
+from latentens.methods.rows import vote_indicator
+from latentens.votes import Votes
+
+METHODS = (
+    MajorityVote(),
+    SpectralMetaLearner(),
+    RestrictedLikelihood(),
+    IterativeMaximumLikelihood(),
+    DawidSkeneEM(),
+    LatentSpectral(),
+    Ebcc(),
+    Glad(),
+    Cubam(),
+)
+
+
+def main(data: Path, out: Path = Path("speed_aggregators.csv"), name: str = "S1", seed: int = 0) -> None:
+    votes = load(name, root=data).votes
+    with threadpool_limits(1):
+        rows = [fit_seconds(method, votes, jax.random.key(seed)) for method in METHODS]
+        rows += compare_with_crowdkit(votes, jax.random.key(seed))
+    table = pd.DataFrame(rows)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    table.to_csv(out, index=False)
+    Console(soft_wrap=True).print(f"{votes}\n{table.to_string(index=False)}", highlight=False)
+
+
+def fit_seconds(method: Any, votes: Votes, key: jax.Array) -> dict[str, Any]:
+    """A row for one method; the distinct rows of the votes are found anew, as in a first fit."""
+    diagnostics = method.fit(Votes(votes.storage, *votes.shape, votes.num_classes), key=key).diagnostics
+    return {
+        "method": type(method).__name__,
+        "seconds": diagnostics["seconds"],
+        "log_likelihood": diagnostics.get("log_likelihood", np.nan),
+    }
+
+
+def compare_with_crowdkit(votes: Votes, key: jax.Array) -> list[dict[str, Any]]:
+    """EM from vote shares in both, for as many rounds as ours needs, so that both end at the same likelihood."""
+    single = DawidSkeneEM(pseudo_count=0.0, random_starts=0)
+    rounds = single.fit(votes, key=key).diagnostics["iterations"]
+    table = pd.DataFrame(dict(zip(("task", "worker", "label"), votes.triplets, strict=True)))
+    start = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fitted = CrowdKitDawidSkene(n_iter=rounds, tol=-np.inf).fit(table)
+    seconds = time.perf_counter() - start
+    theirs = {
+        "method": f"crowd-kit DawidSkene, {rounds} rounds",
+        "seconds": seconds,
+        "log_likelihood": crowdkit_log_likelihood(fitted, votes),
+    }
+    ours = {**fit_seconds(single, votes, key), "method": "DawidSkeneEM, no random starts"}
+    return [ours, theirs]
+
+
+def crowdkit_log_likelihood(fitted: CrowdKitDawidSkene, votes: Votes) -> float:
+    """The log-likelihood of the votes at crowd-kit's estimates."""
+    confusion = np.zeros((votes.num_voters, votes.num_classes, votes.num_classes))
+    errors = fitted.errors_.reset_index()
+    for label in range(votes.num_classes):
+        confusion[errors["worker"], label, errors["label"]] = errors[label]
+    shares = fitted.priors_.reindex(range(votes.num_classes)).to_numpy()
+    given_label = log_likelihoods(vote_indicator(votes.patterns.votes, votes.num_classes), confusion)
+    return float(votes.patterns.counts @ np.logaddexp.reduce(np.log(shares) + given_label, axis=1))
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,161 @@
+"""EBCC, enhanced Bayesian classifier combination (Li, Rubinstein & Cohn 2019)."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Float, Int
+from scipy.special import digamma, gammaln
+
+from latentens.errors import LatentensError
+from latentens.fit import Fit, Method, Posterior
+from latentens.methods.conditional_independence import named_params
+from latentens.methods.randomness import numpy_generator
+from latentens.methods.rows import Indicator, row_predictor, vote_indicator
+from latentens.orient import orientation, vote_shares
+from latentens.votes import Votes
+
+CLASS_CONCENTRATION = 1.0
+SUBTYPE_CONCENTRATION = 0.1
+RIGHT_CONCENTRATION, WRONG_CONCENTRATION = 4.0, 1.0
+
+Responsibilities = Float[np.ndarray, "row label subtype"]
+
+
+class Concentrations(NamedTuple):
+    """Parameters of the Dirichlet posteriors."""
+
+    classes: Float[np.ndarray, " label"]
+    subtypes: Float[np.ndarray, "label subtype"]
+    votes: Float[np.ndarray, "voter vote label subtype"]
+
+
+@dataclass(frozen=True)
+class Ebcc(Method):
+    """Each class is a mixture of subtypes, and voters are independent given the subtype: so they correlate in a class.
+
+    Variational Bayes. Priors: Dirichlet(1, …) for classes, Dirichlet(.1/M, …) for the M subtypes of a class, and for
+    votes Dirichlet with 4 on the right class and 1 on each other. The best evidence bound of several random starts is
+    kept; the probabilities are the variational posterior.
+
+    Attributes:
+        num_subtypes: Subtypes of each class.
+        restarts: Random starts.
+        tolerance: A start has converged when a round gains less than this in the evidence bound per item.
+        max_iterations: Stop after so many rounds in any case.
+    """
+
+    num_subtypes: int = 10
+    restarts: int = 5
+    tolerance: float = 1e-5
+    max_iterations: int = 500
+
+    def __post_init__(self) -> None:
+        if min(self.num_subtypes, self.restarts, self.max_iterations) < 1 or self.tolerance <= 0:
+            raise LatentensError(f"{self} is impossible: its numbers must be positive")
+
+    def _fit(self, votes: Votes, key: jax.Array) -> Fit:
+        generator = numpy_generator(key)
+        indicator = vote_indicator(votes.patterns.votes, votes.num_classes)
+        runs = [self._ascend(votes, indicator, generator) for _ in range(self.restarts)]
+        best, bound, iterations, converged = max(runs, key=lambda run: run[1])
+        order = orientation(_class_probs(indicator, best)[votes.patterns.inverse], votes)
+        best = Concentrations(best.classes[order], best.subtypes[order], best.votes[:, :, order])
+
+        def label_probs(rows: Votes) -> Posterior:
+            return _class_probs(vote_indicator(rows, votes.num_classes), best)
+
+        diagnostics: dict[str, Any] = {
+            "label_probs": "variational posterior",
+            "evidence_bound": bound,
+            "iterations": iterations,
+            "converged": converged,
+            "flipped": not np.array_equal(order, np.arange(len(order))),
+            "start_evidence_bounds": np.array([run[1] for run in runs]),
+        }
+        predictor = row_predictor(label_probs, votes)
+        return Fit(predictor(votes), predictor, _params(best), diagnostics)
+
+    def _ascend(
+        self, votes: Votes, indicator: Indicator, generator: np.random.Generator
+    ) -> tuple[Concentrations, float, int, bool]:
+        """Raise the evidence bound from vote shares that are divided among the subtypes at random."""
+        rows, counts, _ = votes.patterns
+        division = generator.dirichlet(np.ones(self.num_subtypes), (rows.num_items, votes.num_classes))
+        responsibilities = vote_shares(rows)[:, :, None] * division
+        prior = _prior(votes.num_voters, votes.num_classes, self.num_subtypes)
+        bound = -np.inf
+        for iteration in range(1, self.max_iterations + 1):
+            fitted = _concentrations(indicator, counts, responsibilities, prior)
+            responsibilities, log_rows = _responsibilities(indicator, fitted)
+            before, bound = bound, float(counts @ log_rows) - _divergence(fitted, prior)
+            if bound - before < self.tolerance * votes.num_items:
+                return fitted, bound, iteration, True
+        return fitted, bound, self.max_iterations, False
+
+
+def _prior(num_voters: int, num_classes: int, num_subtypes: int) -> Concentrations:
+    right = np.eye(num_classes, dtype=bool)[None, :, :, None]
+    votes = np.where(right, RIGHT_CONCENTRATION, WRONG_CONCENTRATION)
+    return Concentrations(
+        np.full(num_classes, CLASS_CONCENTRATION),
+        np.full((num_classes, num_subtypes), SUBTYPE_CONCENTRATION / num_subtypes),
+        np.broadcast_to(votes, (num_voters, num_classes, num_classes, num_subtypes)),
+    )
+
+
+def _concentrations(
+    indicator: Indicator, counts: Int[np.ndarray, " row"], responsibilities: Responsibilities, prior: Concentrations
+) -> Concentrations:
+    """Dirichlet posteriors given the responsibilities."""
+    weighted = responsibilities * counts[:, None, None]
+    subtypes = weighted.sum(axis=0)
+    votes = (indicator.T @ weighted.reshape(len(counts), -1)).reshape(prior.votes.shape)
+    return Concentrations(prior.classes + subtypes.sum(axis=1), prior.subtypes + subtypes, prior.votes + votes)
+
+
+def _responsibilities(
+    indicator: Indicator, fitted: Concentrations
+) -> tuple[Responsibilities, Float[np.ndarray, " row"]]:
+    """q(label, subtype) of each row, and the logarithm of what it was divided by."""
+    log_prior = _expected_log(fitted.classes)[:, None] + _expected_log(fitted.subtypes, axis=1)
+    table = _expected_log(fitted.votes, axis=1).reshape(indicator.shape[1], -1)
+    logits = indicator @ table + log_prior.ravel()
+    highest = logits.max(axis=1, keepdims=True)
+    unnormalised = np.exp(logits - highest)
+    total = unnormalised.sum(axis=1, keepdims=True)
+    return (unnormalised / total).reshape(-1, *log_prior.shape), (np.log(total) + highest)[:, 0]
+
+
+def _class_probs(indicator: Indicator, fitted: Concentrations) -> Float[np.ndarray, "row label"]:
+    return _responsibilities(indicator, fitted)[0].sum(axis=2)
+
+
+def _divergence(fitted: Concentrations, prior: Concentrations) -> float:
+    """Kullback–Leibler divergence of the Dirichlet posteriors from their priors."""
+    axes = {"classes": 0, "subtypes": 1, "votes": 1}
+    return sum(_dirichlet_divergence(getattr(fitted, n), getattr(prior, n), axis) for n, axis in axes.items())
+
+
+def _dirichlet_divergence(of: np.ndarray, from_: np.ndarray, axis: int) -> float:
+    normaliser = gammaln(of.sum(axis=axis)) - gammaln(from_.sum(axis=axis))
+    cells = gammaln(from_) - gammaln(of) + (of - from_) * _expected_log(of, axis)
+    return float(normaliser.sum() + cells.sum())
+
+
+def _expected_log(concentrations: np.ndarray, axis: int = 0) -> np.ndarray:
+    return digamma(concentrations) - digamma(concentrations.sum(axis=axis, keepdims=True))
+
+
+def _params(fitted: Concentrations) -> dict[str, np.ndarray]:
+    """Posterior means; the confusion matrices are means over the subtypes of each class."""
+    shares = fitted.classes / fitted.classes.sum()
+    subtype_shares = fitted.subtypes / fitted.subtypes.sum(axis=1, keepdims=True)
+    by_subtype = fitted.votes / fitted.votes.sum(axis=1, keepdims=True)
+    confusion = np.einsum("jvkm,km->jkv", by_subtype, subtype_shares)
+    return {
+        **named_params(shares, confusion),
+        "subtype_shares": subtype_shares,
+        "subtype_confusion": by_subtype.transpose(0, 2, 3, 1),
+    }

@@ -1,0 +1,85 @@
+"""iMLE: iterated maximum likelihood with hard labels, from the labels of the restricted likelihood."""
+
+from dataclasses import dataclass, field
+
+import jax
+import numpy as np
+from jaxtyping import Float, Int
+
+from latentens.fit import Fit, Method, Posterior
+from latentens.methods.conditional_independence import (
+    Confusion,
+    lean_to_score,
+    log_odds,
+    named_params,
+    posterior,
+    two_class_confusion,
+)
+from latentens.methods.restricted_likelihood import RestrictedLikelihood
+from latentens.methods.rows import Indicator, require_two_classes, row_predictor, vote_indicator
+from latentens.votes import Votes
+
+
+@dataclass(frozen=True)
+class IterativeMaximumLikelihood(Method):
+    """From labels to the voters' rates and back, by maximum likelihood without a prior, until nothing changes.
+
+    The probabilities are the posterior at the final rates and share of labels, moved to even odds where the prior
+    would turn the label round.
+
+    Attributes:
+        start: The method whose labels come first.
+        max_rounds: Stop after so many rounds; labels can run in circles.
+    """
+
+    start: Method = field(default_factory=RestrictedLikelihood)
+    max_rounds: int = 100
+
+    def _fit(self, votes: Votes, key: jax.Array) -> Fit:
+        require_two_classes(votes, self)
+        rows, counts, inverse = votes.patterns
+        indicator = vote_indicator(rows, 2)
+        started = self.start.fit(votes, key=key).labels
+        labels = np.zeros(len(counts), dtype=started.dtype)
+        labels[inverse] = started
+        confusion, prevalence, rounds, converged = self._iterate(indicator, counts, labels)
+        shares = np.array([1 - prevalence, prevalence])
+
+        def label_probs(rows: Votes) -> Posterior:
+            indicator = vote_indicator(rows, 2)
+            score = log_odds(indicator, confusion[:, 1, 1], confusion[:, 0, 0])
+            return lean_to_score(posterior(indicator, shares, confusion), score)
+
+        predictor = row_predictor(label_probs, votes)
+        diagnostics = {
+            "label_probs": "posterior at the estimated rates, even where it contradicts the maximum-likelihood label",
+            "iterations": rounds,
+            "converged": converged,
+        }
+        return Fit(predictor(votes), predictor, named_params(shares, confusion), diagnostics)
+
+    def _iterate(
+        self, indicator: Indicator, counts: Int[np.ndarray, " row"], labels: Int[np.ndarray, " row"]
+    ) -> tuple[Confusion, float, int, bool]:
+        """Confusion matrices, prevalence, rounds, and whether the labels came to rest."""
+        rounds, at_rest = 0, False
+        while rounds < self.max_rounds and not at_rest:
+            confusion = hard_confusion(indicator, counts, labels)
+            odds = log_odds(indicator, confusion[:, 1, 1], confusion[:, 0, 0])
+            relabelled = np.where(odds == 0, labels, odds > 0)
+            rounds, at_rest = rounds + 1, np.array_equal(relabelled, labels)
+            labels = relabelled
+        return confusion, float(counts @ labels / counts.sum()), rounds, at_rest
+
+
+def hard_confusion(
+    indicator: Indicator, counts: Float[np.ndarray, " row"], labels: Int[np.ndarray, " row"]
+) -> Confusion:
+    """Frequencies of votes among the items of each label, drawn towards ½ by n⁻²; ½ where there are none."""
+    members = counts[:, None] * (labels[:, None] == np.arange(2))
+    cast = (indicator.T @ members).reshape(-1, 2, 2)  # voter, vote, label
+    total = cast.sum(axis=1)
+    right = np.stack([cast[:, 0, 0], cast[:, 1, 1]], axis=1)
+    frequency = np.where(total > 0, right / np.maximum(total, 1), 0.5)
+    shrunk = ((1 - float(counts.sum()) ** -2) * (2 * frequency - 1) + 1) / 2
+    return two_class_confusion(shrunk[:, 1], shrunk[:, 0])

@@ -1,0 +1,107 @@
+"""L-SML, the spectral method for voters in groups (Jaffe, Fetaya, Nadler, Jiang & Kluger 2016)."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import jax
+import numpy as np
+from scipy.special import logsumexp, softmax
+
+from latentens.fit import Fit, Method, Posterior
+from latentens.methods.conditional_independence import lean_to_score
+from latentens.methods.moments import VoteMoments, vote_moments
+from latentens.methods.randomness import numpy_generator
+from latentens.methods.rows import require_two_classes, row_predictor, vote_indicator
+from latentens.methods.spectral import without_structure
+from latentens.methods.tree_estimates import TreeEstimates, estimate_tree, tree_log_likelihoods
+from latentens.methods.voter_groups import Groups, candidate_groups, group_residual, group_scores
+from latentens.votes import Votes
+
+Select = Literal["residual", "likelihood"]
+
+
+@dataclass(frozen=True)
+class LatentSpectral(Method):
+    """A tree of depth two: groups of voters by spectral clustering, parameters from moments.
+
+    Labels are of maximum likelihood without a prior; the probabilities are the posterior of the fitted tree, moved to
+    even odds where the prior would turn the label round.
+
+    Attributes:
+        select: Whether the number of groups is that of the smallest residual of the covariances, as published, or of
+            the highest likelihood.
+        max_groups: Largest number of groups to try, beside each voter alone.
+        restarts: Starts of k-means for each number of groups.
+    """
+
+    select: Select = "residual"
+    max_groups: int = 25
+    restarts: int = 20
+
+    def _fit(self, votes: Votes, key: jax.Array) -> Fit:
+        require_two_classes(votes, self)
+        moments, generator = vote_moments(votes), numpy_generator(key)
+        scores = group_scores(moments.covariance, generator)
+        candidates = candidate_groups(scores, self.max_groups, self.restarts, generator)
+        tree = self._choose(votes, moments, candidates)
+        if tree.scale <= 0:
+            return without_structure(votes, tree.scale)
+
+        def label_probs(rows: Votes) -> Posterior:
+            given_label = tree_log_likelihoods(vote_indicator(rows, 2), tree)
+            probs = softmax(given_label + _log_shares(tree), axis=1)
+            return lean_to_score(probs, given_label[:, 1] - given_label[:, 0])
+
+        predictor = row_predictor(label_probs, votes)
+        return Fit(predictor(votes), predictor, _params(tree), _diagnostics(votes, moments, tree))
+
+    def _choose(self, votes: Votes, moments: VoteMoments, candidates: list[Groups]) -> TreeEstimates:
+        if self.select == "residual":
+            best = min(candidates, key=lambda groups: group_residual(moments.covariance, groups))
+            return estimate_tree(votes, moments, best)
+        trees = [estimate_tree(votes, moments, groups) for groups in candidates]
+        return max(trees, key=lambda tree: (tree.scale > 0, log_likelihood(votes, tree)))
+
+
+def log_likelihood(votes: Votes, tree: TreeEstimates) -> float:
+    """The log-likelihood of all votes."""
+    given_label = tree_log_likelihoods(vote_indicator(votes.patterns.votes, 2), tree)
+    return float(votes.patterns.counts @ logsumexp(given_label + _log_shares(tree), axis=1))
+
+
+def _log_shares(tree: TreeEstimates) -> np.ndarray:
+    return np.log(np.array([1 - tree.imbalance, 1 + tree.imbalance]) / 2)
+
+
+def _params(tree: TreeEstimates) -> dict[str, np.ndarray]:
+    """Parameters under the names of the models `Tree` and `DawidSkene`."""
+    return {
+        "prevalence": np.asarray((1 + tree.imbalance) / 2),
+        "sensitivity": tree.marginal.sensitivity,
+        "specificity": tree.marginal.specificity,
+        "groups": tree.groups,
+        "hidden_sensitivity": tree.hidden.sensitivity,
+        "hidden_specificity": tree.hidden.specificity,
+        "voter_sensitivity": tree.voter.sensitivity,
+        "voter_specificity": tree.voter.specificity,
+    }
+
+
+def _diagnostics(votes: Votes, moments: VoteMoments, tree: TreeEstimates) -> dict[str, Any]:
+    """How the fit went, and whether the votes support the tree: its groups must hold and raise the likelihood."""
+    alone = estimate_tree(votes, moments, np.arange(votes.num_voters))
+    fitted, independent = log_likelihood(votes, tree), log_likelihood(votes, alone)
+    sizes = np.bincount(tree.groups)
+    needed = np.sum(sizes > 2) * np.log(votes.num_items)  # two rates of each hidden unit, half a logarithm each
+    supported = bool(np.any(sizes > 2)) and tree.dissolved == 0 and fitted - independent > needed
+    return {
+        "label_probs": "posterior of the fitted tree, even where it contradicts the maximum-likelihood label",
+        "log_likelihood": fitted,
+        "independent_log_likelihood": independent,
+        "scale": tree.scale,
+        "fallback": None,
+        "num_groups": len(sizes),
+        "dissolved_groups": tree.dissolved,
+        "tree_supported": supported,
+        "structure": "supported" if supported else "a tree of groups is not supported by these votes",
+    }

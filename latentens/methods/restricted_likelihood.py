@@ -1,0 +1,79 @@
+"""RL, the restricted likelihood (Jaffe, Nadler & Kluger 2015)."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+import jax
+import numpy as np
+
+from latentens.fit import Fit, Method, Posterior
+from latentens.methods.conditional_independence import lean_to_score, log_odds
+from latentens.methods.imbalance import RatesAt, likelihood_imbalance, third_moment_imbalance
+from latentens.methods.moments import RATE_BOUNDS, Rates, Vector, rates_at
+from latentens.methods.rows import require_two_classes, row_predictor, vote_indicator
+from latentens.methods.spectral import (
+    RankOne,
+    independent_posterior,
+    rank_one_structure,
+    rates_params,
+    without_structure,
+)
+from latentens.votes import Votes
+
+Grid = Literal["exact", "published"]
+Imbalance = Literal["likelihood", "tensor"]
+
+
+@dataclass(frozen=True)
+class RestrictedLikelihood(Method):
+    """Rates from the rank-one vector v and the class imbalance b; labels by maximum likelihood without a prior.
+
+    The probabilities are the posterior at the estimated rates and prevalence, moved to even odds where the prior
+    would turn the label round.
+
+    Attributes:
+        grid: How rates depend on b in the search for b. "exact" is right; "published" divides v by 1 − b² in place
+            of √(1 − b²) and stays on a grid of step .01, as in the code of Shaham et al. (2016).
+        imbalance: Whether b maximises the likelihood, or comes from the third moments.
+    """
+
+    grid: Grid = "exact"
+    imbalance: Imbalance = "likelihood"
+
+    def _fit(self, votes: Votes, key: jax.Array) -> Fit:
+        del key  # nothing here is random
+        require_two_classes(votes, self)
+        rank_one = rank_one_structure(votes)
+        if rank_one.scale <= 0:
+            return without_structure(votes, rank_one.scale)
+        imbalance = self._estimate_imbalance(votes, rank_one)
+        rates = rates_at(imbalance, rank_one.moments.mean, rank_one.vector)
+
+        def label_probs(rows: Votes) -> Posterior:
+            score = log_odds(vote_indicator(rows, 2), *rates)
+            return lean_to_score(independent_posterior(rows, imbalance, rates), score)
+
+        predictor = row_predictor(label_probs, votes)
+        diagnostics = {
+            "label_probs": "posterior at the estimated rates, even where it contradicts the maximum-likelihood label",
+            "scale": rank_one.scale,
+            "fallback": None,
+        }
+        return Fit(predictor(votes), predictor, rates_params(imbalance, rates), diagnostics)
+
+    def _estimate_imbalance(self, votes: Votes, rank_one: RankOne) -> float:
+        mean, vector = rank_one.moments.mean, rank_one.vector
+        if self.imbalance == "tensor":
+            return third_moment_imbalance(votes, mean, vector, np.arange(votes.num_voters))
+        exact = self.grid == "exact"
+        rates_given: RatesAt = partial(rates_at if exact else published_rates_at, mean=mean, vector=vector)
+        return likelihood_imbalance(votes, rates_given, refine=exact)
+
+
+def published_rates_at(imbalance: float, mean: Vector, vector: Vector) -> Rates:
+    """Rates as the published code has them while it searches for b: v/(1 − b²) in place of v/√(1 − b²)."""
+    accuracy = vector / (1 - imbalance**2)
+    balanced, half_difference = (1 + accuracy) / 2, (mean - accuracy * imbalance) / 2
+    sensitivity, specificity = balanced + half_difference, balanced - half_difference
+    return Rates(np.clip(sensitivity, *RATE_BOUNDS), np.clip(specificity, *RATE_BOUNDS))

@@ -1,0 +1,78 @@
+"""What several test files need: the authors' data where present, simulated votes, standard errors."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from latentens import GenerativeModel, simulate
+from latentens.datasets import load
+from latentens.fit import Fit, Method
+from latentens.scores import balanced_accuracy
+from latentens.simulation import Dataset
+from latentens.votes import Votes
+
+DATA = Path(__file__).parents[2] / "shared" / "data"
+KEY = jax.random.key(7)
+
+
+def load_or_skip(name: str) -> Dataset:
+    if not DATA.is_dir():
+        pytest.skip(f"the data are not at {DATA}")
+    return load(name, root=DATA)
+
+
+def percent(method: Method, name: str) -> float:
+    """Balanced accuracy of a method on a data set."""
+    dataset = load_or_skip(name)
+    return 100 * balanced_accuracy(dataset.labels, method.fit(dataset.votes, key=KEY).labels)
+
+
+def independent_votes(
+    num_items: int,
+    sensitivity: np.ndarray,
+    specificity: np.ndarray,
+    prevalence: float = 0.5,
+    missing: float = 0.0,
+    seed: int = 0,
+) -> tuple[Votes, np.ndarray]:
+    """Votes of conditionally independent voters, some missing at random, and the labels."""
+    generator = np.random.default_rng(seed)
+    labels = (generator.random(num_items) < prevalence).astype(int)
+    says_one = np.where(labels[:, None] == 1, sensitivity, 1 - specificity)
+    matrix = (generator.random(says_one.shape) < says_one).astype(int)
+    matrix[generator.random(matrix.shape) < missing] = -1
+    return Votes.from_matrix(matrix, num_classes=2), labels
+
+
+def votes_of_classes(
+    num_classes: int, num_items: int, num_voters: int = 5, right: float = 0.75, missing: float = 0.0
+) -> tuple[Votes, np.ndarray]:
+    """Votes for several classes that are right with a given probability and else a guess, and the labels."""
+    generator = np.random.default_rng(0)
+    labels = generator.integers(0, num_classes, num_items)
+    shape = num_items, num_voters
+    guesses = generator.integers(0, num_classes, shape)
+    matrix = np.where(generator.random(shape) < right, labels[:, None], guesses)
+    matrix[generator.random(shape) < missing] = -1
+    return Votes.from_matrix(matrix, num_classes=num_classes), labels
+
+
+def largest_standard_score(
+    method: Method,
+    model: GenerativeModel,
+    params: dict[str, np.ndarray],
+    estimates: Callable[[Fit], np.ndarray],
+    truth: np.ndarray,
+    repetitions: int = 20,
+) -> float:
+    """How many standard errors the worst estimate from 10⁵ items is away from the truth.
+
+    The standard errors are the deviations of the estimates over further data sets of the same size.
+    """
+    keys = jax.random.split(KEY, repetitions + 1)
+    drawn = [simulate(model, 100_000, key=key, params=params).votes for key in keys]
+    found = np.stack([estimates(method.fit(votes, key=KEY)) for votes in drawn])
+    return float(np.max(np.abs(found[0] - truth) / found[1:].std(axis=0, ddof=1)))

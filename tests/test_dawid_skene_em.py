@@ -1,0 +1,135 @@
+import numpy as np
+import pandas as pd
+import pytest
+from test_spectral import SENSITIVITY, SPECIFICITY, TRUTH, all_params
+
+from latentens import log_likelihood
+from latentens.errors import LatentensError
+from latentens.methods import DawidSkeneEM
+from latentens.methods.dawid_skene_em import expectation, maximisation, random_estimates
+from latentens.methods.rows import vote_indicator
+from latentens.models import DawidSkene
+from latentens.votes import Triplets, Votes
+from tests.reference import KEY, independent_votes, largest_standard_score, load_or_skip, percent, votes_of_classes
+
+
+@pytest.mark.parametrize(("name", "expected"), [("S1", 98.30), ("S3", 97.64), ("magic/1", 79.46), ("magic/2", 78.46)])
+def test_published_accuracy(name, expected):
+    assert percent(DawidSkeneEM(), name) == pytest.approx(expected, abs=0.05)
+
+
+@pytest.mark.parametrize(("family", "mean"), [("condInd", 94.80), ("Tree", 90.00), ("LG", 86.30), ("TG", 82.44)])
+def test_accuracy_scatters_around_the_reference_mean(family, mean):
+    assert percent(DawidSkeneEM(), f"{family}/1") == pytest.approx(mean, abs=0.4)
+
+
+@pytest.mark.parametrize(("name", "expected"), [("bluebird", 0.898), ("rte", 0.928), ("dog", 0.84)])
+def test_accuracy_on_crowds(name, expected):
+    dataset = load_or_skip(name)
+    known = dataset.labels >= 0
+    labels = DawidSkeneEM().fit(dataset.votes, key=KEY).labels
+    assert np.mean(labels[known] == dataset.labels[known]) == pytest.approx(expected, abs=0.005)
+
+
+def test_recovers_the_parameters_of_independent_voters():
+    truth = np.concatenate([np.ravel(value) for value in TRUTH.values()])
+    model = DawidSkene(num_voters=6)
+    assert largest_standard_score(DawidSkeneEM(), model, TRUTH, all_params, truth) < 3
+
+
+def by_loops(matrix, num_classes, pseudo_count, rounds):
+    """Expectation–maximisation from vote shares, one vote at a time."""
+    num_items, num_voters = matrix.shape
+    probs = np.zeros((num_items, num_classes))
+    for item, voter in np.argwhere(matrix >= 0):
+        probs[item, matrix[item, voter]] += 1
+    probs /= probs.sum(axis=1, keepdims=True)
+    for _ in range(rounds):
+        shares, confusion = probs.mean(axis=0), np.full((num_voters, num_classes, num_classes), pseudo_count)
+        for item, voter in np.argwhere(matrix >= 0):
+            confusion[voter, :, matrix[item, voter]] += probs[item]
+        confusion /= confusion.sum(axis=2, keepdims=True)
+        joint = np.tile(shares, (num_items, 1))
+        for item, voter in np.argwhere(matrix >= 0):
+            joint[item] *= confusion[voter, :, matrix[item, voter]]
+        probs = joint / joint.sum(axis=1, keepdims=True)
+    return probs, shares, confusion
+
+
+def test_equals_expectation_maximisation_by_loops():
+    votes, _ = votes_of_classes(3, num_items=60, missing=0.1)
+    matrix = votes.matrix
+    fit = DawidSkeneEM(random_starts=0, max_iterations=5).fit(votes, key=KEY)
+    probs, shares, confusion = by_loops(matrix, 3, 0.01, 5)
+    order = [int(np.argmin(np.abs(shares - share))) for share in fit.params["prevalence"]]
+    np.testing.assert_allclose(fit.params["confusion"], confusion[:, order], atol=1e-10)
+    np.testing.assert_allclose(fit.label_probs, probs[:, order], atol=1e-10)
+
+
+@pytest.mark.parametrize("num_classes", [2, 4])
+def test_likelihood_never_falls(num_classes):
+    votes, _ = votes_of_classes(num_classes, num_items=300)
+    rows, counts, _ = votes.patterns
+    indicator = vote_indicator(rows, num_classes)
+    estimates = random_estimates(np.random.default_rng(0), 6, 5, num_classes)
+    heights = []
+    for _ in range(60):
+        responsibilities, log_rows = expectation(indicator, estimates)
+        heights.append(counts @ log_rows)
+        estimates = maximisation(indicator, counts, responsibilities, 0.0)
+    assert np.all(np.diff(heights, axis=0) > -1e-8)
+    assert np.all(heights[-1] > heights[0] + 1)
+
+
+def test_reported_likelihood_is_that_of_the_model():
+    votes, _ = independent_votes(500, SENSITIVITY, SPECIFICITY, missing=0.2)
+    fit = DawidSkeneEM().fit(votes, key=KEY)
+    assert fit.diagnostics["log_likelihood"] == pytest.approx(log_likelihood(DawidSkene(6), fit.params, votes))
+
+
+def crowdkit_estimates(votes, rounds):
+    """Labels and parameters of crowd-kit's Dawid–Skene after a fixed number of rounds."""
+    crowdkit = pytest.importorskip("crowdkit.aggregation")
+    item, voter, vote = votes.triplets
+    table = pd.DataFrame({"task": item, "worker": voter, "label": vote})
+    fitted = crowdkit.DawidSkene(n_iter=rounds, tol=-np.inf).fit(table)  # its own bound can fall: no early stop
+    confusion = np.zeros((votes.num_voters, votes.num_classes, votes.num_classes))
+    errors = fitted.errors_.reset_index()
+    for label in range(votes.num_classes):
+        confusion[errors["worker"], label, errors["label"]] = errors[label]
+    shares = fitted.priors_.reindex(range(votes.num_classes)).to_numpy()
+    return fitted.labels_.reindex(range(votes.num_items)).to_numpy(), shares, confusion
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ["bluebird", "rte", "dog", "condInd/1"])
+def test_equals_crowdkit_run_to_convergence(name):
+    votes = load_or_skip(name).votes
+    labels, shares, confusion = crowdkit_estimates(votes, rounds=100)
+    log_joint = np.log(np.maximum(shares, 1e-300)) + vote_indicator(votes, votes.num_classes) @ np.log(
+        np.maximum(confusion, 1e-300)
+    ).transpose(0, 2, 1).reshape(-1, votes.num_classes)
+    theirs = np.logaddexp.reduce(log_joint, axis=1).sum()
+    ours = DawidSkeneEM(pseudo_count=0.0, random_starts=0, tolerance=1e-12).fit(votes, key=KEY)
+    assert ours.diagnostics["log_likelihood"] >= theirs - 1e-6 * abs(theirs)
+    assert ours.diagnostics["log_likelihood"] == pytest.approx(theirs, rel=1e-6)
+    assert np.mean(ours.labels == labels) == 1
+
+
+def test_triplets_and_matrix_give_the_same():
+    votes, _ = independent_votes(200, SENSITIVITY, SPECIFICITY, missing=0.5)
+    sparse = Votes(Triplets(*votes.triplets), *votes.shape, 2)
+    dense_fit, sparse_fit = (DawidSkeneEM().fit(v, key=KEY) for v in (votes, sparse))
+    np.testing.assert_allclose(dense_fit.label_probs, sparse_fit.label_probs, atol=1e-6)
+
+
+def test_random_starts_never_lose():
+    votes, _ = votes_of_classes(5, num_items=400, num_voters=4, right=0.5)
+    few, many = (DawidSkeneEM(pseudo_count=0.0, random_starts=n).fit(votes, key=KEY).diagnostics for n in (0, 20))
+    assert many["log_likelihood"] >= few["log_likelihood"]
+    assert len(many["start_log_likelihoods"]) == 21
+
+
+def test_impossible_settings_are_refused():
+    with pytest.raises(LatentensError, match="impossible"):
+        DawidSkeneEM(pseudo_count=-1)

@@ -1,0 +1,74 @@
+import numpy as np
+import pytest
+from scipy.stats import dirichlet
+
+from latentens.errors import LatentensError
+from latentens.methods import DawidSkeneEM, Ebcc
+from latentens.methods.ebcc import _concentrations, _dirichlet_divergence, _divergence, _prior, _responsibilities
+from latentens.methods.rows import vote_indicator
+from latentens.votes import Votes
+from tests.reference import KEY, independent_votes, load_or_skip, percent, votes_of_classes
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("family", "reference", "margin"), [("condInd", 94.7, 0.3), ("LG", 79.6, 3), ("TG", 84.9, 2)])
+def test_accuracy_is_near_the_reference(family, reference, margin):
+    assert percent(Ebcc(), f"{family}/1") == pytest.approx(reference, abs=margin)
+
+
+@pytest.mark.parametrize("num_classes", [2, 3])
+def test_the_evidence_bound_never_falls(num_classes):
+    votes, _ = votes_of_classes(num_classes, num_items=200, missing=0.2)
+    rows, counts, _ = votes.patterns
+    indicator, prior = vote_indicator(rows, num_classes), _prior(5, num_classes, 4)
+    generator = np.random.default_rng(0)
+    responsibilities = generator.dirichlet(np.ones(num_classes * 4), rows.num_items).reshape(-1, num_classes, 4)
+    bounds = []
+    for _ in range(50):
+        fitted = _concentrations(indicator, counts, responsibilities, prior)
+        responsibilities, log_rows = _responsibilities(indicator, fitted)
+        bounds.append(counts @ log_rows - _divergence(fitted, prior))
+    assert np.all(np.diff(bounds) > -1e-8)
+    assert bounds[-1] > bounds[0] + 1
+
+
+def test_the_bound_is_below_the_evidence():
+    """One item, one voter: the evidence is the mean of the likelihood over the prior."""
+    votes = Votes.from_matrix([[1]], num_classes=2)
+    fit = Ebcc(num_subtypes=1).fit(votes, key=KEY)
+    evidence = 0.5 * 0.8 + 0.5 * 0.2
+    assert np.log(evidence) - 1 < fit.diagnostics["evidence_bound"] < np.log(evidence)
+
+
+def test_divergence_equals_its_mean_over_draws():
+    of, from_ = np.array([3.0, 2.0, 5.0]), np.array([1.0, 1.5, 0.7])
+    draws = np.random.default_rng(0).dirichlet(of, 200_000).T
+    difference = dirichlet.logpdf(draws, of) - dirichlet.logpdf(draws, from_)
+    error = difference.std() / np.sqrt(draws.shape[1])
+    assert _dirichlet_divergence(of, from_, 0) == pytest.approx(difference.mean(), abs=4 * error)
+
+
+def test_one_subtype_is_close_to_maximum_likelihood():
+    votes, _ = independent_votes(20_000, np.linspace(0.6, 0.9, 6), np.linspace(0.9, 0.6, 6), prevalence=0.6)
+    bayes = Ebcc(num_subtypes=1).fit(votes, key=KEY)
+    likelihood = DawidSkeneEM().fit(votes, key=KEY)
+    for name in ("prevalence", "sensitivity", "specificity"):
+        np.testing.assert_allclose(bayes.params[name], likelihood.params[name], atol=0.01)
+
+
+def test_the_best_start_is_kept():
+    votes, _ = votes_of_classes(2, num_items=300, right=0.4)
+    diagnostics = Ebcc(restarts=4).fit(votes, key=KEY).diagnostics
+    assert len(diagnostics["start_evidence_bounds"]) == 4
+    assert diagnostics["evidence_bound"] == diagnostics["start_evidence_bounds"].max()
+
+
+def test_crowds_with_missing_votes_and_four_classes():
+    dataset = load_or_skip("dog")
+    fit = Ebcc(restarts=2).fit(dataset.votes, key=KEY)
+    assert np.mean(fit.labels == dataset.labels) > 0.8
+
+
+def test_impossible_settings_are_refused():
+    with pytest.raises(LatentensError, match="impossible"):
+        Ebcc(restarts=0)
