@@ -1,3 +1,7 @@
+import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the workers share the cores already
+
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -1,7 +1,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from test_spectral import SENSITIVITY, SPECIFICITY, TRUTH, all_params
+from tests.test_spectral import SENSITIVITY, SPECIFICITY, TRUTH, all_params
 
 from latentens import log_likelihood
 from latentens.errors import LatentensError

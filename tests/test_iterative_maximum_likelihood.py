@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from test_spectral import SENSITIVITY, SPECIFICITY
+from tests.test_spectral import SENSITIVITY, SPECIFICITY
 
 from latentens.methods import IterativeMaximumLikelihood, MajorityVote, RestrictedLikelihood
 from latentens.methods.iterative_maximum_likelihood import hard_confusion

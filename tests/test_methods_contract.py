@@ -204,7 +204,7 @@ def test_a_tie_goes_to_the_lowest_class(method_name, fitted):
     assert np.all(fit.labels[tied] == 0)
 
 
-@pytest.mark.parametrize("method_name", set(METHODS) - {"EBCC", "CUBAM in two dimensions"})
+@pytest.mark.parametrize("method_name", sorted(set(METHODS) - {"EBCC", "CUBAM in two dimensions"}))
 def test_exchanging_the_classes_exchanges_the_probabilities(method_name):
     votes, _ = good_voters(num_items=500, num_voters=7, prevalence=0.7, seed=3)
     swapped = Votes.from_matrix(1 - votes.matrix, num_classes=2)
@@ -212,7 +212,7 @@ def test_exchanging_the_classes_exchanges_the_probabilities(method_name):
     np.testing.assert_allclose(mirrored.label_probs[:, ::-1], fit.label_probs, atol=2e-3)
 
 
-@pytest.mark.parametrize("method_name", set(METHODS) - {"EBCC", "CUBAM in two dimensions"})
+@pytest.mark.parametrize("method_name", sorted(set(METHODS) - {"EBCC", "CUBAM in two dimensions"}))
 def test_the_order_of_items_and_voters_does_not_matter(method_name):
     votes, _ = good_voters(num_items=500, num_voters=7, prevalence=0.6, seed=4)
     generator = np.random.default_rng(0)
@@ -239,7 +239,7 @@ def test_three_classes_are_fitted_or_refused_in_one_sentence(method_name):
         assert np.all(fit.params["confusion"].argmax(axis=2) == [0, 1, 2])
 
 
-@pytest.mark.parametrize("method_name", set(METHODS) - {"vote"})
+@pytest.mark.parametrize("method_name", sorted(set(METHODS) - {"vote"}))
 def test_votes_of_other_voters_are_refused(method_name, fitted):
     _, fit = fitted(method_name, "good voters")
     with pytest.raises(VotesError, match="fitted to 8 voters"):

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from test_spectral import SENSITIVITY, SPECIFICITY, TRUTH, all_params
+from tests.test_spectral import SENSITIVITY, SPECIFICITY, TRUTH, all_params
 
 from latentens.methods import RestrictedLikelihood
 from latentens.methods.imbalance import GRID, likelihood_imbalance
