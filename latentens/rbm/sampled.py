@@ -1,0 +1,199 @@
+"""Sampled training: contrastive divergence, persistent or not, on shuffled mini-batches."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.scipy.special import logit
+from jaxtyping import Array, Bool, Float, Int
+
+from latentens.errors import LatentensError
+from latentens.rbm.annealing import estimate_log_partition, gibbs_sweep
+from latentens.rbm.energy import Machine, free_energy, log_partition
+from latentens.rbm.exact import random_machine
+from latentens.rbm.progress import track_late
+from latentens.rbm.rows import Rows
+from latentens.rbm.trained import Trained
+
+LARGEST_EXACT_SCORE = 14
+"""The held-out likelihood is exact if the smaller layer has at most this many units, annealed above."""
+
+EPOCH_ITEMS = 2**17
+"""At most this many items are drawn from the rows as training set."""
+
+
+@dataclass(frozen=True)
+class SampledTraining:
+    """Stochastic gradient ascent of the likelihood, its gradient estimated by Gibbs chains.
+
+    Attributes:
+        penalty: Weight of the L2 penalty `penalty/2 · ‖W‖²`.
+        sparsity: Weight of the L1 penalty `sparsity · Σ|W|`.
+        learning_rate: Step size at the start.
+        schedule: How the step size falls to zero over all epochs, if it does.
+        momentum: Share of the last step that is repeated.
+        gibbs_steps: k, the sweeps of each chain between two updates.
+        persistent: Whether chains go on from update to update (PCD) or start at the data (CD).
+        batch_size: Items in a mini-batch, and number of chains.
+        epochs: Passes through the training items.
+        held_out: Share of the items that only serve to score; 0 trains on all, for all epochs.
+        patience: Stop after that many epochs without a better held-out likelihood; the best machine is kept.
+        spread: Standard deviation of the starting weights.
+    """
+
+    penalty: float = 1e-3
+    sparsity: float = 0.0
+    learning_rate: float = 0.1
+    schedule: Literal["constant", "linear", "cosine"] = "cosine"
+    momentum: float = 0.5
+    gibbs_steps: int = 1
+    persistent: bool = True
+    batch_size: int = 128
+    epochs: int = 30
+    held_out: float = 0.1
+    patience: int = 5
+    spread: float = 0.01
+
+    def train(self, rows: Rows, num_hidden: int, *, key: jax.Array) -> Trained:
+        """Train a machine with `num_hidden` hidden units."""
+        split_key, start_key, epoch_key, score_key = jax.random.split(key, 4)
+        training, held_out = self._split(rows, split_key)
+        batch_size = min(self.batch_size, len(training))
+        machine = random_machine(rows, num_hidden, self.spread, start_key)
+        chains = rows.visible[training[:batch_size]]
+        optimiser = self.optimiser(len(training) // batch_size)
+        state = _Learner(machine, optimiser.init(machine), chains)
+        scores = [score := float(_score(machine, rows, held_out, score_key))]
+        best, best_epoch, first = machine, 0, score
+        for epoch in track_late(range(1, self.epochs + 1), "training by sampling"):
+            state = _epoch(state, rows, training, jax.random.fold_in(epoch_key, epoch), self, batch_size)
+            scores.append(score := float(_score(state.machine, rows, held_out, score_key)))
+            self._check(score, first)
+            if self.held_out == 0 or score > max(scores[:-1]):
+                best, best_epoch = state.machine, epoch
+            if epoch - best_epoch >= self.patience:
+                break
+        diagnostics = {"training": "sampled", "iterations": len(scores) - 1, "best_epoch": best_epoch}
+        return Trained(best, np.array(scores), diagnostics)
+
+    def optimiser(self, batches: int) -> optax.GradientTransformation:
+        """The optimiser, for epochs of that many mini-batches."""
+        steps = max(1, self.epochs * batches)
+        rate = {
+            "constant": self.learning_rate,
+            "linear": optax.linear_schedule(self.learning_rate, 0.0, steps),
+            "cosine": optax.cosine_decay_schedule(self.learning_rate, steps),
+        }[self.schedule]
+        return optax.sgd(rate, momentum=self.momentum or None)
+
+    def _split(self, rows: Rows, key: jax.Array) -> tuple[Int[Array, " item"], Int[Array, " item"]]:
+        """Rows of the training items and of those held out, in random order, each row as often as its weight says."""
+        weight = np.asarray(rows.weight)
+        total = min(EPOCH_ITEMS, max(64, round(1 / weight[weight > 0].min())))
+        positions = (np.arange(total) + 0.5) / total
+        index = np.searchsorted(np.cumsum(weight), positions * weight.sum()).clip(max=len(weight) - 1)
+        shuffled = jax.random.permutation(key, jnp.asarray(index))
+        size = min(total - 1, round(self.held_out * total))
+        return shuffled[size:], shuffled[:size] if size else shuffled
+
+    def _check(self, score: float, first: float) -> None:
+        """Raise an error if training diverges."""
+        if not np.isfinite(score) or score < 2 * first - 1:
+            raise LatentensError(
+                f"sampled training diverged (held-out log-likelihood {score:.4g} an item after {first:.4g} at the start); "
+                f"lower the learning rate of {self.learning_rate:g} or the momentum of {self.momentum:g}"
+            )
+
+
+class _Learner(NamedTuple):
+    machine: Machine
+    optimiser: Any
+    chains: Float[Array, "chain visible"]
+
+
+def contrastive_loss(
+    machine: Machine,
+    data: Float[Array, "row visible"],
+    chains: Float[Array, "chain visible"],
+    penalty: float,
+    sparsity: float,
+) -> Float[Array, ""]:
+    """Its gradient estimates that of the penalised negative log-likelihood if the chains are samples of the machine."""
+    contrast = free_energy(machine, data).mean() - free_energy(machine, chains).mean()
+    return contrast + 0.5 * penalty * jnp.sum(machine.weights**2) + sparsity * jnp.sum(jnp.abs(machine.weights))
+
+
+def run_chains(
+    machine: Machine, chains: Float[Array, "chain visible"], key: jax.Array, num_sweeps: int
+) -> Float[Array, "chain visible"]:
+    """Gibbs chains, some sweeps on."""
+    keys = jax.random.split(key, num_sweeps)
+    return jax.lax.scan(lambda state, sweep_key: (gibbs_sweep(machine, state, sweep_key), None), chains, keys)[0]
+
+
+@partial(jax.jit, static_argnames="num_sweeps")
+def fill_gaps(
+    machine: Machine,
+    visible: Float[Array, "row visible"],
+    observed: Bool[Array, "row visible"],
+    key: jax.Array,
+    num_sweeps: int = 10,
+) -> Float[Array, "row visible"]:
+    """Draw the unobserved visible units given the observed ones, by Gibbs sweeps that leave these as they are."""
+    start_key, key = jax.random.split(key)
+    start = jax.random.bernoulli(start_key, jax.nn.sigmoid(machine.visible_bias), visible.shape)
+
+    def sweep(filled: Float[Array, "row visible"], sweep_key: jax.Array) -> tuple[Float[Array, "row visible"], None]:
+        return jnp.where(observed, visible, gibbs_sweep(machine, filled, sweep_key)), None
+
+    return jax.lax.scan(sweep, jnp.where(observed, visible, start), jax.random.split(key, num_sweeps))[0]
+
+
+@partial(jax.jit, static_argnames=("options", "batch_size"))
+def _epoch(
+    learner: _Learner,
+    rows: Rows,
+    training: Int[Array, " item"],
+    key: jax.Array,
+    options: SampledTraining,
+    batch_size: int,
+) -> _Learner:
+    """One pass through the training items in a new random order."""
+    order_key, batch_key = jax.random.split(key)
+    num_batches = len(training) // batch_size
+    order = jax.random.permutation(order_key, training)[: num_batches * batch_size].reshape(num_batches, batch_size)
+    optimiser = options.optimiser(num_batches)
+
+    def update(learner: _Learner, scanned: tuple[Array, Array]) -> tuple[_Learner, None]:
+        batch, update_key = scanned
+        gap_key, chain_key = jax.random.split(update_key)
+        data = rows.visible[batch]
+        if rows.observed is not None:
+            data = fill_gaps(learner.machine, data, rows.observed[batch], gap_key)
+        start = learner.chains if options.persistent else data
+        chains = run_chains(learner.machine, start, chain_key, options.gibbs_steps)
+        gradient = jax.grad(contrastive_loss)(learner.machine, data, chains, options.penalty, options.sparsity)
+        steps, state = optimiser.update(gradient, learner.optimiser, learner.machine)
+        return _Learner(optax.apply_updates(learner.machine, steps), state, chains), None
+
+    return jax.lax.scan(update, learner, (order, jax.random.split(batch_key, num_batches)))[0]
+
+
+@jax.jit
+def _score(machine: Machine, rows: Rows, items: Int[Array, " item"], key: jax.Array) -> Float[Array, ""]:
+    """Mean log-likelihood of some items, exact or annealed; unobserved votes are drawn."""
+    partition_key, gap_key = jax.random.split(key)
+    visible = rows.visible[items]
+    if rows.observed is not None:
+        visible = fill_gaps(machine, visible, rows.observed[items], gap_key)
+    if min(machine.weights.shape) <= LARGEST_EXACT_SCORE:
+        log_z = log_partition(machine)
+    else:
+        log_z = estimate_log_partition(
+            machine, logit(rows.means), key=partition_key, num_chains=64, num_temperatures=200
+        ).log_partition
+    return -free_energy(machine, visible).mean() - log_z
