@@ -6,20 +6,17 @@ from functools import partial
 from typing import Any, Literal
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import logit
 from jaxtyping import Float
 
 from latentens.errors import LatentensError, VotesError
 from latentens.fit import Fit, Method, Posterior
 from latentens.orient import orientation
-from latentens.rbm.annealing import estimate_log_partition
 from latentens.rbm.architecture import SingularValueRule
-from latentens.rbm.energy import Machine, free_energy, log_likelihood
-from latentens.rbm.exact import ExactTraining
+from latentens.rbm.energy import Machine
 from latentens.rbm.lemma import rbm_to_dawid_skene
-from latentens.rbm.rows import Rows, rows_from_votes
+from latentens.rbm.likelihood import mean_log_likelihood
+from latentens.rbm.rows import rows_from_votes
 from latentens.rbm.stack import (
     LARGEST_EXACT_LAYER,
     Prediction,
@@ -68,6 +65,7 @@ class RBMStack(Method):
         if flipped:
             machines[-1] = flip_hidden(machines[-1])
             label_probs = label_probs[:, ::-1]
+        likelihood = mean_log_likelihood(machines[0], rows_from_votes(votes), key=score_key)
         diagnostics = {
             "architecture": (votes.num_voters, *(len(machine.hidden_bias) for machine in machines)),
             "flipped": flipped,
@@ -76,13 +74,16 @@ class RBMStack(Method):
             "singular_value_curves": curves,
             "converged": all(layer.diagnostics.get("converged", True) for layer in layers),
             "iterations": sum(layer.diagnostics["iterations"] for layer in layers),
-            **first_layer_likelihood(machines[0], votes, score_key),
+            "log_likelihood": votes.num_items * likelihood.mean,
+            "log_likelihood_error": votes.num_items * likelihood.standard_error,
         }
         return Fit(label_probs, partial(predict, machines), stack_params(machines), diagnostics)
 
     def _train_layers(self, votes: Votes, key: jax.Array) -> tuple[list[Trained], list[Float[np.ndarray, " unit"]]]:
         """Train machine upon machine; with the SVD rule, until a layer has one unit."""
-        rows, layers, curves = rows_from_votes(votes), [], []
+        rows = rows_from_votes(votes)
+        layers: list[Trained] = []
+        curves: list[Float[np.ndarray, " unit"]] = []
         while not layers or len(layers[-1].machine.hidden_bias) > 1 or len(layers) < len(self.hidden or ()):
             key, rule_key, train_key, next_key = jax.random.split(key, 4)
             if self.hidden is None:
@@ -131,24 +132,3 @@ def stack_machines(params: Mapping[str, Any]) -> list[Machine]:
     """The machines of a fit, from its parameters."""
     layers = sum(name.startswith("weights_") for name in params)
     return [Machine(*(params[f"{name}_{layer + 1}"] for name in Machine._fields)) for layer in range(layers)]
-
-
-def first_layer_likelihood(machine: Machine, votes: Votes, key: jax.Array) -> dict[str, Any]:
-    """Log-likelihood of the votes under the first machine: exact, or annealed with its standard error."""
-    rows = rows_from_votes(votes)
-    if isinstance(choose_training(rows, len(machine.hidden_bias)), ExactTraining):
-        per_item = _mean_log_likelihood(machine, rows)
-        return {"log_likelihood": votes.num_items * float(per_item)}
-    if rows.observed is not None:
-        return {}
-    estimate = estimate_log_partition(machine, logit(rows.means), key=key)
-    per_item = -rows.weight @ free_energy(machine, rows.visible) - estimate.log_partition
-    return {
-        "log_likelihood": votes.num_items * float(per_item),
-        "log_likelihood_error": votes.num_items * float(estimate.standard_error),
-    }
-
-
-@jax.jit
-def _mean_log_likelihood(machine: Machine, rows: Rows) -> Float[jnp.ndarray, ""]:
-    return rows.weight @ log_likelihood(machine, rows.visible, rows.observed)

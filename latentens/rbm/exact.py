@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax.scipy.special import logit
 from jaxtyping import Array, Float, Int
 
 from latentens.errors import LatentensError
@@ -32,7 +33,7 @@ class ExactTraining:
         spread: Standard deviation of the starting weights.
     """
 
-    penalty: float = 1e-3
+    penalty: float = 5e-4
     restarts: int = 8
     max_iterations: int = 500
     tolerance: float = 1e-5
@@ -43,7 +44,7 @@ class ExactTraining:
         options = {"num_hidden": num_hidden, "max_iterations": self.max_iterations}
         runs = [
             jax.device_get(_climb(rows, start_key, self.penalty, self.tolerance, self.spread, **options))
-            for start_key in track_late(jax.random.split(key, self.restarts), "training exactly")
+            for start_key in track_late(list(jax.random.split(key, self.restarts)), "training exactly")
         ]
         losses = np.array([run.loss for run in runs])
         if not np.isfinite(losses).any():
@@ -81,7 +82,13 @@ def random_machine(rows: Rows, num_hidden: int, spread: float | Float[Array, ""]
     """A machine with random weights whose units are balanced at the mean of the data."""
     means = rows.means
     weights = spread * jax.random.normal(key, (len(means), num_hidden))
-    return Machine(weights, jnp.log(means) - jnp.log1p(-means) - weights.sum(1) / 2, -means @ weights)
+    return uncentre(Machine(weights, logit(means), jnp.zeros(num_hidden)), means)
+
+
+def uncentre(centred: Machine, means: Float[Array, " visible"]) -> Machine:
+    """The machine whose energy is that of another one in the variables `x − means` and `h − 1/2`."""
+    weights, visible_bias, hidden_bias = centred
+    return Machine(weights, visible_bias - weights.sum(axis=1) / 2, hidden_bias - means @ weights)
 
 
 @partial(jax.jit, static_argnames=("num_hidden", "max_iterations"))

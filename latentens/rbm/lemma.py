@@ -2,11 +2,13 @@
 
 from typing import NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 from scipy.special import expit, logit
 
 from latentens.errors import LatentensError, ParameterError
+from latentens.precision import double_precision
 from latentens.rbm.energy import Machine
 
 
@@ -30,6 +32,7 @@ def rbm_to_dawid_skene(machine: Machine) -> DawidSkeneParams:
     return DawidSkeneParams(float(expit(log_odds)), expit(given_one), expit(-visible_bias))
 
 
+@double_precision
 def dawid_skene_to_rbm(
     prevalence: float, sensitivity: Float[np.ndarray, " voter"], specificity: Float[np.ndarray, " voter"]
 ) -> Machine:
@@ -43,4 +46,5 @@ def dawid_skene_to_rbm(
         )
     visible_bias = -logit(specificity)
     hidden_bias = logit(prevalence) + np.sum(np.log1p(-sensitivity) - np.log(specificity))
-    return Machine((logit(sensitivity) - visible_bias)[:, None], visible_bias, np.array([hidden_bias]))
+    weights = logit(sensitivity) - visible_bias
+    return Machine(jnp.asarray(weights[:, None]), jnp.asarray(visible_bias), jnp.asarray([hidden_bias]))

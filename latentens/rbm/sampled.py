@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Int
 from latentens.errors import LatentensError
 from latentens.rbm.annealing import estimate_log_partition, gibbs_sweep
 from latentens.rbm.energy import Machine, free_energy, log_partition
-from latentens.rbm.exact import random_machine
+from latentens.rbm.exact import uncentre
 from latentens.rbm.progress import track_late
 from latentens.rbm.rows import Rows
 from latentens.rbm.trained import Trained
@@ -42,43 +42,43 @@ class SampledTraining:
         epochs: Passes through the training items.
         held_out: Share of the items that only serve to score; 0 trains on all, for all epochs.
         patience: Stop after that many epochs without a better held-out likelihood; the best machine is kept.
-        spread: Standard deviation of the starting weights.
+        spread: Standard deviation of the starting input of a hidden unit: that of a weight times √visible units.
     """
 
-    penalty: float = 1e-3
+    penalty: float = 5e-4
     sparsity: float = 0.0
     learning_rate: float = 0.1
     schedule: Literal["constant", "linear", "cosine"] = "cosine"
-    momentum: float = 0.5
+    momentum: float = 0.9
     gibbs_steps: int = 1
     persistent: bool = True
     batch_size: int = 128
     epochs: int = 30
     held_out: float = 0.1
-    patience: int = 5
-    spread: float = 0.01
+    patience: int = 10
+    spread: float = 1.0
 
     def train(self, rows: Rows, num_hidden: int, *, key: jax.Array) -> Trained:
         """Train a machine with `num_hidden` hidden units."""
         split_key, start_key, epoch_key, score_key = jax.random.split(key, 4)
         training, held_out = self._split(rows, split_key)
         batch_size = min(self.batch_size, len(training))
-        machine = random_machine(rows, num_hidden, self.spread, start_key)
-        chains = rows.visible[training[:batch_size]]
-        optimiser = self.optimiser(len(training) // batch_size)
-        state = _Learner(machine, optimiser.init(machine), chains)
-        scores = [score := float(_score(machine, rows, held_out, score_key))]
-        best, best_epoch, first = machine, 0, score
+        weights = jax.random.normal(start_key, (rows.visible.shape[1], num_hidden))
+        centred = Machine(self.spread / len(weights) ** 0.5 * weights, logit(rows.means), jnp.zeros(num_hidden))
+        state = self.optimiser(len(training) // batch_size).init(centred)
+        learner = _Learner(centred, state, rows.visible[training[:batch_size]])
+        best, best_epoch = centred, 0
+        scores = [float(_score(centred, rows, held_out, score_key))]
         for epoch in track_late(range(1, self.epochs + 1), "training by sampling"):
-            state = _epoch(state, rows, training, jax.random.fold_in(epoch_key, epoch), self, batch_size)
-            scores.append(score := float(_score(state.machine, rows, held_out, score_key)))
-            self._check(score, first)
-            if self.held_out == 0 or score > max(scores[:-1]):
-                best, best_epoch = state.machine, epoch
+            learner = _epoch(learner, rows, training, jax.random.fold_in(epoch_key, epoch), self, batch_size)
+            scores.append(float(_score(learner.centred, rows, held_out, score_key)))
+            self._check(scores)
+            if self.held_out == 0 or scores[-1] > max(scores[:-1]):
+                best, best_epoch = learner.centred, epoch
             if epoch - best_epoch >= self.patience:
                 break
         diagnostics = {"training": "sampled", "iterations": len(scores) - 1, "best_epoch": best_epoch}
-        return Trained(best, np.array(scores), diagnostics)
+        return Trained(uncentre(best, rows.means), np.array(scores), diagnostics)
 
     def optimiser(self, batches: int) -> optax.GradientTransformation:
         """The optimiser, for epochs of that many mini-batches."""
@@ -100,17 +100,18 @@ class SampledTraining:
         size = min(total - 1, round(self.held_out * total))
         return shuffled[size:], shuffled[:size] if size else shuffled
 
-    def _check(self, score: float, first: float) -> None:
-        """Raise an error if training diverges."""
-        if not np.isfinite(score) or score < 2 * first - 1:
+    def _check(self, scores: list[float]) -> None:
+        """Raise an error if training diverges: no number, or far worse than before the first step."""
+        if not np.isfinite(scores[-1]) or scores[-1] < 2 * scores[0] - 1:
             raise LatentensError(
-                f"sampled training diverged (held-out log-likelihood {score:.4g} an item after {first:.4g} at the start); "
+                f"sampled training diverged (log-likelihood of an item {scores[-1]:.4g}, at the start {scores[0]:.4g}); "
                 f"lower the learning rate of {self.learning_rate:g} or the momentum of {self.momentum:g}"
             )
 
 
 class _Learner(NamedTuple):
-    machine: Machine
+    centred: Machine
+    """What is learnt: the machine in centred variables, where the gradient is far better conditioned."""
     optimiser: Any
     chains: Float[Array, "chain visible"]
 
@@ -167,27 +168,31 @@ def _epoch(
     num_batches = len(training) // batch_size
     order = jax.random.permutation(order_key, training)[: num_batches * batch_size].reshape(num_batches, batch_size)
     optimiser = options.optimiser(num_batches)
+    means = rows.means
+
+    def loss(centred: Machine, data: Array, chains: Array) -> Float[Array, ""]:
+        return contrastive_loss(uncentre(centred, means), data, chains, options.penalty, options.sparsity)
 
     def update(learner: _Learner, scanned: tuple[Array, Array]) -> tuple[_Learner, None]:
         batch, update_key = scanned
         gap_key, chain_key = jax.random.split(update_key)
-        data = rows.visible[batch]
+        machine, data = uncentre(learner.centred, means), rows.visible[batch]
         if rows.observed is not None:
-            data = fill_gaps(learner.machine, data, rows.observed[batch], gap_key)
+            data = fill_gaps(machine, data, rows.observed[batch], gap_key)
         start = learner.chains if options.persistent else data
-        chains = run_chains(learner.machine, start, chain_key, options.gibbs_steps)
-        gradient = jax.grad(contrastive_loss)(learner.machine, data, chains, options.penalty, options.sparsity)
-        steps, state = optimiser.update(gradient, learner.optimiser, learner.machine)
-        return _Learner(optax.apply_updates(learner.machine, steps), state, chains), None
+        chains = run_chains(machine, start, chain_key, options.gibbs_steps)
+        gradient = jax.grad(loss)(learner.centred, data, chains)
+        steps, state = optimiser.update(gradient, learner.optimiser, learner.centred)
+        return _Learner(optax.apply_updates(learner.centred, steps), state, chains), None
 
     return jax.lax.scan(update, learner, (order, jax.random.split(batch_key, num_batches)))[0]
 
 
 @jax.jit
-def _score(machine: Machine, rows: Rows, items: Int[Array, " item"], key: jax.Array) -> Float[Array, ""]:
+def _score(centred: Machine, rows: Rows, items: Int[Array, " item"], key: jax.Array) -> Float[Array, ""]:
     """Mean log-likelihood of some items, exact or annealed; unobserved votes are drawn."""
     partition_key, gap_key = jax.random.split(key)
-    visible = rows.visible[items]
+    machine, visible = uncentre(centred, rows.means), rows.visible[items]
     if rows.observed is not None:
         visible = fill_gaps(machine, visible, rows.observed[items], gap_key)
     if min(machine.weights.shape) <= LARGEST_EXACT_SCORE:

@@ -6,7 +6,7 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Key
 
 from latentens.rbm.energy import Machine, enumerate_states, hidden_probs, hidden_states, state_posterior
 from latentens.rbm.rows import Rows, rows_from_votes
@@ -72,11 +72,7 @@ def top_probs(
         return probs[:, 0]
     if prediction == "map":
         return _climb(others, (probs > 0.5).astype(float))[:, 0]
-    draws = [
-        _climb(others, jax.random.bernoulli(draw_key, probs).astype(float), draw_key)
-        for draw_key in jax.random.split(key, num_samples)
-    ]
-    return jnp.mean(jnp.stack(draws), axis=0)[:, 0]
+    return _mean_climb(tuple(others), probs, jax.random.split(key, num_samples))[:, 0]
 
 
 def hidden_representations(
@@ -113,6 +109,20 @@ def _climb(
         random = None if key is None else jax.random.bernoulli(jax.random.fold_in(key, layer), probs)
         states = (probs > 0.5 if random is None else random).astype(float)
     return probs
+
+
+@jax.jit
+def _mean_climb(
+    machines: tuple[Machine, ...], probs: Float[Array, "row unit"], keys: Key[Array, " sample"]
+) -> Float[Array, "row top"]:
+    """The mean over random states of the first hidden layer, and of those above, of the probabilities at the top."""
+
+    def add_draw(total: Float[Array, "row top"], key: jax.Array) -> tuple[Float[Array, "row top"], None]:
+        first_key, climb_key = jax.random.split(key)
+        states = jax.random.bernoulli(first_key, probs).astype(float)
+        return total + _climb(machines, states, climb_key), None
+
+    return jax.lax.scan(add_draw, jnp.zeros((len(probs), 1)), keys)[0] / len(keys)
 
 
 @jax.jit

@@ -1,8 +1,13 @@
 """Training, one interface: exact or sampled, chosen by size."""
 
+import jax
+
+from latentens.precision import double_precision
 from latentens.rbm.exact import ExactTraining
-from latentens.rbm.rows import Rows
+from latentens.rbm.rows import Rows, rows_from_votes
 from latentens.rbm.sampled import SampledTraining
+from latentens.rbm.trained import Trained
+from latentens.votes import Votes
 
 Training = ExactTraining | SampledTraining
 
@@ -29,3 +34,17 @@ def choose_training(
     else:
         small = num_hidden <= LARGEST_EXACT_WITH_GAPS
     return (exact or ExactTraining()) if small else (sampled or SampledTraining())
+
+
+@double_precision
+def train_machine(votes: Votes, num_hidden: int, *, key: jax.Array, training: Training | None = None) -> Trained:
+    """Train one machine on votes.
+
+    Args:
+        votes: Binary votes, some of which may be missing.
+        num_hidden: Number of hidden units.
+        key: Random key.
+        training: How; by default exactly where the size allows, by sampling elsewhere.
+    """
+    rows = rows_from_votes(votes)
+    return (training or choose_training(rows, num_hidden)).train(rows, num_hidden, key=key)
