@@ -91,6 +91,12 @@ def uncentre(centred: Machine, means: Float[Array, " visible"]) -> Machine:
     return Machine(weights, visible_bias - weights.sum(axis=1) / 2, hidden_bias - means @ weights)
 
 
+def centre(machine: Machine, means: Float[Array, " visible"]) -> Machine:
+    """The inverse of `uncentre`."""
+    weights, visible_bias, hidden_bias = machine
+    return Machine(weights, visible_bias + weights.sum(axis=1) / 2, hidden_bias + means @ weights)
+
+
 @partial(jax.jit, static_argnames=("num_hidden", "max_iterations"))
 def _climb(
     rows: Rows, key: jax.Array, penalty: float, tolerance: float, spread: float, *, num_hidden: int, max_iterations: int

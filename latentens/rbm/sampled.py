@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Int
 from latentens.errors import LatentensError
 from latentens.rbm.annealing import estimate_log_partition, gibbs_sweep
 from latentens.rbm.energy import Machine, free_energy, log_partition
-from latentens.rbm.exact import uncentre
+from latentens.rbm.exact import ExactTraining, centre, uncentre
 from latentens.rbm.progress import track_late
 from latentens.rbm.rows import Rows
 from latentens.rbm.trained import Trained
@@ -33,21 +33,24 @@ class SampledTraining:
     Attributes:
         penalty: Weight of the L2 penalty `penalty/2 · ‖W‖²`.
         sparsity: Weight of the L1 penalty `sparsity · Σ|W|`.
-        learning_rate: Step size at the start.
+        learning_rate: Step size at the start, times the number of visible units: the steepest direction of the
+            likelihood is about as steep as there are units that move together.
         schedule: How the step size falls to zero over all epochs, if it does.
         momentum: Share of the last step that is repeated.
         gibbs_steps: k, the sweeps of each chain between two updates.
         persistent: Whether chains go on from update to update (PCD) or start at the data (CD).
         batch_size: Items in a mini-batch, and number of chains.
         epochs: Passes through the training items.
-        held_out: Share of the items that only serve to score; 0 trains on all, for all epochs.
+        held_out: Share of the items that only serve to score; 0 trains on all items for all epochs and scores once.
         patience: Stop after that many epochs without a better held-out likelihood; the best machine is kept.
+        exact_units: That many units start as exact training finds them alone. With one unit, the Dawid–Skene maximum,
+            chains start on both sides of the label, which they rarely change.
         spread: Standard deviation of the starting input of a hidden unit: that of a weight times √visible units.
     """
 
     penalty: float = 5e-4
     sparsity: float = 0.0
-    learning_rate: float = 0.1
+    learning_rate: float = 0.2
     schedule: Literal["constant", "linear", "cosine"] = "cosine"
     momentum: float = 0.9
     gibbs_steps: int = 1
@@ -56,37 +59,55 @@ class SampledTraining:
     epochs: int = 30
     held_out: float = 0.1
     patience: int = 10
-    spread: float = 1.0
+    exact_units: int = 1
+    spread: float = 0.1
 
     def train(self, rows: Rows, num_hidden: int, *, key: jax.Array) -> Trained:
         """Train a machine with `num_hidden` hidden units."""
         split_key, start_key, epoch_key, score_key = jax.random.split(key, 4)
         training, held_out = self._split(rows, split_key)
         batch_size = min(self.batch_size, len(training))
-        weights = jax.random.normal(start_key, (rows.visible.shape[1], num_hidden))
-        centred = Machine(self.spread / len(weights) ** 0.5 * weights, logit(rows.means), jnp.zeros(num_hidden))
-        state = self.optimiser(len(training) // batch_size).init(centred)
+        centred = self._start(rows, num_hidden, start_key)
+        state = self.optimiser(rows.visible.shape[1], len(training) // batch_size).init(centred)
         learner = _Learner(centred, state, rows.visible[training[:batch_size]])
         best, best_epoch = centred, 0
         scores = [float(_score(centred, rows, held_out, score_key))]
         for epoch in track_late(range(1, self.epochs + 1), "training by sampling"):
             learner = _epoch(learner, rows, training, jax.random.fold_in(epoch_key, epoch), self, batch_size)
-            scores.append(float(_score(learner.centred, rows, held_out, score_key)))
-            self._check(scores)
+            if self.held_out or epoch == self.epochs:
+                scores.append(float(_score(learner.centred, rows, held_out, score_key)))
+                self._check(scores)
             if self.held_out == 0 or scores[-1] > max(scores[:-1]):
                 best, best_epoch = learner.centred, epoch
             if epoch - best_epoch >= self.patience:
                 break
-        diagnostics = {"training": "sampled", "iterations": len(scores) - 1, "best_epoch": best_epoch}
+        diagnostics = {"training": "sampled", "iterations": epoch, "best_epoch": best_epoch}
         return Trained(uncentre(best, rows.means), np.array(scores), diagnostics)
 
-    def optimiser(self, batches: int) -> optax.GradientTransformation:
-        """The optimiser, for epochs of that many mini-batches."""
-        steps = max(1, self.epochs * batches)
+    def _start(self, rows: Rows, num_hidden: int, key: jax.Array) -> Machine:
+        """Some units as exact training finds them alone, the others at random."""
+        exact_key, key = jax.random.split(key)
+        num_random = max(0, num_hidden - self.exact_units)
+        weights = jax.random.normal(key, (rows.visible.shape[1], num_random)) * self.spread
+        start = Machine(weights / len(weights) ** 0.5, logit(rows.means), jnp.zeros(num_random))
+        if num_random == num_hidden:
+            return start
+        exact = ExactTraining(self.penalty, restarts=2, tolerance=1e-4)
+        machine = exact.train(rows, num_hidden - num_random, key=exact_key).machine
+        centred = centre(machine, rows.means)
+        return Machine(
+            jnp.concatenate([centred.weights, start.weights], axis=1),
+            centred.visible_bias,
+            jnp.concatenate([centred.hidden_bias, start.hidden_bias]),
+        )
+
+    def optimiser(self, num_visible: int, batches: int) -> optax.GradientTransformation:
+        """The optimiser for that many visible units and mini-batches in an epoch."""
+        first, steps = self.learning_rate / num_visible, max(1, self.epochs * batches)
         rate = {
-            "constant": self.learning_rate,
-            "linear": optax.linear_schedule(self.learning_rate, 0.0, steps),
-            "cosine": optax.cosine_decay_schedule(self.learning_rate, steps),
+            "constant": first,
+            "linear": optax.linear_schedule(first, 0.0, steps),
+            "cosine": optax.cosine_decay_schedule(first, steps),
         }[self.schedule]
         return optax.sgd(rate, momentum=self.momentum or None)
 
@@ -104,7 +125,7 @@ class SampledTraining:
         """Raise an error if training diverges: no number, or far worse than before the first step."""
         if not np.isfinite(scores[-1]) or scores[-1] < 2 * scores[0] - 1:
             raise LatentensError(
-                f"sampled training diverged (log-likelihood of an item {scores[-1]:.4g}, at the start {scores[0]:.4g}); "
+                f"sampled training diverged (log-likelihood an item {scores[-1]:.4g}, at the start {scores[0]:.4g}); "
                 f"lower the learning rate of {self.learning_rate:g} or the momentum of {self.momentum:g}"
             )
 
@@ -167,7 +188,7 @@ def _epoch(
     order_key, batch_key = jax.random.split(key)
     num_batches = len(training) // batch_size
     order = jax.random.permutation(order_key, training)[: num_batches * batch_size].reshape(num_batches, batch_size)
-    optimiser = options.optimiser(num_batches)
+    optimiser = options.optimiser(rows.visible.shape[1], num_batches)
     means = rows.means
 
     def loss(centred: Machine, data: Array, chains: Array) -> Float[Array, ""]:
