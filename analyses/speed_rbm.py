@@ -36,7 +36,7 @@ PAPER_DIVERGENCE = SampledTraining(
     epochs=50,
     held_out=0.0,
     patience=50,
-    exact_units=0,
+    informed=False,
     spread=0.01 * VOTERS**0.5,
 )
 """The settings of the paper's script for TG: CD-10, 50 epochs, step .5, momentum .9, penalty 1e-2, small start."""

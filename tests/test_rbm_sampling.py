@@ -37,7 +37,8 @@ def machine_of(num_visible, num_hidden, seed, scale):
 def test_annealing_agrees_with_the_exact_log_partition(shape, scale):
     for seed in range(3):
         machine = machine_of(*shape, seed, scale)
-        estimate = estimate_log_partition(machine, jnp.zeros(shape[0]), key=jax.random.key(seed))
+        base = machine_of(shape[0], 1, seed + 10, 0.2)
+        estimate = estimate_log_partition(machine, base, key=jax.random.key(seed))
         assert abs(estimate.log_partition - log_partition(machine)) < 4 * estimate.standard_error
         assert 0 < estimate.standard_error < 0.2
         assert estimate.effective_chains > 30

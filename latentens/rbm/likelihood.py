@@ -3,14 +3,16 @@
 from typing import NamedTuple
 
 import jax
-from jax.scipy.special import logit
 from jaxtyping import Array, Float
 
 from latentens.rbm.annealing import estimate_log_partition
 from latentens.rbm.energy import Machine, free_energy, log_likelihood
-from latentens.rbm.exact import ExactTraining
+from latentens.rbm.exact import ExactTraining, single_unit
 from latentens.rbm.rows import Rows
 from latentens.rbm.training import choose_training
+
+BASE_PENALTY = 1e-3
+"""Penalty on the one-unit machine from which annealing starts; it keeps that machine's units from being certain."""
 
 
 class Likelihood(NamedTuple):
@@ -31,7 +33,8 @@ def mean_log_likelihood(machine: Machine, rows: Rows, *, key: jax.Array) -> Like
         return Likelihood(float(_exact_mean(machine, rows)), 0.0)
     if rows.observed is not None:
         return Likelihood(float("nan"), float("nan"))
-    estimate = estimate_log_partition(machine, logit(rows.means), key=key)
+    base_key, key = jax.random.split(key)
+    estimate = estimate_log_partition(machine, single_unit(rows, BASE_PENALTY, base_key), key=key)
     mean = -rows.weight @ free_energy(machine, rows.visible) - estimate.log_partition
     return Likelihood(float(mean), float(estimate.standard_error))
 

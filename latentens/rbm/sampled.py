@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Int
 from latentens.errors import LatentensError
 from latentens.rbm.annealing import estimate_log_partition, gibbs_sweep
 from latentens.rbm.energy import Machine, free_energy, log_partition
-from latentens.rbm.exact import ExactTraining, centre, uncentre
+from latentens.rbm.exact import centre, single_unit, uncentre
 from latentens.rbm.progress import track_late
 from latentens.rbm.rows import Rows
 from latentens.rbm.trained import Trained
@@ -43,8 +43,8 @@ class SampledTraining:
         epochs: Passes through the training items.
         held_out: Share of the items that only serve to score; 0 trains on all items for all epochs and scores once.
         patience: Stop after that many epochs without a better held-out likelihood; the best machine is kept.
-        exact_units: That many units start as exact training finds them alone. With one unit, the Dawid–Skene maximum,
-            chains start on both sides of the label, which they rarely change.
+        informed: Whether the first unit starts at the Dawid–Skene maximum, so that chains, which rarely change the
+            label, start on both of its sides.
         spread: Standard deviation of the starting input of a hidden unit: that of a weight times √visible units.
     """
 
@@ -59,23 +59,24 @@ class SampledTraining:
     epochs: int = 30
     held_out: float = 0.1
     patience: int = 10
-    exact_units: int = 1
+    informed: bool = True
     spread: float = 0.1
 
     def train(self, rows: Rows, num_hidden: int, *, key: jax.Array) -> Trained:
         """Train a machine with `num_hidden` hidden units."""
-        split_key, start_key, epoch_key, score_key = jax.random.split(key, 4)
+        split_key, single_key, start_key, epoch_key, score_key = jax.random.split(key, 5)
         training, held_out = self._split(rows, split_key)
         batch_size = min(self.batch_size, len(training))
-        centred = self._start(rows, num_hidden, start_key)
+        single = single_unit(rows, self.penalty, single_key)
+        centred = self._start(rows, num_hidden, single, start_key)
         state = self.optimiser(rows.visible.shape[1], len(training) // batch_size).init(centred)
         learner = _Learner(centred, state, rows.visible[training[:batch_size]])
         best, best_epoch = centred, 0
-        scores = [float(_score(centred, rows, held_out, score_key))]
+        scores = [float(_score(centred, single, rows, held_out, score_key))]
         for epoch in track_late(range(1, self.epochs + 1), "training by sampling"):
             learner = _epoch(learner, rows, training, jax.random.fold_in(epoch_key, epoch), self, batch_size)
             if self.held_out or epoch == self.epochs:
-                scores.append(float(_score(learner.centred, rows, held_out, score_key)))
+                scores.append(float(_score(learner.centred, single, rows, held_out, score_key)))
                 self._check(scores)
             if self.held_out == 0 or scores[-1] > max(scores[:-1]):
                 best, best_epoch = learner.centred, epoch
@@ -84,21 +85,18 @@ class SampledTraining:
         diagnostics = {"training": "sampled", "iterations": epoch, "best_epoch": best_epoch}
         return Trained(uncentre(best, rows.means), np.array(scores), diagnostics)
 
-    def _start(self, rows: Rows, num_hidden: int, key: jax.Array) -> Machine:
-        """Some units as exact training finds them alone, the others at random."""
-        exact_key, key = jax.random.split(key)
-        num_random = max(0, num_hidden - self.exact_units)
-        weights = jax.random.normal(key, (rows.visible.shape[1], num_random)) * self.spread
-        start = Machine(weights / len(weights) ** 0.5, logit(rows.means), jnp.zeros(num_random))
-        if num_random == num_hidden:
-            return start
-        exact = ExactTraining(self.penalty, restarts=2, tolerance=1e-4)
-        machine = exact.train(rows, num_hidden - num_random, key=exact_key).machine
-        centred = centre(machine, rows.means)
+    def _start(self, rows: Rows, num_hidden: int, single: Machine, key: jax.Array) -> Machine:
+        """One unit as exact training finds it alone, the others at random."""
+        centred = centre(single, rows.means)
+        weights = (
+            jax.random.normal(key, (rows.visible.shape[1], num_hidden)) * self.spread / rows.visible.shape[1] ** 0.5
+        )
+        if not self.informed:
+            return Machine(weights, logit(rows.means), jnp.zeros(num_hidden))
         return Machine(
-            jnp.concatenate([centred.weights, start.weights], axis=1),
+            weights.at[:, 0].set(centred.weights[:, 0]),
             centred.visible_bias,
-            jnp.concatenate([centred.hidden_bias, start.hidden_bias]),
+            jnp.zeros(num_hidden).at[0].set(centred.hidden_bias[0]),
         )
 
     def optimiser(self, num_visible: int, batches: int) -> optax.GradientTransformation:
@@ -210,8 +208,8 @@ def _epoch(
 
 
 @jax.jit
-def _score(centred: Machine, rows: Rows, items: Int[Array, " item"], key: jax.Array) -> Float[Array, ""]:
-    """Mean log-likelihood of some items, exact or annealed; unobserved votes are drawn."""
+def _score(centred: Machine, base: Machine, rows: Rows, items: Int[Array, " item"], key: jax.Array) -> Float[Array, ""]:
+    """Mean log-likelihood of some items, exact or annealed from `base`; unobserved votes are drawn."""
     partition_key, gap_key = jax.random.split(key)
     machine, visible = uncentre(centred, rows.means), rows.visible[items]
     if rows.observed is not None:
@@ -220,6 +218,6 @@ def _score(centred: Machine, rows: Rows, items: Int[Array, " item"], key: jax.Ar
         log_z = log_partition(machine)
     else:
         log_z = estimate_log_partition(
-            machine, logit(rows.means), key=partition_key, num_chains=64, num_temperatures=200
+            machine, base, key=partition_key, num_chains=128, num_temperatures=300
         ).log_partition
     return -free_energy(machine, visible).mean() - log_z
