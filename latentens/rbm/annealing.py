@@ -44,7 +44,7 @@ def estimate_log_partition(
         num_temperatures: Number of steps from the base to the machine.
     """
     first_key, chain_key = jax.random.split(key)
-    start = _sample_exactly(base, num_chains, first_key)
+    start = sample_exactly(base, num_chains, first_key)
     inverse_temperatures = jnp.linspace(0.0, 1.0, num_temperatures + 1)
 
     def step(carry: tuple[Array, Array], scanned: tuple[Array, Array, Array]) -> tuple[tuple[Array, Array], None]:
@@ -86,7 +86,7 @@ def _between(base: Machine, machine: Machine, inverse_temperature: Float[Array, 
     )
 
 
-def _sample_exactly(machine: Machine, num_samples: int, key: jax.Array) -> Float[Array, "sample visible"]:
+def sample_exactly(machine: Machine, num_samples: int, key: jax.Array) -> Float[Array, "sample visible"]:
     """Independent samples: a hidden state from its exact distribution, then the visible units."""
     hidden_key, visible_key = jax.random.split(key)
     states = hidden_states(machine)

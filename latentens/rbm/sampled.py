@@ -12,7 +12,7 @@ from jax.scipy.special import logit
 from jaxtyping import Array, Bool, Float, Int
 
 from latentens.errors import LatentensError
-from latentens.rbm.annealing import estimate_log_partition, gibbs_sweep
+from latentens.rbm.annealing import estimate_log_partition, gibbs_sweep, sample_exactly
 from latentens.rbm.energy import Machine, free_energy, log_partition
 from latentens.rbm.exact import centre, single_unit, uncentre
 from latentens.rbm.progress import track_late
@@ -39,6 +39,8 @@ class SampledTraining:
         momentum: Share of the last step that is repeated.
         gibbs_steps: k, the sweeps of each chain between two updates.
         persistent: Whether chains go on from update to update (PCD) or start at the data (CD).
+        jumps: Whether persistent chains may also jump to samples of the machine with one unit, and so to the other
+            label, between updates.
         batch_size: Items in a mini-batch, and number of chains.
         epochs: Passes through the training items.
         held_out: Share of the items that only serve to score; 0 trains on all items for all epochs and scores once.
@@ -55,6 +57,7 @@ class SampledTraining:
     momentum: float = 0.9
     gibbs_steps: int = 1
     persistent: bool = True
+    jumps: bool = True
     batch_size: int = 128
     epochs: int = 30
     held_out: float = 0.1
@@ -74,7 +77,7 @@ class SampledTraining:
         best, best_epoch = centred, 0
         scores = [float(_score(centred, single, rows, held_out, score_key))]
         for epoch in track_late(range(1, self.epochs + 1), "training by sampling"):
-            learner = _epoch(learner, rows, training, jax.random.fold_in(epoch_key, epoch), self, batch_size)
+            learner = _epoch(learner, single, rows, training, jax.random.fold_in(epoch_key, epoch), self, batch_size)
             if self.held_out or epoch == self.epochs:
                 scores.append(float(_score(learner.centred, single, rows, held_out, score_key)))
                 self._check(scores)
@@ -155,6 +158,18 @@ def run_chains(
     return jax.lax.scan(lambda state, sweep_key: (gibbs_sweep(machine, state, sweep_key), None), chains, keys)[0]
 
 
+def jump(
+    machine: Machine, base: Machine, chains: Float[Array, "chain visible"], key: jax.Array
+) -> Float[Array, "chain visible"]:
+    """Offer each chain an exact sample of a small machine, by a Metropolis–Hastings step that keeps `machine`'s law."""
+    offer_key, accept_key = jax.random.split(key)
+    offers = sample_exactly(base, len(chains), offer_key)
+    log_gain = free_energy(machine, chains) - free_energy(machine, offers)
+    log_bias = free_energy(base, chains) - free_energy(base, offers)
+    accepted = jnp.log(jax.random.uniform(accept_key, (len(chains),))) < log_gain - log_bias
+    return jnp.where(accepted[:, None], offers, chains)
+
+
 @partial(jax.jit, static_argnames="num_sweeps")
 def fill_gaps(
     machine: Machine,
@@ -176,6 +191,7 @@ def fill_gaps(
 @partial(jax.jit, static_argnames=("options", "batch_size"))
 def _epoch(
     learner: _Learner,
+    single: Machine,
     rows: Rows,
     training: Int[Array, " item"],
     key: jax.Array,
@@ -194,12 +210,14 @@ def _epoch(
 
     def update(learner: _Learner, scanned: tuple[Array, Array]) -> tuple[_Learner, None]:
         batch, update_key = scanned
-        gap_key, chain_key = jax.random.split(update_key)
+        gap_key, chain_key, jump_key = jax.random.split(update_key, 3)
         machine, data = uncentre(learner.centred, means), rows.visible[batch]
         if rows.observed is not None:
             data = fill_gaps(machine, data, rows.observed[batch], gap_key)
         start = learner.chains if options.persistent else data
         chains = run_chains(machine, start, chain_key, options.gibbs_steps)
+        if options.persistent and options.jumps:
+            chains = jump(machine, single, chains, jump_key)
         gradient = jax.grad(loss)(learner.centred, data, chains)
         steps, state = optimiser.update(gradient, learner.optimiser, learner.centred)
         return _Learner(optax.apply_updates(learner.centred, steps), state, chains), None
