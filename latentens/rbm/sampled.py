@@ -52,18 +52,18 @@ class SampledTraining:
 
     penalty: float = 5e-4
     sparsity: float = 0.0
-    learning_rate: float = 0.2
+    learning_rate: float = 1.0
     schedule: Literal["constant", "linear", "cosine"] = "cosine"
     momentum: float = 0.9
     gibbs_steps: int = 1
     persistent: bool = True
     jumps: bool = True
     batch_size: int = 128
-    epochs: int = 30
+    epochs: int = 20
     held_out: float = 0.1
     patience: int = 10
     informed: bool = True
-    spread: float = 0.1
+    spread: float = 1.0
 
     def train(self, rows: Rows, num_hidden: int, *, key: jax.Array) -> Trained:
         """Train a machine with `num_hidden` hidden units."""
