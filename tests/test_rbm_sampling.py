@@ -111,9 +111,8 @@ def tree():
 @double_precision
 @pytest.mark.parametrize("persistent", [True, False])
 def test_sampled_training_comes_close_to_the_exact_maximum(tree, persistent):
-    options = SampledTraining(
-        penalty=0.0, informed=False, persistent=persistent, gibbs_steps=5, epochs=40, batch_size=64
-    )
+    shared = {"penalty": 0.0, "informed": False, "gibbs_steps": 5, "epochs": 40, "patience": 40, "batch_size": 64}
+    options = SampledTraining(persistent=persistent, learning_rate=0.5, **shared)
     exact = train_machine(tree, 2, key=jax.random.key(0), training=ExactTraining(penalty=0.0)).machine
     sampled = train_machine(tree, 2, key=jax.random.key(0), training=options).machine
     again = train_machine(tree, 2, key=jax.random.key(0), training=options).machine
