@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key
 
+from latentens.precision import double_precision
 from latentens.rbm.energy import Machine, enumerate_states, hidden_probs, hidden_states, state_posterior
 from latentens.rbm.rows import Rows, rows_from_votes
 from latentens.rbm.sampled import fill_gaps
@@ -75,6 +76,7 @@ def top_probs(
     return _mean_climb(tuple(others), probs, jax.random.split(key, num_samples))[:, 0]
 
 
+@double_precision
 def hidden_representations(
     machines: Sequence[Machine], votes: Votes, key: jax.Array
 ) -> list[Float[np.ndarray, "item unit"]]:
