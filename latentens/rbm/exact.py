@@ -34,7 +34,7 @@ class ExactTraining:
     """
 
     penalty: float = 5e-4
-    restarts: int = 5
+    restarts: int = 8
     max_iterations: int = 500
     tolerance: float = 1e-5
     spread: float = 1.0
