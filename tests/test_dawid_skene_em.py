@@ -1,7 +1,6 @@
 import numpy as np
 import pandas as pd
 import pytest
-from tests.test_spectral import SENSITIVITY, SPECIFICITY, TRUTH, all_params
 
 from latentens import log_likelihood
 from latentens.errors import LatentensError
@@ -11,6 +10,7 @@ from latentens.methods.rows import vote_indicator
 from latentens.models import DawidSkene
 from latentens.votes import Triplets, Votes
 from tests.reference import KEY, independent_votes, largest_standard_score, load_or_skip, percent, votes_of_classes
+from tests.test_spectral import SENSITIVITY, SPECIFICITY, TRUTH, all_params
 
 
 @pytest.mark.parametrize(("name", "expected"), [("S1", 98.30), ("S3", 97.64), ("magic/1", 79.46), ("magic/2", 78.46)])

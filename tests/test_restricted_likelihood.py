@@ -1,6 +1,5 @@
 import numpy as np
 import pytest
-from tests.test_spectral import SENSITIVITY, SPECIFICITY, TRUTH, all_params
 
 from latentens.methods import RestrictedLikelihood
 from latentens.methods.imbalance import GRID, likelihood_imbalance
@@ -8,6 +7,7 @@ from latentens.methods.moments import RATE_BOUNDS, Rates
 from latentens.methods.restricted_likelihood import published_rates_at
 from latentens.models import DawidSkene
 from tests.reference import KEY, independent_votes, largest_standard_score, percent
+from tests.test_spectral import SENSITIVITY, SPECIFICITY, TRUTH, all_params
 
 PUBLISHED = RestrictedLikelihood(grid="published")
 

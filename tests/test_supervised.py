@@ -6,7 +6,7 @@ import pytest
 
 from latentens import methods
 from latentens.errors import VotesError
-from latentens.fit import Method
+from latentens.fit import GoldMethod, Method
 from latentens.methods import Supervised
 from latentens.scores import balanced_accuracy
 from latentens.simulation import Dataset
@@ -21,12 +21,17 @@ def dataset(seed, **options):
 
 
 def test_no_unsupervised_method_can_be_given_a_label():
-    assert not issubclass(Supervised, Method)
-    every = [getattr(methods, name) for name in methods.__all__]
-    for method in every:
-        fit = inspect.signature(method.fit)
-        assert (list(fit.parameters)[1] == "dataset") == (method is Supervised)
-        assert issubclass(method, Method) != (method is Supervised)
+    """Labels enter by a `Dataset` (Supervised), or by an argument that says so (`gold`)."""
+    for name in methods.__all__:
+        method = getattr(methods, name)
+        arguments = list(inspect.signature(method.fit).parameters)
+        if method is Supervised:
+            assert arguments == ["self", "dataset", "key"]
+        elif issubclass(method, GoldMethod):
+            assert arguments == ["self", "votes", "key", "gold"]
+        else:
+            assert issubclass(method, Method)
+            assert arguments == ["self", "votes", "key"]
 
 
 def test_learns_from_one_set_what_holds_on_another():

@@ -8,9 +8,11 @@ from latentens.methods.iterative_maximum_likelihood import IterativeMaximumLikel
 from latentens.methods.latent_spectral import LatentSpectral
 from latentens.methods.maximum_likelihood import MaximumLikelihood
 from latentens.methods.nuts import Nuts
+from latentens.methods.rbm_stack import RBMStack
 from latentens.methods.restricted_likelihood import RestrictedLikelihood
 from latentens.methods.spectral import SpectralMetaLearner
 from latentens.methods.supervised import Supervised
+from latentens.methods.top_down import TopDownMLE
 from latentens.methods.vote import MajorityVote
 
 __all__ = [
@@ -23,7 +25,9 @@ __all__ = [
     "MajorityVote",
     "MaximumLikelihood",
     "Nuts",
+    "RBMStack",
     "RestrictedLikelihood",
     "SpectralMetaLearner",
     "Supervised",
+    "TopDownMLE",
 ]

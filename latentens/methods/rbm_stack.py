@@ -1,0 +1,134 @@
+"""A stack of restricted Boltzmann machines with the label at its top (Shaham et al. 2016)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Literal
+
+import jax
+import numpy as np
+from jaxtyping import Float
+
+from latentens.errors import LatentensError, VotesError
+from latentens.fit import Fit, Method, Posterior
+from latentens.orient import orientation
+from latentens.rbm.architecture import SingularValueRule
+from latentens.rbm.energy import Machine
+from latentens.rbm.lemma import rbm_to_dawid_skene
+from latentens.rbm.likelihood import mean_log_likelihood
+from latentens.rbm.rows import rows_from_votes
+from latentens.rbm.stack import (
+    LARGEST_EXACT_LAYER,
+    Prediction,
+    flip_hidden,
+    hidden_distribution,
+    hidden_sample,
+    top_probs,
+)
+from latentens.rbm.trained import Trained
+from latentens.rbm.training import Training, choose_training
+from latentens.votes import Votes
+
+
+@dataclass(frozen=True)
+class RBMStack(Method):
+    """Machines trained greedily from the votes up to one unit, which is the label.
+
+    Attributes:
+        hidden: Sizes of the hidden layers, such as (3, 1), the last one 1; by default found by `rule`.
+        rule: The rule for the sizes.
+        training: How to train; by default exactly where the size allows, by sampling elsewhere.
+        next_layer: What a layer passes on to the next machine: the `exact` distribution over its states, or one
+            `sampled` state for each item. Exact where possible by default.
+        prediction: `exact`, `map` or `sample`; by default exact where possible, else `sample`.
+        num_samples: Number of samples for `sample`.
+    """
+
+    hidden: tuple[int, ...] | None = None
+    rule: SingularValueRule = field(default_factory=SingularValueRule)
+    training: Training | None = None
+    next_layer: Literal["exact", "sampled"] | None = None
+    prediction: Prediction | None = None
+    num_samples: int = 100
+
+    def __post_init__(self) -> None:
+        if self.hidden is not None and (not self.hidden or self.hidden[-1] != 1 or min(self.hidden) < 1):
+            raise LatentensError(f"hidden={self.hidden}: sizes are positive and the last is 1, such as (3, 1)")
+
+    def _fit(self, votes: Votes, key: jax.Array) -> Fit:
+        train_key, predict_key, score_key = jax.random.split(key, 3)
+        layers, curves = self._train_layers(votes, train_key)
+        machines = [layer.machine for layer in layers]
+        predict = partial(self._predict, key=predict_key)
+        label_probs = predict(machines, votes)
+        flipped = bool(orientation(label_probs, votes)[0] == 1)
+        if flipped:
+            machines[-1] = flip_hidden(machines[-1])
+            label_probs = label_probs[:, ::-1]
+        likelihood = mean_log_likelihood(machines[0], rows_from_votes(votes), key=score_key)
+        diagnostics = {
+            "architecture": (votes.num_voters, *(len(machine.hidden_bias) for machine in machines)),
+            "flipped": flipped,
+            "training_curves": [layer.curve for layer in layers],
+            "layers": [layer.diagnostics for layer in layers],
+            "singular_value_curves": curves,
+            "converged": all(layer.diagnostics.get("converged", True) for layer in layers),
+            "iterations": sum(layer.diagnostics["iterations"] for layer in layers),
+            "log_likelihood": votes.num_items * likelihood.mean,
+            "log_likelihood_error": votes.num_items * likelihood.standard_error,
+        }
+        return Fit(label_probs, partial(predict, machines), stack_params(machines), diagnostics)
+
+    def _train_layers(self, votes: Votes, key: jax.Array) -> tuple[list[Trained], list[Float[np.ndarray, " unit"]]]:
+        """Train machine upon machine; with the SVD rule, until a layer has one unit."""
+        rows = rows_from_votes(votes)
+        layers: list[Trained] = []
+        curves: list[Float[np.ndarray, " unit"]] = []
+        while not layers or len(layers[-1].machine.hidden_bias) > 1 or len(layers) < len(self.hidden or ()):
+            key, rule_key, train_key, next_key = jax.random.split(key, 4)
+            if self.hidden is None:
+                num_hidden, curve = self.rule.choose(rows, key=rule_key)
+                curves.append(curve)
+                if layers and num_hidden >= rows.visible.shape[1]:
+                    num_hidden = 1  # a layer that does not narrow brings the stack no further
+            else:
+                num_hidden = self.hidden[len(layers)]
+            training = self.training or choose_training(rows, num_hidden)
+            layers.append(training.train(rows, num_hidden, key=train_key))
+            if self._is_exact(self.next_layer, num_hidden):
+                rows = hidden_distribution(layers[-1].machine, rows)
+            else:
+                votes = hidden_sample(layers[-1].machine, votes, next_key)
+                rows = rows_from_votes(votes)
+        return layers, curves
+
+    def _predict(self, machines: Sequence[Machine], votes: Votes, *, key: jax.Array) -> Posterior:
+        if votes.num_voters != len(machines[0].visible_bias):
+            raise VotesError(f"the votes are of {votes.num_voters} voters, the fit of {len(machines[0].visible_bias)}")
+        largest = max(len(machine.hidden_bias) for machine in machines)
+        prediction = self.prediction or ("exact" if largest <= LARGEST_EXACT_LAYER else "sample")
+        probs = np.asarray(top_probs(machines, rows_from_votes(votes), prediction, self.num_samples, key))
+        probs = probs[votes.patterns.inverse]
+        return np.stack([1 - probs, probs], axis=1)
+
+    @staticmethod
+    def _is_exact(choice: str | None, num_hidden: int) -> bool:
+        return choice == "exact" or (choice is None and num_hidden <= LARGEST_EXACT_LAYER)
+
+
+def stack_params(machines: Sequence[Machine]) -> dict[str, Any]:
+    """The machines' parameters by name, and those of Dawid–Skene if there is one machine with one unit."""
+    params: dict[str, Any] = {
+        f"{name}_{layer}": np.asarray(part)
+        for layer, machine in enumerate(machines, start=1)
+        for name, part in machine._asdict().items()
+    }
+    if len(machines) == 1:
+        params |= rbm_to_dawid_skene(machines[0])._asdict()
+    return params
+
+
+def stack_machines(params: Mapping[str, Any]) -> list[Machine]:
+    """The machines of a fit, from its parameters."""
+    layers = sum(name.startswith("weights_") for name in params)
+    return [Machine(*(params[f"{name}_{layer + 1}"] for name in Machine._fields)) for layer in range(layers)]

@@ -1,0 +1,95 @@
+"""Annealed importance sampling of the log partition function (Salakhutdinov & Murray 2008)."""
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from latentens.rbm.energy import Machine, free_energy, hidden_probs, hidden_states, log_partition, visible_probs
+
+
+class PartitionEstimate(NamedTuple):
+    """An estimate of `log Z`.
+
+    Attributes:
+        log_partition: The estimate.
+        standard_error: Its standard error, from the spread of the chains' weights.
+        effective_chains: How many equally weighted chains the weighted ones are worth; where they are few, the error
+            is underestimated.
+    """
+
+    log_partition: Float[Array, ""]
+    standard_error: Float[Array, ""]
+    effective_chains: Float[Array, ""]
+
+
+@partial(jax.jit, static_argnames=("num_chains", "num_temperatures"))
+def estimate_log_partition(
+    machine: Machine, base: Machine, *, key: jax.Array, num_chains: int = 128, num_temperatures: int = 1000
+) -> PartitionEstimate:
+    """Carry exact samples of a small machine over to the machine, through ever colder machines in between.
+
+    At inverse temperature β the machine in between has the hidden units of both, those of the base scaled by 1 − β
+    and those of the machine by β.
+
+    Args:
+        machine: The machine.
+        base: A machine with few hidden units on the same visible ones. Votes have two far-off modes, one for each
+            label, and chains hardly ever change between them: a base with one unit, fitted to the data, starts chains
+            in both, in the right proportion.
+        key: Random key.
+        num_chains: Number of independent chains.
+        num_temperatures: Number of steps from the base to the machine.
+    """
+    first_key, chain_key = jax.random.split(key)
+    start = sample_exactly(base, num_chains, first_key)
+    inverse_temperatures = jnp.linspace(0.0, 1.0, num_temperatures + 1)
+
+    def step(carry: tuple[Array, Array], scanned: tuple[Array, Array, Array]) -> tuple[tuple[Array, Array], None]:
+        visible, log_weight = carry
+        warmer, colder, step_key = scanned
+        cold_machine = _between(base, machine, colder)
+        log_weight += free_energy(_between(base, machine, warmer), visible) - free_energy(cold_machine, visible)
+        return (gibbs_sweep(cold_machine, visible, step_key), log_weight), None
+
+    scanned = inverse_temperatures[:-1], inverse_temperatures[1:], jax.random.split(chain_key, num_temperatures)
+    (_, log_weight), _ = jax.lax.scan(step, (start, jnp.zeros(num_chains)), scanned)
+    relative = jnp.exp(log_weight - jax.nn.logsumexp(log_weight)) * num_chains  # weights with mean one
+    # units scaled to nothing are free: each doubles the sum, the machine's at the start and the base's at the end
+    free_units = len(machine.hidden_bias) - len(base.hidden_bias)
+    log_ratio = jax.nn.logsumexp(log_weight) - jnp.log(num_chains)
+    return PartitionEstimate(
+        log_partition(base) + free_units * jnp.log(2.0) + log_ratio,
+        jnp.std(relative, ddof=1) / jnp.sqrt(num_chains),
+        num_chains**2 / jnp.sum(relative**2),
+    )
+
+
+def gibbs_sweep(
+    machine: Machine, visible: Float[Array, "chain visible"], key: jax.Array
+) -> Float[Array, "chain visible"]:
+    """Draw the hidden units given the visible ones, then the visible ones given the hidden."""
+    hidden_key, visible_key = jax.random.split(key)
+    hidden = jax.random.bernoulli(hidden_key, hidden_probs(machine, visible)).astype(visible.dtype)
+    return jax.random.bernoulli(visible_key, visible_probs(machine, hidden)).astype(visible.dtype)
+
+
+def _between(base: Machine, machine: Machine, inverse_temperature: Float[Array, ""]) -> Machine:
+    warm = jax.tree.map(lambda part: (1 - inverse_temperature) * part, base)
+    cold = jax.tree.map(lambda part: inverse_temperature * part, machine)
+    return Machine(
+        jnp.concatenate([warm.weights, cold.weights], axis=1),
+        warm.visible_bias + cold.visible_bias,
+        jnp.concatenate([warm.hidden_bias, cold.hidden_bias]),
+    )
+
+
+def sample_exactly(machine: Machine, num_samples: int, key: jax.Array) -> Float[Array, "sample visible"]:
+    """Independent samples: a hidden state from its exact distribution, then the visible units."""
+    hidden_key, visible_key = jax.random.split(key)
+    states = hidden_states(machine)
+    log_mass = -free_energy(machine.transposed, states)
+    chosen = states[jax.random.categorical(hidden_key, log_mass, shape=(num_samples,))]
+    return jax.random.bernoulli(visible_key, visible_probs(machine, chosen)).astype(float)

@@ -1,0 +1,56 @@
+"""Rows of visible units: what a machine is trained on, each distinct row once."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from latentens.encoding import MISSING
+from latentens.errors import VotesError
+from latentens.votes import Votes
+
+MEAN_PSEUDO = 1e-4
+"""Share of the data by which the means of visible units are drawn towards one half."""
+
+
+class Rows(NamedTuple):
+    """Distinct rows of binary visible units.
+
+    Attributes:
+        visible: Their values, 0 where unobserved.
+        weight: Each row's share of the items; the sum is one. Rows of weight zero fill up the array.
+        observed: Which values were observed; None if all were.
+    """
+
+    visible: Float[Array, "row visible"]
+    weight: Float[Array, " row"]
+    observed: Bool[Array, "row visible"] | None = None
+
+    @property
+    def means(self) -> Float[Array, " visible"]:
+        """The mean of each visible unit where it was observed, kept off 0 and 1; one half if it never was."""
+        present = jnp.ones_like(self.visible) if self.observed is None else self.observed
+        return (self.weight @ self.visible + MEAN_PSEUDO) / (self.weight @ present + 2 * MEAN_PSEUDO)
+
+
+def rows_from_votes(votes: Votes) -> Rows:
+    """The distinct rows of binary votes, filled up to one of few lengths: each length is compiled only once."""
+    if votes.num_classes > 2:
+        raise VotesError(
+            f"a restricted Boltzmann machine takes binary votes, but these have {votes.num_classes} classes; "
+            "use a method for many classes, or make the votes binary"
+        )
+    matrix = votes.patterns.rows
+    observed = matrix != MISSING
+    filling = _round_up(len(matrix)) - len(matrix)
+    visible = np.pad((matrix * observed).astype(float), ((0, filling), (0, 0)))
+    weight = np.pad(votes.patterns.counts / votes.num_items, (0, filling))
+    mask = None if observed.all() else jnp.asarray(np.pad(observed, ((0, filling), (0, 0))))
+    return Rows(jnp.asarray(visible), jnp.asarray(weight), mask)
+
+
+def _round_up(count: int) -> int:
+    """The next number with at most three leading binary digits: 8, 10, 12, 14, 16, 20, …."""
+    step = 2 ** max(0, count.bit_length() - 3)
+    return -(-count // step) * step

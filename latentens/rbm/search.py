@@ -1,0 +1,126 @@
+"""Random search of training options (Bergstra & Bengio 2012), scored by held-out likelihood and by no label."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pandas as pd
+
+from latentens.errors import LatentensError
+from latentens.precision import double_precision
+from latentens.progress import track_late
+from latentens.rbm.exact import ExactTraining
+from latentens.rbm.likelihood import mean_log_likelihood
+from latentens.rbm.rows import Rows, rows_from_votes
+from latentens.rbm.sampled import SampledTraining
+from latentens.votes import Votes
+
+Space = Mapping[str, Sequence[Any] | Callable[[np.random.Generator], Any]]
+"""For each option a list of values to draw from, or a function that draws one."""
+
+
+@double_precision
+def random_search(
+    votes: Votes,
+    space: Space,
+    key: jax.Array,
+    *,
+    num_trials: int = 20,
+    base: ExactTraining | SampledTraining | None = None,
+    held_out: float = 0.2,
+    journal: str | Path | None = None,
+) -> pd.DataFrame:
+    """Train machines with random options and score each by the likelihood of items it was not trained on.
+
+    Args:
+        votes: Binary votes.
+        space: What to draw; fields of `base` and `num_hidden` (1 if it is not drawn).
+        key: Random key; trial i is the same whatever the number of trials.
+        num_trials: Number of trials.
+        base: Options that are not drawn; by default sampled training.
+        held_out: Share of the items to score on.
+        journal: A file to which each finished trial is added; a search that was interrupted goes on from it.
+
+    Returns:
+        One row a trial, best first: its number, options, mean held-out log-likelihood, standard error of that by
+        annealing (0 where exact), and the reason where a trial failed.
+    """
+    base = base or SampledTraining()
+    unknown = set(space) - set(base.__dataclass_fields__) - {"num_hidden"}
+    if unknown:
+        raise LatentensError(f"{type(base).__name__} has no option {min(unknown)!r}; draw one that it has")
+    split_key, trial_key = jax.random.split(key)
+    training, scoring = _split(votes, held_out, split_key)
+    trials = _read(journal, key)
+    for number in track_late([i for i in range(num_trials) if i not in trials], "searching"):
+        trials[number] = {
+            "trial": number,
+            **_try(training, scoring, base, space, jax.random.fold_in(trial_key, number)),
+        }
+        _append(journal, key, trials[number])
+    table = pd.DataFrame([trials[number] for number in sorted(trials) if number < num_trials])
+    return table.sort_values("log_likelihood", ascending=False, na_position="last", ignore_index=True)
+
+
+def draw_options(space: Space, key: jax.Array) -> dict[str, Any]:
+    """Draw one value of each option."""
+    generator = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+    draw = {
+        name: choices(generator) if callable(choices) else choices[int(generator.integers(len(choices)))]
+        for name, choices in space.items()
+    }
+    return {name: value.item() if isinstance(value, np.generic) else value for name, value in draw.items()}
+
+
+def _split(votes: Votes, held_out: float, key: jax.Array) -> tuple[Rows, Rows]:
+    size = round(held_out * votes.num_items)
+    if not 0 < size < votes.num_items:
+        raise LatentensError(f"held_out={held_out} of {votes.num_items} items leaves nothing to train or score on")
+    order = np.asarray(jax.random.permutation(key, votes.num_items))
+    return rows_from_votes(votes.take(order[size:])), rows_from_votes(votes.take(order[:size]))
+
+
+def _try(
+    training: Rows, scoring: Rows, base: ExactTraining | SampledTraining, space: Space, key: jax.Array
+) -> dict[str, Any]:
+    """One trial: its options and its score, or why it failed."""
+    options_key, train_key, score_key = jax.random.split(key, 3)
+    options = {"num_hidden": 1, **draw_options(space, options_key)}
+    chosen = {name: value for name, value in options.items() if name != "num_hidden"}
+    try:
+        trained = type(base)(**{**base.__dict__, **chosen}).train(training, options["num_hidden"], key=train_key)
+        score, error = mean_log_likelihood(trained.machine, scoring, key=score_key)
+    except LatentensError as error_met:
+        return {**options, "log_likelihood": None, "standard_error": None, "failure": str(error_met)}
+    failure = None if np.isfinite(score) else "too large a machine to be scored on votes with gaps"
+    return {**options, "log_likelihood": score, "standard_error": error, "failure": failure}
+
+
+def _read(journal: str | Path | None, key: jax.Array) -> dict[int, dict[str, Any]]:
+    """The finished trials of a journal; a last line that was cut off is done again."""
+    if journal is None or not Path(journal).is_file():
+        return {}
+    trials = {}
+    for line in Path(journal).read_text().splitlines():
+        try:
+            entry = json.loads(line)
+        except json.JSONDecodeError:
+            continue
+        if entry["key"] != _key_words(key):
+            raise LatentensError(f"{journal} is the journal of a search with another key; use that key or another file")
+        trials[entry["result"]["trial"]] = entry["result"]
+    return trials
+
+
+def _append(journal: str | Path | None, key: jax.Array, result: dict[str, Any]) -> None:
+    if journal is not None:
+        with Path(journal).open("a") as file:
+            # the line break comes first: a line that an interruption cut off then spoils no other
+            file.write("\n" + json.dumps({"key": _key_words(key), "result": result}))
+
+
+def _key_words(key: jax.Array) -> list[int]:
+    return np.asarray(jax.random.key_data(key)).tolist()

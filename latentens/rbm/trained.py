@@ -1,0 +1,23 @@
+"""Trained: what training gives, whichever way it went."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from jaxtyping import Float
+from numpy import ndarray
+
+from latentens.rbm.energy import Machine
+
+
+class Trained(NamedTuple):
+    """A trained machine.
+
+    Attributes:
+        machine: The machine.
+        curve: The objective in the course of training: a mean over items, in nats; higher is better.
+        diagnostics: How training went.
+    """
+
+    machine: Machine
+    curve: Float[ndarray, " step"]
+    diagnostics: Mapping[str, Any]

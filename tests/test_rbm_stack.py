@@ -1,0 +1,257 @@
+"""The stack: layers, prediction, architecture, gaps and hopeless data."""
+
+import itertools
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from latentens.datasets import load
+from latentens.errors import LatentensError, VotesError
+from latentens.methods import RBMStack
+from latentens.methods.rbm_stack import stack_machines
+from latentens.models import DawidSkene, Tree
+from latentens.precision import double_precision
+from latentens.rbm import (
+    ExactTraining,
+    Machine,
+    SampledTraining,
+    SingularValueRule,
+    dawid_skene_to_rbm,
+    hidden_representations,
+    mean_log_likelihood,
+    rows_from_votes,
+    train_machine,
+)
+from latentens.rbm.stack import flip_hidden, hidden_distribution, hidden_sample, top_probs
+from latentens.scores import balanced_accuracy
+from latentens.simulation import simulate
+from latentens.votes import Votes
+
+DATA = Path(__file__).parents[1] / ".." / "shared" / "data"
+KEY = jax.random.key(0)
+QUICK = ExactTraining(restarts=3)
+
+
+def machine_of(num_visible, num_hidden, seed):
+    draw = np.random.default_rng(seed).normal
+    return Machine(*(2 * draw(size=s) for s in ((num_visible, num_hidden), num_visible, num_hidden)))
+
+
+def sigmoid(value):
+    return 1 / (1 + np.exp(-value))
+
+
+@pytest.fixture(scope="module")
+def machines():
+    with jax.enable_x64(True):
+        return [machine_of(5, 3, 0), machine_of(3, 2, 1), machine_of(2, 1, 2)]
+
+
+@pytest.fixture(scope="module")
+def all_rows():
+    return Votes.from_matrix(np.array(list(itertools.product((0, 1), repeat=5))), num_classes=2)
+
+
+def brute_top(machines, row):
+    """P(top = 1 | row) by summing over every hidden state of every layer."""
+    if not machines:
+        return row[0]
+    total, probs = 0.0, sigmoid(machines[0].hidden_bias + row @ machines[0].weights)
+    for state in itertools.product((0, 1), repeat=len(probs)):
+        state = np.array(state)
+        total += np.prod(np.where(state == 1, probs, 1 - probs)) * brute_top(machines[1:], state)
+    return total
+
+
+@double_precision
+def test_exact_prediction_sums_over_all_hidden_states(machines, all_rows):
+    rows = rows_from_votes(all_rows)
+    for depth in (1, 2, 3):
+        stack = [*machines[: depth - 1], machines[-1] if depth == 3 else machine_of((5, 3)[depth - 1], 1, 7)]
+        wanted = [brute_top(stack, row) for row in np.asarray(rows.visible)]
+        np.testing.assert_allclose(top_probs(stack, rows, "exact", 1, KEY), wanted, rtol=1e-10)
+
+
+@double_precision
+def test_sampled_prediction_tends_to_the_exact_one(machines, all_rows):
+    rows = rows_from_votes(all_rows)
+    exact, sampled = (np.asarray(top_probs(machines, rows, how, 4000, KEY)) for how in ("exact", "sample"))
+    np.testing.assert_allclose(sampled, exact, atol=4 * 0.5 / np.sqrt(4000))
+    first, second, last = machines
+    states = np.asarray(rows.visible)
+    for machine in (first, second):
+        states = (sigmoid(machine.hidden_bias + states @ machine.weights) > 0.5).astype(float)
+    wanted = sigmoid(last.hidden_bias + states @ last.weights)[:, 0]
+    np.testing.assert_allclose(top_probs(machines, rows, "map", 1, KEY), wanted, rtol=1e-10)
+
+
+@double_precision
+def test_the_next_layer_is_the_distribution_of_hidden_states(machines, all_rows):
+    passed_on = hidden_distribution(machines[0], rows_from_votes(all_rows))
+    probs = sigmoid(machines[0].hidden_bias + all_rows.matrix @ machines[0].weights)
+    wanted = [
+        np.mean(np.prod(np.where(np.array(state) == 1, probs, 1 - probs), axis=1))
+        for state in itertools.product((0, 1), repeat=3)
+    ]
+    np.testing.assert_allclose(passed_on.weight, wanted, rtol=1e-10)
+    many = all_rows.take(np.repeat(np.arange(32), 1000))
+    sampled = rows_from_votes(hidden_sample(machines[0], many, KEY))
+    np.testing.assert_allclose(sampled.weight @ sampled.visible, probs.mean(0), atol=4 * 0.5 / np.sqrt(32_000))
+
+
+@double_precision
+def test_flipping_the_hidden_units_keeps_the_votes_and_turns_the_label(all_rows):
+    machine = machine_of(5, 1, 3)
+    rows = rows_from_votes(all_rows)
+    turned = flip_hidden(machine)
+    likelihoods = [mean_log_likelihood(m, rows, key=KEY).mean for m in (machine, turned)]
+    np.testing.assert_allclose(*likelihoods, rtol=1e-12)
+    plain, flipped = (np.asarray(top_probs([m], rows, "exact", 1, KEY)) for m in (machine, turned))
+    np.testing.assert_allclose(plain, 1 - flipped, atol=1e-12)
+
+
+@pytest.fixture(scope="module")
+def tree():
+    model = Tree((0, 0, 0, 1, 1, 1, 2, 2, 2))
+    params = {
+        "prevalence": np.array(0.5),
+        "hidden_sensitivity": np.full(3, 0.85),
+        "hidden_specificity": np.full(3, 0.85),
+        "voter_sensitivity": np.full(9, 0.85),
+        "voter_specificity": np.full(9, 0.85),
+    }
+    return simulate(model, 4_000, key=jax.random.key(1), params=params)
+
+
+@pytest.fixture(scope="module")
+def tree_fit(tree):
+    return RBMStack(training=QUICK).fit(tree.votes, key=KEY)
+
+
+def test_the_svd_rule_finds_the_groups_of_a_tree(tree, tree_fit):
+    assert tree_fit.diagnostics["architecture"] == (9, 3, 1)
+    curve = tree_fit.diagnostics["singular_value_curves"][0]
+    assert (np.diff(curve) >= 0).all()
+    np.testing.assert_allclose(curve[-1], 1)
+    bayes = balanced_accuracy(tree.labels, tree.bayes_posterior().argmax(1))
+    assert balanced_accuracy(tree.labels, tree_fit.labels) > bayes - 0.01
+
+
+def test_fit_is_reproducible_predicts_and_reports(tree, tree_fit):
+    again = RBMStack(training=QUICK).fit(tree.votes, key=KEY)
+    np.testing.assert_array_equal(again.label_probs, tree_fit.label_probs)
+    np.testing.assert_allclose(tree_fit.predict(tree.votes.take(np.arange(64))), tree_fit.label_probs[:64], atol=1e-9)
+    curve = tree_fit.diagnostics["training_curves"][0]
+    assert curve[-1] > curve[0]
+    with jax.enable_x64(True):
+        layers = hidden_representations(stack_machines(tree_fit.params), tree.votes, KEY)
+    assert [layer.shape for layer in layers] == [(4_000, 3), (4_000, 1)]
+    with pytest.raises(VotesError, match="9"):
+        tree_fit.predict(Votes.from_matrix([[0, 1]]))
+
+
+def test_layers_passed_on_by_sampling_give_nearly_the_same(tree, tree_fit):
+    sampled = RBMStack(hidden=(3, 1), training=QUICK, next_layer="sampled").fit(tree.votes, key=KEY)
+    agreement = np.mean(sampled.labels == tree_fit.labels)
+    assert agreement > 0.98
+
+
+def test_missing_votes_are_summed_out_in_training_and_prediction():
+    truth = {
+        "prevalence": 0.4,
+        "sensitivity": np.array([0.9, 0.8, 0.75, 0.85, 0.7]),
+        "specificity": np.array([0.75, 0.8, 0.9, 0.7, 0.75]),
+    }
+    drawn = simulate(DawidSkene(5), 6_000, key=jax.random.key(2), params=truth)
+    gaps = np.random.default_rng(0).random(drawn.votes.shape) < 0.3
+    votes = Votes.from_matrix(np.where(gaps, -1, drawn.votes.matrix), num_classes=2)
+    fit = RBMStack(hidden=(1,), training=ExactTraining(penalty=0.0, restarts=3)).fit(votes, key=KEY)
+    for name, value in truth.items():
+        np.testing.assert_allclose(fit.params[name], value, atol=0.06)
+    probs = fit.predict(Votes.from_matrix([[1, -1, -1, -1, -1], [-1] * 5], num_classes=2))[:, 1]
+    estimate = {name: fit.params[name] for name in truth}
+    one = estimate["prevalence"] * estimate["sensitivity"][0]
+    zero = (1 - estimate["prevalence"]) * (1 - estimate["specificity"][0])
+    np.testing.assert_allclose(probs, [one / (one + zero), estimate["prevalence"]], rtol=1e-6)
+
+
+@double_precision
+def test_complete_rows_score_the_same_with_and_without_a_mask(all_rows):
+    machine = machine_of(5, 3, 0)
+    rows = rows_from_votes(all_rows)
+    masked = rows._replace(observed=np.ones(rows.visible.shape, bool))
+    plain, with_mask = (mean_log_likelihood(machine, r, key=KEY).mean for r in (rows, masked))
+    np.testing.assert_allclose(plain, with_mask, rtol=1e-12)
+
+
+HOPELESS = {
+    "constant voters": np.column_stack([np.zeros(50), np.ones(50), np.arange(50) % 2, np.arange(50) // 3 % 2]),
+    "identical voters": np.repeat(np.arange(50)[:, None] % 2, 4, axis=1),
+    "fewer items than voters": np.array([[0, 1, 1, 0], [1, 1, 0, 0]]),
+    "all items equal": np.tile([0, 1, 1, 1], (30, 1)),
+    "one item": np.array([[1, 0, 1, 1]]),
+    "no votes at all": np.full((6, 4), -1),
+}
+
+
+@pytest.mark.parametrize("matrix", HOPELESS.values(), ids=HOPELESS)
+def test_hopeless_data_give_a_sensible_fit(matrix):
+    votes = Votes.from_matrix(matrix, num_classes=2)
+    fit = RBMStack(training=QUICK).fit(votes, key=KEY)
+    assert np.isfinite(fit.label_probs).all()
+    np.testing.assert_allclose(fit.label_probs.sum(1), 1)
+    assert np.isfinite(fit.diagnostics["log_likelihood"])
+    assert all(np.isfinite(value).all() for value in fit.params.values())
+
+
+def test_identical_voters_decide_by_their_vote():
+    votes = Votes.from_matrix(HOPELESS["identical voters"], num_classes=2)
+    np.testing.assert_array_equal(RBMStack(training=QUICK).fit(votes, key=KEY).labels, votes.matrix[:, 0])
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: RBMStack(hidden=(3, 2)), "last is 1"),
+        (lambda: SingularValueRule(threshold=1.5), "threshold"),
+        (lambda: RBMStack().fit(Votes.from_matrix([[0, 1, 2]]), key=KEY), "3 classes"),
+    ],
+)
+def test_what_cannot_be_is_refused(make, message):
+    with pytest.raises(LatentensError, match=message):
+        make()
+
+
+def test_a_large_machine_is_trained_and_scored_by_sampling():
+    truth = dawid_skene_to_rbm(0.5, np.full(20, 0.8), np.full(20, 0.8))
+    drawn = simulate(DawidSkene(20), 1_000, key=KEY, params={
+        "prevalence": 0.5, "sensitivity": np.full(20, 0.8), "specificity": np.full(20, 0.8),
+    })  # fmt: skip
+    options = SampledTraining(epochs=4)
+    trained = train_machine(drawn.votes, 16, key=KEY, training=options)
+    assert trained.diagnostics["training"] == "sampled"
+    with jax.enable_x64(True):
+        rows = rows_from_votes(drawn.votes)
+        best = mean_log_likelihood(truth, rows, key=KEY).mean
+        found = mean_log_likelihood(trained.machine, rows, key=KEY)
+    assert found.standard_error > 0
+    assert best - 0.5 < found.mean < best + 0.5
+
+
+PAPER_TARGETS = {"condInd": 94.6, "Tree": 95.1, "LG": 86.6, "TG": 87.5}
+PAPER_SIZES = {"condInd": (15, 1), "Tree": (15, 3, 1), "LG": (15, 4, 1), "TG": (15, 3, 1)}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not DATA.is_dir(), reason="the paper's data are not there")
+@pytest.mark.parametrize("family", PAPER_TARGETS)
+def test_the_papers_figures(family):
+    accuracies = []
+    for number in (1, 2):
+        dataset = load(f"{family}/{number}", root=DATA)
+        fit = RBMStack().fit(dataset.votes, key=KEY)
+        assert fit.diagnostics["architecture"] == PAPER_SIZES[family]
+        accuracies.append(100 * balanced_accuracy(dataset.labels, fit.labels))
+    assert np.mean(accuracies) >= PAPER_TARGETS[family]
