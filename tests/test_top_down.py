@@ -1,0 +1,69 @@
+import jax
+import numpy as np
+import pytest
+
+from latentens import Votes, log_likelihood, simulate
+from latentens.errors import LatentensError, VotesError
+from latentens.methods import RBMStack, TopDownMLE
+from latentens.methods.top_down import _from_stack
+from latentens.models import DawidSkene, TopDown
+from tests.reference import percent
+
+KEY = jax.random.key(0)
+
+
+@pytest.fixture(scope="module")
+def chain():
+    model = TopDown(9, 3)
+    return simulate(model, 4000, key=jax.random.key(1), params=model.paper_params(jax.random.key(2)))
+
+
+@pytest.fixture(scope="module")
+def fit(chain):
+    return TopDownMLE(starts=2).fit(chain.votes, key=KEY)
+
+
+def test_its_own_model_is_fitted_as_well_as_the_truth(chain, fit):
+    assert fit.diagnostics["architecture"] == (9, 3, 1)
+    assert fit.diagnostics["log_likelihood"] > log_likelihood(chain.model, chain.params, chain.votes) - 1
+    exact = chain.bayes_posterior().argmax(axis=1)
+    assert np.mean(fit.labels == chain.labels) > np.mean(exact == chain.labels) - 0.02
+    np.testing.assert_allclose(fit.predict(chain.votes), fit.label_probs, atol=1e-10)
+
+
+def test_size_is_that_of_the_lowest_bic(fit):
+    by_size = fit.diagnostics["bic_by_hidden_units"]
+    assert list(by_size)[:3] == [0, 3, 4]
+    assert min(by_size, key=by_size.get) == 3
+    assert fit.diagnostics["bic"] == by_size[3]
+
+
+def test_start_from_the_stack_says_what_the_stack_says(chain):
+    """The chain made of a stack gives votes nearly the distribution that the stack's lower machine gives them."""
+    params = _from_stack(chain.votes, 3, KEY)
+    stack = RBMStack(hidden=(3, 1)).fit(chain.votes, key=KEY)
+    independent = TopDownMLE(num_hidden=0).fit(chain.votes, key=KEY).diagnostics["log_likelihood"]
+    likelihood = log_likelihood(chain.model, params, chain.votes)
+    assert likelihood > independent
+    assert likelihood == pytest.approx(stack.diagnostics["log_likelihood"], rel=0.01)
+
+
+def test_independent_voters_need_no_hidden_units():
+    truth = {"prevalence": 0.5, "sensitivity": np.full(6, 0.8), "specificity": np.full(6, 0.7)}
+    dataset = simulate(DawidSkene(6), 2000, key=KEY, params=truth)
+    fit = TopDownMLE(max_hidden=3, starts=1).fit(dataset.votes, key=KEY)
+    assert fit.diagnostics["architecture"] == (6, 1)
+    np.testing.assert_allclose(fit.params["sensitivity"], 0.8, atol=0.06)
+
+
+def test_refusals():
+    with pytest.raises(LatentensError, match="2 hidden units do not determine a label"):
+        TopDownMLE(num_hidden=2)
+    with pytest.raises(VotesError, match="TopDownMLE is for two classes"):
+        TopDownMLE().fit(Votes.from_matrix([[0, 1, 2]]), key=KEY)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("family", "least"), [("TG", 90.3), ("LG", 86.8), ("Tree", 95.4), ("condInd", 94.5)])
+def test_accuracy_is_near_the_exact_bayes_rule(family, least):
+    assert np.mean([percent(TopDownMLE(), f"{family}/{number}") for number in (1, 2)]) >= least
