@@ -60,19 +60,34 @@ def observe(
         )
     patterns = votes.patterns
     if gold is None or (np.asarray(gold) == MISSING).all():
-        rows = encode(patterns.votes, structure.num_vote_classes)
-        return Observations(rows, jnp.asarray(patterns.counts, dtype=float), None), patterns.inverse
-    gold = np.asarray(gold)
-    if gold.shape != (votes.num_items,) or not np.isin(gold, np.arange(-1, structure.num_labels)).all():
-        raise VotesError(
-            f"gold labels are one of -1 (unknown), 0 … {structure.num_labels - 1} for each of {votes.num_items} items"
-        )
-    pairs = patterns.inverse * (structure.num_labels + 1) + gold + 1
-    _, first, inverse, counts = np.unique(pairs, return_index=True, return_inverse=True, return_counts=True)
-    excluded = (gold[first] >= 0) & (gold[first] != np.arange(structure.num_labels)[:, None])
-    rows = encode(votes.take(first), structure.num_vote_classes)
-    log_allowed = jnp.where(jnp.asarray(excluded), -jnp.inf, 0.0)
-    return Observations(rows, jnp.asarray(counts, dtype=float), log_allowed), inverse
+        rows, counts, log_allowed, inverse = patterns.votes, patterns.counts, None, patterns.inverse
+    else:
+        gold = _checked_gold(np.asarray(gold), votes.num_items, structure.num_labels)
+        pairs = patterns.inverse * (structure.num_labels + 1) + gold + 1
+        _, first, inverse, counts = np.unique(pairs, return_index=True, return_inverse=True, return_counts=True)
+        excluded = (gold[first] >= 0) & (gold[first] != np.arange(structure.num_labels)[:, None])
+        rows, log_allowed = votes.take(first), np.where(excluded, -np.inf, 0.0)
+    spare = 0 if rows.is_sparse else _spare_rows(len(counts))
+    if spare:
+        matrix = np.pad(rows.matrix, ((0, spare), (0, 0)), constant_values=MISSING)
+        rows = Votes(matrix, len(matrix), votes.num_voters, votes.num_classes)
+        counts = np.pad(counts, (0, spare))
+        log_allowed = None if log_allowed is None else np.pad(log_allowed, ((0, 0), (0, spare)))
+    laid_out = encode(rows, structure.num_vote_classes)
+    allowed = None if log_allowed is None else jnp.asarray(log_allowed)
+    return Observations(laid_out, jnp.asarray(counts, dtype=float), allowed), inverse
+
+
+def _checked_gold(gold: np.ndarray, num_items: int, num_labels: int) -> Int[np.ndarray, " item"]:
+    if gold.shape != (num_items,) or not np.isin(gold, np.arange(-1, num_labels)).all():
+        raise VotesError(f"gold labels are one of -1 (unknown), 0 … {num_labels - 1} for each of {num_items} items")
+    return gold
+
+
+def _spare_rows(size: int) -> int:
+    """Empty rows to add, at most an eighth: data of about the same size then share one compiled program."""
+    step = 2 ** max(0, size.bit_length() - 4)
+    return -size % step
 
 
 def label_log_joint(tables: Tables, observations: Observations) -> Float[Array, "label row"]:

@@ -78,7 +78,8 @@ def test_label_switching_is_removed_draw_by_draw():
         half[name][::2] = value
     with jax.enable_x64(True):
         observations, inverse = nuts.observe(model, dataset.votes)
-        totals = np.stack([np.bincount(inverse, share) for share in nuts.vote_shares(dataset.votes).T])
+        size = len(observations.counts)
+        totals = np.stack([np.bincount(inverse, share, minlength=size) for share in nuts.vote_shares(dataset.votes).T])
         probs, orders, _ = nuts._average(model, half, observations, totals)
     assert (orders[::2] == [1, 0]).all()
     assert (orders[1::2] == [0, 1]).all()

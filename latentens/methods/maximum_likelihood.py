@@ -112,7 +112,8 @@ class MaximumLikelihood(GoldMethod):
         for i, method in enumerate(self.warm):
             method_key, point_key = jax.random.split(jax.random.fold_in(warm_key, i))
             probs = method.fit(votes, key=method_key).label_probs
-            totals = jnp.asarray([np.bincount(inverse, column) for column in probs.T])
+            size = len(observations.counts)
+            totals = jnp.asarray([np.bincount(inverse, column, minlength=size) for column in probs.T])
             end, _ = descend(
                 _LabelLoss(self.model),
                 normal_start(self.model, point_key),

@@ -70,7 +70,8 @@ class Nuts(GoldMethod):
         )
         draws, statistics = sampler.run(observations, starts, sample_key)
         flat = {name: value.reshape(-1, *value.shape[2:]) for name, value in draws.items()}
-        totals = np.stack([np.bincount(inverse, share) for share in vote_shares(votes).T])
+        size = len(observations.counts)
+        totals = np.stack([np.bincount(inverse, share, minlength=size) for share in vote_shares(votes).T])
         known = observations.log_allowed is not None
         probs, orders, watched = _average(self.model, flat, observations, None if known else totals)
         relabelled, remaining = _relabel(self.model, flat, orders)
