@@ -41,6 +41,13 @@ class Optima(NamedTuple):
         return jax.tree.map(lambda leaf: leaf[start], self.points)
 
 
+def joined(first: Optima, second: Optima) -> Optima:
+    """The optima of two sets of starts as one."""
+    points = jax.tree.map(lambda *leaves: np.concatenate(leaves), first.points, second.points)
+    losses, slopes, iterations = (np.concatenate(pair) for pair in zip(first[1:4], second[1:4], strict=True))
+    return Optima(points, losses, slopes, iterations, first.curves + second.curves)
+
+
 class Descent(NamedTuple):
     """Where one start ended."""
 

@@ -44,7 +44,7 @@ class SingularValueRule:
         num_visible = rows.visible.shape[1]
         num_units = min(num_visible, self.max_units or num_visible)
         if self.training is None:
-            quick = ExactTraining(restarts=2, max_iterations=400, tolerance=3e-5, spread=0.1)
+            quick = ExactTraining(restarts=4, max_iterations=400, tolerance=3e-5, spread=0.1)
             training = choose_training(rows, num_units, exact=quick)
         else:
             training = self.training

@@ -10,10 +10,13 @@ from jax.scipy.special import logit
 from jaxtyping import Array, Float
 
 from latentens.errors import LatentensError
-from latentens.optimise import minimise
+from latentens.optimise import Optima, joined, minimise
 from latentens.rbm.energy import Machine, log_partition, log_unnormalised
 from latentens.rbm.rows import Rows
 from latentens.rbm.trained import Trained
+
+SAME_OPTIMUM = 1e-4
+"""Losses per item that differ by less than this are of one optimum."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +25,8 @@ class ExactTraining:
 
     Attributes:
         penalty: Weight of the L2 penalty, on W only and per item.
-        restarts: Number of random starts; the best penalised likelihood wins.
+        restarts: Largest number of random starts; the best penalised likelihood wins. The second half is only run
+            if no optimum was reached by most of the first half.
         max_iterations: Limit on the iterations of each start.
         tolerance: A start has converged when no entry of its gradient exceeds this.
         spread: Standard deviation of the starting weights.
@@ -40,14 +44,10 @@ class ExactTraining:
             jax.device_get(random_machine(rows, num_hidden, self.spread, start_key))
             for start_key in jax.random.split(key, self.restarts)
         ]
-        optima = minimise(
-            _loss,
-            starts,
-            (rows, self.penalty),
-            max_iterations=self.max_iterations,
-            tolerance=self.tolerance,
-            description="training exactly",
-        )
+        first = -(-self.restarts // 2)
+        optima = self._minimise(rows, starts[:first])
+        if len(starts) > first and not _agree(optima.losses):
+            optima = joined(optima, self._minimise(rows, starts[first:]))
         if not np.isfinite(optima.losses).any():
             raise LatentensError("exact training failed from every start; use a penalty above zero or more restarts")
         best = optima.best
@@ -62,6 +62,22 @@ class ExactTraining:
                 "converged": bool(optima.slopes[best] <= self.tolerance),
             },
         )
+
+    def _minimise(self, rows: Rows, starts: list[Machine]) -> Optima:
+        return minimise(
+            _loss,
+            starts,
+            (rows, self.penalty),
+            max_iterations=self.max_iterations,
+            tolerance=self.tolerance,
+            description="training exactly",
+        )
+
+
+def _agree(losses: Float[np.ndarray, " start"]) -> bool:
+    """Whether most of several starts, at least two, ended at the best optimum of all."""
+    reached = np.sum(losses < np.nanmin(losses) + SAME_OPTIMUM)
+    return bool(reached >= 2 and reached > len(losses) / 2)
 
 
 def penalised_loss(machine: Machine, rows: Rows, penalty: float | Float[Array, ""]) -> Float[Array, ""]:
