@@ -4,22 +4,23 @@
 
 Both sample the same posterior with the same number of chains and draws, in float64, in one run; compilation is not
 counted. funsor works on all rows and needs scalar hidden sites, so trees and chains are written unit by unit for it.
-Where funsor is too slow for a whole run (top-down chain) the two are compared by seconds per leapfrog step: sampler
-and posterior are the same, so that effective draws per step are too. Needs the extra `funsor`.
+Where funsor is too slow for a whole run (top-down chain) the two are compared by one gradient of the log density:
+sampler and posterior are the same, so that effective draws per gradient are too. Needs the extra `funsor`.
 """
 
 import argparse
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
-from numpyro.contrib.funsor import config_enumerate
+from numpyro.contrib.funsor import config_enumerate, enum, plate_to_enum_plate
+from numpyro.contrib.funsor import log_density as funsor_log_density
 from numpyro.diagnostics import effective_sample_size
 from numpyro.infer import MCMC, NUTS, init_to_value
 from rich.console import Console
@@ -28,7 +29,7 @@ from rich.table import Table
 from latentens import GenerativeModel, Votes, simulate
 from latentens.marginal import observe, unconstrain
 from latentens.models import DawidSkene, TopDown, Tree
-from latentens.sampling import Sampler
+from latentens.sampling import Sampler, log_density
 
 
 @config_enumerate
@@ -84,33 +85,30 @@ class Settings(NamedTuple):
     chains: int
     warmup: int
     draws: int
-    max_tree_depth: int = 10
 
 
 def by_tables(model: GenerativeModel, votes: Votes, start: Mapping, settings: Settings) -> dict:
     observations, _ = observe(model, votes)
-    sampler = Sampler(model, settings.warmup, settings.draws, False, 0.8, settings.max_tree_depth)
+    sampler = Sampler(model, settings.warmup, settings.draws, False, 0.8, 10)
     point = jax.device_get(jax.jit(partial(unconstrain, model))(start))
     run = partial(sampler.run, observations, [point] * settings.chains, jax.random.key(1))
     sampler.run(observations, [point], jax.random.key(0))  # compiles
-    seconds, (params, statistics) = timed(run)
-    return {"seconds": seconds, "steps": statistics["n_steps"].sum(), "ess": least_ess(params)}
+    seconds, (params, _) = timed(run)
+    return {"seconds": seconds, "ess": least_ess(params)}
 
 
 def by_funsor(program: Callable, votes: Votes, start: Mapping, settings: Settings) -> dict:
     values = init_to_value(values=dict(start))
-    kernel = NUTS(program, init_strategy=values, max_tree_depth=settings.max_tree_depth)
+    kernel = NUTS(program, init_strategy=values)
     sizes = {"num_warmup": settings.warmup, "num_samples": settings.draws, "num_chains": settings.chains}
     mcmc = MCMC(kernel, **sizes, chain_method="sequential", progress_bar=False)
-    rows, fields = jnp.asarray(votes.matrix, dtype=float), ("num_steps",)
-    mcmc.run(jax.random.key(0), rows, extra_fields=fields)  # compiles
-    seconds, _ = timed(partial(mcmc.run, jax.random.key(1), rows, extra_fields=fields))
-    params = mcmc.get_samples(group_by_chain=True)
-    steps = mcmc.get_extra_fields()["num_steps"].sum()
-    return {"seconds": seconds, "steps": int(steps), "ess": least_ess(params)}
+    rows = jnp.asarray(votes.matrix, dtype=int)
+    mcmc.run(jax.random.key(0), rows)  # compiles
+    seconds, _ = timed(partial(mcmc.run, jax.random.key(1), rows))
+    return {"seconds": seconds, "ess": least_ess(mcmc.get_samples(group_by_chain=True))}
 
 
-def timed(run: Callable) -> tuple[float, object]:
+def timed(run: Callable) -> tuple[float, Any]:
     start = time.perf_counter()
     result = run()
     return time.perf_counter() - start, result
@@ -120,14 +118,31 @@ def least_ess(params: Mapping) -> float:
     return min(float(np.min(effective_sample_size(np.asarray(value)))) for value in params.values())
 
 
+def gradient_milliseconds(model: TopDown, votes: Votes, start: Mapping, repeats: int = 5) -> dict[str, float]:
+    """Milliseconds of a value and gradient of the log density, where a whole run of funsor's sampler takes too long."""
+    observations, _ = observe(model, votes)
+    rows = jnp.asarray(votes.matrix, dtype=int)
+
+    def tables_density(params: Mapping) -> jax.Array:
+        return log_density(model, observations, unconstrain(model, params))
+
+    def funsor_density(params: Mapping) -> jax.Array:
+        with plate_to_enum_plate():
+            return funsor_log_density(enum(top_down_by_unit, first_available_dim=-2), (model, rows), {}, params)[0]
+
+    times = {}
+    for name, density in (("tables", tables_density), ("funsor", funsor_density)):
+        gradient = jax.jit(jax.value_and_grad(density))
+        jax.block_until_ready(gradient(start))
+        seconds = [timed(lambda: jax.block_until_ready(gradient(start)))[0] for _ in range(repeats)]  # noqa: B023
+        times[name] = 1e3 * float(np.median(seconds))
+    return times
+
+
 def main(items: int, seed: int, chains: int, draws: int) -> None:
-    table = Table("model", "sampler", "seconds", "least ess", "ess / second", "ms / step", "ratio", title="NUTS")
-    cases = [
-        (DawidSkene(), dawid_skene, Settings(chains, draws, draws)),
-        (Tree(), tree_by_unit, Settings(chains, draws, draws)),
-        (TopDown(num_hidden=8), top_down_by_unit, Settings(1, 1, 8, max_tree_depth=3)),
-    ]
-    for model, program, settings in cases:
+    table = Table("model", "sampler", "seconds", "least ess", "ess / second", "ratio", title="NUTS")
+    settings = Settings(chains, draws, draws)
+    for model, program in ((DawidSkene(), dawid_skene), (Tree(), tree_by_unit)):
         start = model.paper_params(jax.random.key(seed))
         votes = simulate(model, items, key=jax.random.key(seed + 1), params=start).votes
         with jax.enable_x64(True):
@@ -135,16 +150,21 @@ def main(items: int, seed: int, chains: int, draws: int) -> None:
                 "tables": by_tables(model, votes, start, settings),
                 "funsor": by_funsor(partial(program, model), votes, start, settings),
             }
-        whole = settings.max_tree_depth > 3  # else too few draws for an effective number
-        speeds = {
-            name: run["ess"] / run["seconds"] if whole else run["steps"] / run["seconds"] for name, run in runs.items()
-        }
+        speeds = {name: run["ess"] / run["seconds"] for name, run in runs.items()}
         for name, run in runs.items():
-            ess = (f"{run['ess']:.0f}", f"{run['ess'] / run['seconds']:.1f}") if whole else ("", "")
             ratio = f"{speeds['tables'] / speeds['funsor']:.1f}" if name == "tables" else ""
-            step = f"{1e3 * run['seconds'] / run['steps']:.2f}"
-            table.add_row(type(model).__name__, name, f"{run['seconds']:.1f}", *ess, step, ratio)
+            figures = f"{run['seconds']:.1f}", f"{run['ess']:.0f}", f"{speeds[name]:.1f}"
+            table.add_row(type(model).__name__, name, *figures, ratio)
+    chain = TopDown(num_hidden=8)
+    start = chain.paper_params(jax.random.key(seed))
+    votes = simulate(chain, items, key=jax.random.key(seed + 1), params=start).votes
+    with jax.enable_x64(True):
+        times = gradient_milliseconds(chain, votes, start)
     Console().print(table)
+    print(
+        f"TopDown with 8 hidden units, one gradient: tables {times['tables']:.1f} ms, funsor {times['funsor']:.1f} ms, "
+        f"ratio {times['funsor'] / times['tables']:.0f}"
+    )
 
 
 if __name__ == "__main__":
