@@ -63,7 +63,13 @@ def test_tree_is_at_least_as_likely_as_the_truth(tree, algorithm):
 
 @pytest.mark.parametrize(
     "model",
-    [DawidSkene(4, num_classes=3), Tree((0, 0, 1, 1)), LayeredGraph(4, (2, 2)), TruncatedGaussian(4), TopDown(4, 2)],
+    [
+        DawidSkene(4, num_classes=3),
+        Tree((0, 0, 1, 1)),
+        TopDown(4, 2),
+        pytest.param(TruncatedGaussian(4), marks=pytest.mark.slow),
+        pytest.param(LayeredGraph(4, (2, 2)), marks=pytest.mark.slow),
+    ],
     ids=lambda model: type(model).__name__,
 )
 def test_em_never_falls(model):
