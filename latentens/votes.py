@@ -150,7 +150,7 @@ class Votes:
             raise VotesError("no votes: the table has no rows")
         for column in (item, voter):
             if frame[column].isna().any():
-                row = int(frame[column].isna().to_numpy().argmax())
+                row = int(np.argmax(frame[column].isna().to_numpy()))
                 raise VotesError(f"row {row} has no {column}")
         frame = _without_duplicates(frame, item, voter, duplicates)
         item_index, item_names = pd.factorize(frame[item], sort=True)

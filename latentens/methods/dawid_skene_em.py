@@ -71,7 +71,7 @@ class DawidSkeneEM(Method):
     def _fit(self, votes: Votes, key: jax.Array) -> Fit:
         indicator = vote_indicator(votes.patterns.votes, votes.num_classes)
         optimum = self._maximise(indicator, votes.patterns.counts, self._starts(votes, indicator, key))
-        best = int(optimum.objective.argmax())
+        best = int(np.argmax(optimum.objective))
         shares = optimum.estimates.shares[best]
         confusion = optimum.estimates.confusion[:, :, best].transpose(0, 2, 1)
         probs = posterior(indicator, shares, confusion)[votes.patterns.inverse]

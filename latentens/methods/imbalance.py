@@ -32,7 +32,7 @@ def likelihood_imbalance(votes: Votes, rates_at: RatesAt, *, refine: bool) -> fl
     indicator, counts = vote_indicator(votes.patterns.votes, 2), votes.patterns.counts
     blocks = [GRID[start : start + BLOCK] for start in range(0, len(GRID), BLOCK)]
     heights = np.concatenate([_log_likelihoods(indicator, counts, block, rates_at) for block in blocks])
-    best = float(GRID[heights.argmax()])
+    best = float(GRID[np.argmax(heights)])
     if not refine:
         return best
     found = minimize_scalar(

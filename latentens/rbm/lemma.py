@@ -29,7 +29,7 @@ def rbm_to_dawid_skene(machine: Machine) -> DawidSkeneParams:
         )
     given_one = visible_bias + weights[:, 0]
     log_odds = hidden_bias[0] + np.sum(np.logaddexp(0, given_one) - np.logaddexp(0, visible_bias))
-    return DawidSkeneParams(float(expit(log_odds)), expit(given_one), expit(-visible_bias))
+    return DawidSkeneParams(float(expit(log_odds)), np.asarray(expit(given_one)), np.asarray(expit(-visible_bias)))
 
 
 @double_precision
