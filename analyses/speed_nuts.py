@@ -27,7 +27,7 @@ from rich.console import Console
 from rich.table import Table
 
 from latentens import GenerativeModel, Votes, simulate
-from latentens.marginal import observe, unconstrain
+from latentens.marginal import observe, to_point, unconstrain
 from latentens.models import DawidSkene, TopDown, Tree
 from latentens.sampling import Sampler, log_density
 
@@ -90,7 +90,7 @@ class Settings(NamedTuple):
 def by_tables(model: GenerativeModel, votes: Votes, start: Mapping, settings: Settings) -> dict:
     observations, _ = observe(model, votes)
     sampler = Sampler(model, settings.warmup, settings.draws, False, 0.8, 10)
-    point = jax.device_get(jax.jit(partial(unconstrain, model))(start))
+    point = to_point(model, start)
     run = partial(sampler.run, observations, [point] * settings.chains, jax.random.key(1))
     sampler.run(observations, [point], jax.random.key(0))  # compiles
     seconds, (params, _) = timed(run)

@@ -15,7 +15,15 @@ import numpy as np
 from jaxtyping import Array, Float
 from numpyro.distributions import constraints
 
-from latentens.marginal import Observations, marginal_log_likelihood, parameter_supports, unconstrain, unpack
+from latentens.marginal import (
+    Observations,
+    marginal_log_likelihood,
+    parameter_supports,
+    to_params,
+    to_point,
+    unconstrain,
+    unpack,
+)
 from latentens.model import GenerativeModel
 from latentens.optimise import Optima, descend, in_parallel, stack
 from latentens.tables import Tables, build_tables
@@ -76,9 +84,8 @@ class Expectation:
         if closed:
             return jax.device_get(_closed_form(self.model, self.use_prior, params, counts).params)
         objective = _NegativeExpected(self.model, self.use_prior)
-        start = jax.device_get(_unconstrain(self.model, params))
-        end, _ = descend(objective, start, counts, max_iterations=GRADIENT_STEPS, tolerance=0.0)
-        moved = jax.device_get(_constrain(self.model, end.point))
+        end, _ = descend(objective, to_point(self.model, params), counts, max_iterations=GRADIENT_STEPS, tolerance=0.0)
+        moved = to_params(self.model, end.point)
         before, after = (float(_expected(self.model, self.use_prior, p, counts)) for p in (params, moved))
         return moved if after >= before else params
 
@@ -179,11 +186,3 @@ def _largest_slope(model: GenerativeModel, params: Any, gradient: Any) -> Float[
     _, pull_back = jax.vjp(lambda free: unpack(model, free).params, point)
     (slopes,) = pull_back(gradient)
     return jnp.max(jnp.stack([jnp.abs(slope).max(initial=0.0) for slope in slopes.values()]))
-
-
-_unconstrain = jax.jit(unconstrain, static_argnums=0)
-
-
-@partial(jax.jit, static_argnums=0)
-def _constrain(model: GenerativeModel, point: dict[str, Array]) -> dict[str, Array]:
-    return unpack(model, point).params

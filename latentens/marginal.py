@@ -15,6 +15,7 @@ from numpyro.distributions.transforms import biject_to
 from latentens.encoding import MISSING
 from latentens.errors import ContractError, VotesError
 from latentens.model import GenerativeModel, Params
+from latentens.randomness import numpy_generator
 from latentens.structure import inspect
 from latentens.tables import Rows, Tables, check_fit, encode, fixed_hidden, log_joint, row_log_likelihood
 from latentens.votes import Votes
@@ -153,6 +154,24 @@ def _trace_parameters(model: GenerativeModel, handler: Any) -> dict[str, Any]:
     return trace
 
 
+def to_point(model: GenerativeModel, params: Params) -> dict[str, np.ndarray]:
+    """`unconstrain`, compiled, in NumPy."""
+    return jax.device_get(_unconstrain(model, dict(params)))
+
+
+def to_params(model: GenerativeModel, point: Params) -> dict[str, np.ndarray]:
+    """The parameters of `unpack`, compiled, in NumPy."""
+    return jax.device_get(_constrain(model, dict(point)))
+
+
+_unconstrain = jax.jit(unconstrain, static_argnums=0)
+
+
+@partial(jax.jit, static_argnums=0)
+def _constrain(model: GenerativeModel, point: dict[str, Array]) -> dict[str, Array]:
+    return unpack(model, point).params
+
+
 def draw_starts(model: GenerativeModel, key: Array, number: int) -> list[dict[str, np.ndarray]]:
     """Points of unconstrained space for as many draws from the priors."""
     drawn = jax.device_get(_draw(model, jax.random.split(key, number)))
@@ -171,5 +190,5 @@ def _draw(model: GenerativeModel, keys: Array) -> dict[str, Array]:
 def normal_start(model: GenerativeModel, key: Array) -> dict[str, np.ndarray]:
     """A point of unconstrained space with standard normal coordinates."""
     shapes = jax.eval_shape(partial(_draw, model), jax.random.split(key, 1))
-    rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+    rng = numpy_generator(key)
     return {name: rng.normal(size=shape.shape[1:]) for name, shape in shapes.items()}

@@ -43,7 +43,7 @@ class Sampler:
         _advance(self, observations, states[0])  # compiles
         chains = in_parallel(partial(self._run_chain, observations), states, "sampling")
         points, statistics = zip(*chains, strict=True)
-        params = jax.device_get(_constrain(self.model, stack(points)))
+        params = jax.device_get(_constrain_draws(self.model, stack(points)))
         return params, stack(statistics)
 
     def _run_chain(self, observations: Observations, state: HMCState) -> tuple[Any, Any]:
@@ -101,5 +101,5 @@ def _advance(sampler: Sampler, observations: Observations, state: HMCState) -> t
 
 
 @partial(jax.jit, static_argnums=0)
-def _constrain(model: GenerativeModel, points: dict[str, Array]) -> dict[str, Array]:
+def _constrain_draws(model: GenerativeModel, points: dict[str, Array]) -> dict[str, Array]:
     return jax.vmap(jax.vmap(lambda point: unpack(model, point).params))(points)

@@ -13,10 +13,10 @@ from latentens.fit import Fit, Method, Posterior
 from latentens.methods.conditional_independence import named_params, posterior, safe_log
 from latentens.methods.imbalance import third_moment_imbalance
 from latentens.methods.moments import rates_at
-from latentens.methods.randomness import numpy_generator
 from latentens.methods.rows import Indicator, row_predictor, vote_indicator
 from latentens.methods.spectral import independent_posterior, rank_one_structure, spectral_score
 from latentens.orient import orientation, vote_shares
+from latentens.randomness import numpy_generator
 from latentens.votes import Votes
 
 Responsibilities = Float[np.ndarray, "row start label"]

@@ -22,7 +22,8 @@ from latentens.marginal import (
     normal_start,
     observe,
     parameter_supports,
-    unconstrain,
+    to_params,
+    to_point,
     unpack,
 )
 from latentens.methods.vote import MajorityVote
@@ -123,7 +124,7 @@ class MaximumLikelihood(GoldMethod):
             )
             points.append(end.point)
         given = [checked_params(self.model, params) for params in self.initial]
-        return given + [jax.device_get(_constrain(self.model, point)) for point in points]
+        return given + [to_params(self.model, point) for point in points]
 
     def _optimise(self, starts: list[dict[str, np.ndarray]], observations: Observations) -> Optima:
         """Maximise from every start; the points of the result are parameters."""
@@ -133,19 +134,19 @@ class MaximumLikelihood(GoldMethod):
             )
         optima = minimise(
             _Loss(self.model, self.use_prior),
-            [jax.device_get(_unconstrain(self.model, params)) for params in starts],
+            [to_point(self.model, params) for params in starts],
             observations,
             max_iterations=self.max_iterations,
             tolerance=self.tolerance or 1e-7,
             description="maximum likelihood",
         )
-        params = [jax.device_get(_constrain(self.model, optima.point(i))) for i in range(len(starts))]
+        params = [to_params(self.model, optima.point(i)) for i in range(len(starts))]
         return optima._replace(points=stack(params))
 
     def _report(self, optima: Optima, params: Params, observations: Observations) -> dict[str, Any]:
         num_items = float(observations.num_items)
         likelihood = float(_log_likelihood(self.model, params, observations))
-        dimension = sum(np.size(leaf) for leaf in _unconstrain(self.model, params).values())
+        dimension = sum(np.size(leaf) for leaf in to_point(self.model, params).values())
         best = optima.best
         objectives = -num_items * optima.losses
         return {
@@ -267,11 +268,3 @@ def _label_probs(model: GenerativeModel, params: Any, observations: Observations
 @partial(jax.jit, static_argnums=0)
 def _log_likelihood(model: GenerativeModel, params: Any, observations: Observations) -> Float[Array, ""]:
     return marginal_log_likelihood(build_tables(model, params), observations)
-
-
-@partial(jax.jit, static_argnums=0)
-def _constrain(model: GenerativeModel, point: dict[str, Array]) -> dict[str, Array]:
-    return unpack(model, point).params
-
-
-_unconstrain = jax.jit(unconstrain, static_argnums=0)

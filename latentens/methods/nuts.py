@@ -11,10 +11,11 @@ from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
 
 from latentens.errors import LatentensError
 from latentens.fit import Fit, GoldMethod, Posterior
-from latentens.marginal import Observations, label_log_joint, observe, unconstrain
+from latentens.marginal import Observations, label_log_joint, observe, to_point
 from latentens.methods.maximum_likelihood import MaximumLikelihood
 from latentens.model import GenerativeModel, Params
 from latentens.orient import best_order, vote_shares
+from latentens.randomness import numpy_generator
 from latentens.sampling import Sampler
 from latentens.tables import build_tables
 from latentens.votes import Votes
@@ -98,8 +99,7 @@ class Nuts(GoldMethod):
         starts = []
         for chain, chain_key in enumerate(jax.random.split(jitter_key, self.num_chains)):
             params = optima.point(int(good[chain % len(good)]))
-            point = jax.device_get(_unconstrain(self.model, params))
-            noise = np.random.default_rng(np.asarray(jax.random.key_data(chain_key)))
+            point, noise = to_point(self.model, params), numpy_generator(chain_key)
             starts.append({name: value + 0.01 * noise.normal(size=value.shape) for name, value in point.items()})
         return starts, sorted(objectives.round(2).tolist(), reverse=True)
 
@@ -198,6 +198,3 @@ def _label_probs(model: GenerativeModel, draws: Any, observations: Observations)
         return jax.nn.softmax(label_log_joint(build_tables(model, params), observations), axis=0)
 
     return jax.lax.map(of_one, draws)
-
-
-_unconstrain = jax.jit(unconstrain, static_argnums=0)

@@ -12,8 +12,8 @@ from sklearn.neural_network import MLPClassifier
 
 from latentens.errors import VotesError
 from latentens.fit import Fit, Posterior
-from latentens.methods.randomness import numpy_generator
 from latentens.methods.rows import row_predictor, vote_indicator
+from latentens.randomness import numpy_generator
 from latentens.simulation import Dataset
 from latentens.votes import Votes
 

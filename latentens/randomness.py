@@ -1,4 +1,4 @@
-"""Random numbers for methods that work in NumPy."""
+"""Random numbers for code that works in NumPy."""
 
 import jax
 import numpy as np
