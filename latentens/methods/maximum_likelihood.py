@@ -30,7 +30,6 @@ from latentens.methods.vote import MajorityVote
 from latentens.model import GenerativeModel, Params
 from latentens.optimise import Optima, descend, minimise, stack
 from latentens.orient import orientation
-from latentens.precision import double_precision
 from latentens.tables import bayes_posterior, build_tables, checked_params, log_joint, log_likelihood
 from latentens.votes import Votes
 
@@ -87,16 +86,21 @@ class MaximumLikelihood(GoldMethod):
         if not 0 <= self.held_out < 1:
             raise LatentensError(f"held_out is a share of the items between 0 and 1, not {self.held_out}")
 
-    @double_precision
-    def climb(self, votes: Votes, key: jax.Array, gold: Gold = None) -> Optima:
-        """Where each start ends; the points are parameters, the losses are per item."""
-        observations, inverse = observe(self.model, votes, gold)
+    def climb(self, votes: Votes, observations: Observations, inverse: np.ndarray, key: jax.Array) -> Optima:
+        """Where each start ends; the points are parameters, the losses are per item.
+
+        Args:
+            votes: The votes.
+            observations: What `observe` makes of them.
+            inverse: The row of each item, likewise.
+            key: Random key.
+        """
         return self._optimise(self._starts(votes, observations, inverse, key), observations)
 
     def _fit(self, votes: Votes, key: jax.Array, gold: Gold) -> Fit:
         observations, inverse = observe(self.model, votes, gold)
         start_key, split_key = jax.random.split(key)
-        optima = self.climb(votes, start_key, gold)
+        optima = self.climb(votes, observations, inverse, start_key)
         found = optima.point(optima.best)
         probs = np.asarray(_label_probs(self.model, found, observations))[inverse]
         known = observations.log_allowed is not None  # known labels fix the order of the labels themselves

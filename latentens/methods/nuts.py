@@ -65,7 +65,7 @@ class Nuts(GoldMethod):
     def _fit(self, votes: Votes, key: jax.Array, gold: Gold) -> Fit:
         start_key, sample_key = jax.random.split(key)
         observations, inverse = observe(self.model, votes, gold)
-        starts, modes = self._starts(votes, gold, start_key)
+        starts, modes = self._starts(votes, observations, inverse, start_key)
         sampler = Sampler(
             self.model, self.num_warmup, self.num_samples, self.dense_mass, self.target_accept, self.max_tree_depth
         )
@@ -88,12 +88,14 @@ class Nuts(GoldMethod):
         predictor = partial(_predict, self.model, {n: v[::thin] for n, v in relabelled.items()}, remaining[::thin])
         return Fit(probs[inverse], predictor, means, diagnostics, shaped)
 
-    def _starts(self, votes: Votes, gold: Gold, key: Array) -> tuple[list[dict[str, np.ndarray]], list]:
+    def _starts(
+        self, votes: Votes, observations: Observations, inverse: np.ndarray, key: Array
+    ) -> tuple[list[dict[str, np.ndarray]], list]:
         """Points near posterior modes that are not hopelessly worse than the best one."""
         climb_key, jitter_key = jax.random.split(key)
         climb = MaximumLikelihood(self.model, starts=self.num_chains + 2, use_prior=True, tolerance=1e-4)
-        optima, num_items = climb.climb(votes, climb_key, gold), votes.num_items
-        objectives = -num_items * optima.losses
+        optima = climb.climb(votes, observations, inverse, climb_key)
+        objectives = -votes.num_items * optima.losses
         size = sum(np.size(leaf[0]) for leaf in optima.points.values())
         good = np.flatnonzero(objectives > objectives.max() - 10 - size)
         starts = []
