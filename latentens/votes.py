@@ -1,6 +1,6 @@
 """Votes: what was observed, and nothing of the truth."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -10,6 +10,14 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Int, Int8
 
+from latentens.distinct import (
+    EXACT_ROWS,
+    Distinct,
+    distinct_entry_rows,
+    distinct_matrix_rows,
+    sampled_rows,
+    worth_while,
+)
 from latentens.encoding import (
     MISSING,
     as_numbers,
@@ -27,6 +35,10 @@ Duplicates = Literal["error", "first", "last"]
 
 DENSE_CELLS = 2**24
 """Up to this many cells a matrix is kept however few of them are filled."""
+
+
+BLOCK_ENTRIES = 2**18
+"""Votes are gone through in blocks of about so many, which bounds the memory that this takes."""
 
 
 class Triplets(NamedTuple):
@@ -222,8 +234,13 @@ class Votes:
         """The votes that were cast, one entry each."""
         if isinstance(self.storage, Triplets):
             return self.storage
-        item, voter = np.nonzero(self.storage != MISSING)
-        return Triplets(item, voter, self.storage[item, voter])
+        columns: list[list[np.ndarray]] = [[], [], []]
+        for start, block in self.blocks():
+            item, voter = np.nonzero(block.matrix != MISSING)
+            parts = (item + start).astype(np.int32), voter.astype(np.int32), block.matrix[item, voter]
+            for column, part in zip(columns, parts, strict=True):
+                column.append(part)
+        return Triplets(*map(np.concatenate, columns))
 
     @cached_property
     def num_missing(self) -> int:
@@ -234,31 +251,82 @@ class Votes:
     @cached_property
     def tally(self) -> Int[np.ndarray, "item label"]:
         """How many votes each item got for each class."""
-        if isinstance(self.storage, np.ndarray):
-            return np.stack([np.sum(self.storage == k, axis=1) for k in range(self.num_classes)], axis=1)
-        cell = self.storage.item.astype(np.int64) * self.num_classes + self.storage.vote
-        return np.bincount(cell, minlength=self.num_items * self.num_classes).reshape(-1, self.num_classes)
+        tally = np.empty((self.num_items, self.num_classes), dtype=np.int32)
+        for start, block in self.blocks():
+            part = tally[start : start + block.num_items]
+            if isinstance(block.storage, np.ndarray):
+                each = np.ones(self.num_voters, dtype=np.float32)  # a product is quicker than a sum over few voters
+                for k in range(self.num_classes):
+                    part[:, k] = (block.storage == k) @ each
+            else:
+                cell = block.storage.item.astype(np.int64) * self.num_classes + block.storage.vote
+                part[:] = np.bincount(cell, minlength=part.size).reshape(part.shape)
+        return tally
+
+    def blocks(self) -> Iterator[tuple[int, "Votes"]]:
+        """Neighbouring items, in blocks that bound the memory of what is made of them; each with its first item."""
+        entries = self.num_voters if isinstance(self.storage, np.ndarray) else len(self.storage.item) / self.num_items
+        size = max(1, int(BLOCK_ENTRIES // max(entries, 1)))
+        for start in range(0, self.num_items, size):
+            yield start, self.between(start, min(start + size, self.num_items))
 
     @cached_property
     def patterns(self) -> Patterns:
-        """The distinct rows, how often each occurs, and where."""
-        distinct = _distinct_sparse_rows if isinstance(self.storage, Triplets) else _distinct_dense_rows
-        first, inverse, counts = distinct(self)
-        return Patterns(self.take(first), counts, inverse)
+        """The distinct rows, how often each occurs, and where.
+
+        Of many rows a sample is looked at first: if most are distinct, every row stands for itself.
+        """
+        if self.num_items > EXACT_ROWS and not worth_while(
+            self.take(sampled_rows(self.num_items))._distinct_rows(), self.num_items
+        ):
+            once = np.broadcast_to(np.int64(1), self.num_items)
+            return Patterns(self, once, np.arange(self.num_items, dtype=np.int32))
+        representative, inverse, counts = self._distinct_rows()
+        return Patterns(self.take(representative), counts, inverse)
+
+    def _distinct_rows(self) -> Distinct:
+        if isinstance(self.storage, np.ndarray):
+            return distinct_matrix_rows(self.storage)
+        return distinct_entry_rows(self.cells, self.bounds)
+
+    @property
+    def cells(self) -> Int[np.ndarray, " entry"]:
+        """The triplets' votes as `voter · K + vote`."""
+        index = np.int32 if self.num_voters * self.num_classes < 2**31 else np.int64
+        return self.triplets.voter.astype(index, copy=False) * index(self.num_classes) + self.triplets.vote
+
+    @cached_property
+    def bounds(self) -> Int[np.ndarray, " item+1"]:
+        """Where the triplets of each item begin; those of the last end at the last bound."""
+        index = np.int32 if len(self.triplets.item) < 2**31 else np.int64
+        return np.concatenate([np.zeros(1, dtype=index), np.cumsum(self.tally.sum(axis=1), dtype=index)])
 
     def take(self, items: Int[np.ndarray, " chosen"]) -> "Votes":
         """The votes on some of the items, in the order given."""
-        names = np.asarray(self.item_names)[items]
+        names = self.item_names
+        names = names.start + names.step * items if isinstance(names, range) else np.asarray(names)[items]
         if isinstance(self.storage, np.ndarray):
             storage: np.ndarray | Triplets = self.storage[items]
         else:
-            bounds = np.searchsorted(self.storage.item, np.arange(self.num_items + 1))
-            lengths = np.diff(bounds)[items]
-            offsets = np.repeat(bounds[items] - np.cumsum(lengths) + lengths, lengths)
+            lengths = np.diff(self.bounds)[items]
+            offsets = np.repeat(self.bounds[items] - np.cumsum(lengths) + lengths, lengths)
             entries = offsets + np.arange(lengths.sum())
-            item = np.repeat(np.arange(len(items)), lengths)
+            item = np.repeat(np.arange(len(items), dtype=np.int32), lengths)
             storage = Triplets(item, self.storage.voter[entries], self.storage.vote[entries])
-        return Votes(storage, len(items), self.num_voters, self.num_classes, names, self.voter_names, self.class_names)
+        return self._with_items(storage, names)
+
+    def between(self, start: int, stop: int) -> "Votes":
+        """The votes on neighbouring items, without a copy of them where possible."""
+        if isinstance(self.storage, np.ndarray):
+            storage: np.ndarray | Triplets = self.storage[start:stop]
+        else:
+            entries = slice(*np.searchsorted(self.storage.item, np.array([start, stop], self.storage.item.dtype)))
+            item, voter, vote = (column[entries] for column in self.storage)
+            storage = Triplets(item - item.dtype.type(start), voter, vote)
+        return self._with_items(storage, self.item_names[start:stop])
+
+    def _with_items(self, storage: np.ndarray | Triplets, names: Names) -> "Votes":
+        return Votes(storage, len(names), self.num_voters, self.num_classes, names, self.voter_names, self.class_names)
 
     def to_frame(self) -> pd.DataFrame:
         """The votes as labels, one row an item and one column a voter, NA where missing."""
@@ -283,46 +351,19 @@ def _without_duplicates(frame: pd.DataFrame, item: str, voter: str, keep: Duplic
 
 
 def _sorted_triplets(item: np.ndarray, voter: np.ndarray, codes: np.ndarray) -> Triplets:
-    order = np.lexsort((voter, item))
-    order = order[codes[order] != MISSING]
-    return Triplets(item[order].astype(np.int32), voter[order].astype(np.int32), codes[order])
+    triplets = Triplets(item.astype(np.int32, copy=False), voter.astype(np.int32, copy=False), codes)
+    later, next_voter = item[1:] > item[:-1], (item[1:] == item[:-1]) & (voter[1:] > voter[:-1])
+    if not np.all(later | next_voter):
+        triplets = _at(triplets, np.lexsort((triplets.voter, triplets.item)))
+    cast = triplets.vote != MISSING
+    return triplets if cast.all() else _at(triplets, cast)
+
+
+def _at(triplets: Triplets, entries: np.ndarray) -> Triplets:
+    return Triplets(*(column[entries] for column in triplets))
 
 
 def _to_matrix(triplets: Triplets, shape: tuple[int, int]) -> Int8[np.ndarray, "item voter"]:
     matrix = np.full(shape, MISSING, dtype=np.int8)
     matrix[triplets.item, triplets.voter] = triplets.vote
     return matrix
-
-
-def _distinct(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """First occurrence, inverse and counts of the distinct rows, compared as strings of bytes."""
-    rows = np.ascontiguousarray(rows)
-    keys = rows.view(np.dtype((np.void, rows.shape[1] * rows.itemsize))).ravel()
-    _, first, inverse, counts = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
-    return first, inverse, counts
-
-
-def _distinct_dense_rows(votes: Votes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The distinct rows of a matrix: the rows are packed to bits first."""
-    codes = votes.matrix - votes.matrix.min()
-    planes = max(1, int(codes.max()).bit_length())
-    return _distinct(np.concatenate([np.packbits(codes >> plane & 1, axis=1) for plane in range(planes)], axis=1))
-
-
-def _distinct_sparse_rows(votes: Votes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The distinct rows of triplets: items with equally many votes are compared by their (voter, vote) codes."""
-    triplets = votes.triplets
-    bounds = np.searchsorted(triplets.item, np.arange(votes.num_items + 1))
-    lengths = np.diff(bounds)
-    codes = triplets.voter.astype(np.int64) * votes.num_classes + triplets.vote
-    inverse = np.empty(votes.num_items, dtype=np.int64)
-    firsts: list[np.ndarray] = []
-    counts: list[np.ndarray] = []
-    for length in np.unique(lengths):
-        items = np.flatnonzero(lengths == length)
-        rows = codes[bounds[items][:, None] + np.arange(length)]
-        first, within, count = _distinct(np.pad(rows, ((0, 0), (0, 1))))  # an item without votes needs a key too
-        inverse[items] = within + sum(map(len, firsts))
-        firsts.append(items[first])
-        counts.append(count)
-    return np.concatenate(firsts), inverse, np.concatenate(counts)

@@ -1,7 +1,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -41,6 +41,7 @@ def test_both_storages_hold_the_same(matrix):
     np.testing.assert_array_equal(dense.take(chosen).matrix, matrix[chosen])
 
 
+@settings(deadline=None)
 @given(matrix=arrays(np.int8, st.tuples(st.integers(1, 8), st.integers(1, 8)), elements=st.integers(0, 2)))
 def test_long_wide_and_matrix_agree(tmp_path_factory, matrix):
     folder = tmp_path_factory.mktemp("csv")
