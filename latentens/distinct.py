@@ -1,5 +1,6 @@
 """Distinct rows of votes: found by counting or sorting, and not looked for where almost every row is its own."""
 
+import itertools
 from typing import NamedTuple
 
 import numpy as np
@@ -66,7 +67,7 @@ def digit_groups(num_digits: int, base: int, limit: int) -> list[slice]:
     while base ** (most + 1) <= limit:
         most += 1
     edges = np.linspace(0, num_digits, -(-num_digits // most) + 1).round().astype(int)
-    return [slice(int(start), int(stop)) for start, stop in zip(edges[:-1], edges[1:], strict=True)]
+    return [slice(int(start), int(stop)) for start, stop in itertools.pairwise(edges)]
 
 
 def pack_digits(codes: Int8[np.ndarray, "row digit"], base: int, lowest: int) -> Int[np.ndarray, " row"]:

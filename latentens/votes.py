@@ -4,7 +4,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
@@ -18,35 +18,14 @@ from latentens.distinct import (
     sampled_rows,
     worth_while,
 )
-from latentens.encoding import (
-    MISSING,
-    as_numbers,
-    encode_codes,
-    encode_labels,
-    long_columns,
-    natural_names,
-    read_csv,
-    split_item_column,
-)
+from latentens.encoding import MISSING, as_numbers, encode_codes, encode_labels
 from latentens.errors import VotesError
-
-Names = Sequence[Any] | np.ndarray
-Duplicates = Literal["error", "first", "last"]
-
-DENSE_CELLS = 2**24
-"""Up to this many cells a matrix is kept however few of them are filled."""
-
+from latentens.reading import code, csv_chunks, parquet_chunks
+from latentens.tabulation import Names, refuse_missing_columns, tabulate_file, tabulate_long
+from latentens.triplets import Duplicates, Triplets, to_matrix
 
 BLOCK_ENTRIES = 2**18
 """Votes are gone through in blocks of about so many, which bounds the memory that this takes."""
-
-
-class Triplets(NamedTuple):
-    """One entry a vote, sorted by item and then by voter."""
-
-    item: Int[np.ndarray, " entry"]
-    voter: Int[np.ndarray, " entry"]
-    vote: Int8[np.ndarray, " entry"]
 
 
 class Patterns(NamedTuple):
@@ -153,32 +132,11 @@ class Votes:
             duplicates: What to do where a voter voted on an item twice: refuse, or keep the first or last vote.
         """
         frame = pd.DataFrame(frame)
-        for column in (item, voter, vote):
-            if column not in frame:
-                raise VotesError(
-                    f"there is no column {column!r}; the columns are {', '.join(map(repr, frame.columns))}"
-                )
+        refuse_missing_columns((item, voter, vote), frame.columns)
         if frame.empty:
             raise VotesError("no votes: the table has no rows")
-        for column in (item, voter):
-            if frame[column].isna().any():
-                row = int(np.argmax(frame[column].isna().to_numpy()))
-                raise VotesError(f"row {row} has no {column}")
-        frame = _without_duplicates(frame, item, voter, duplicates)
-        item_index, item_names = pd.factorize(frame[item], sort=True)
-        voter_index, voter_names = pd.factorize(frame[voter], sort=True)
-        codes, class_names = encode_labels(frame[vote].to_numpy(), classes)
-        shape = len(item_names), len(voter_names)
-        triplets = _sorted_triplets(item_index, voter_index, codes)
-        dense = np.prod(shape, dtype=float) <= max(DENSE_CELLS, 9 * len(codes))
-        return cls(
-            _to_matrix(triplets, shape) if dense else triplets,
-            *shape,
-            len(class_names),
-            item_names.to_numpy(),
-            tuple(voter_names),
-            class_names,
-        )
+        coded = {column: code(frame[column]) for column in (item, voter, vote)}
+        return cls(*tabulate_long((item, coded[item]), (voter, coded[voter]), coded[vote], classes, duplicates))
 
     @classmethod
     def from_csv(
@@ -193,6 +151,8 @@ class Votes:
     ) -> Self:
         """Votes from a CSV file, long (columns such as item, worker, label) or wide (one column a voter).
 
+        The file is read in chunks, so that only the votes need to fit into memory.
+
         Args:
             path: The file. In a wide file a first column named `item` or `id`, or unnamed, holds item names.
             item: Name of the item column of a long file; found by its usual names if not given.
@@ -201,18 +161,30 @@ class Votes:
             classes: The labels in order; by default the sorted distinct ones.
             duplicates: As in `from_long`.
         """
-        frame = read_csv(path)
-        found = long_columns(frame)
-        try:
-            if found or item or voter or vote:
-                usual = found or ("item", "voter", "vote")
-                columns = dict(zip(("item", "voter", "vote"), usual, strict=True))
-                columns |= {k: v for k, v in (("item", item), ("voter", voter), ("vote", vote)) if v}
-                names = {c: natural_names(frame[c]) for c in (columns["item"], columns["voter"]) if c in frame}
-                return cls.from_long(frame.assign(**names), **columns, classes=classes, duplicates=duplicates)
-            return cls.from_matrix(split_item_column(frame), classes=classes)
-        except VotesError as error:
-            raise VotesError(f"{path}: {error}") from None
+        return cls(*tabulate_file(path, csv_chunks(path), (item, voter, vote), classes, duplicates))
+
+    @classmethod
+    def from_parquet(
+        cls,
+        path: str | Path,
+        *,
+        item: str | None = None,
+        voter: str | None = None,
+        vote: str | None = None,
+        classes: Sequence[Hashable] | None = None,
+        duplicates: Duplicates = "error",
+    ) -> Self:
+        """Votes from a Parquet file, long or wide as in `from_csv`, by pyarrow (extra `parquet`).
+
+        Args:
+            path: The file.
+            item: Name of the item column of a long file; found by its usual names if not given.
+            voter: Name of the voter column of a long file, likewise.
+            vote: Name of the vote column of a long file, likewise.
+            classes: The labels in order; by default the sorted distinct ones.
+            duplicates: As in `from_long`.
+        """
+        return cls(*tabulate_file(path, parquet_chunks(path), (item, voter, vote), classes, duplicates))
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -227,7 +199,7 @@ class Votes:
     @cached_property
     def matrix(self) -> Int8[np.ndarray, "item voter"]:
         """The votes as a matrix, −1 where missing."""
-        return self.storage if isinstance(self.storage, np.ndarray) else _to_matrix(self.storage, self.shape)
+        return self.storage if isinstance(self.storage, np.ndarray) else to_matrix(self.storage, self.shape)
 
     @cached_property
     def triplets(self) -> Triplets:
@@ -340,30 +312,3 @@ class Votes:
             f"Votes({self.num_items:,} items × {self.num_voters:,} voters, {self.num_classes} classes, "
             f"{missing:.0%} missing, {'triplets' if self.is_sparse else 'matrix'})"
         )
-
-
-def _without_duplicates(frame: pd.DataFrame, item: str, voter: str, keep: Duplicates) -> pd.DataFrame:
-    again = frame.duplicated([item, voter], keep="first" if keep == "error" else keep)
-    if keep == "error" and again.any():
-        which, who = frame.loc[again, [item, voter]].iloc[0].tolist()
-        raise VotesError(f"item {which} has more than one vote of voter {who}; keep one, or say duplicates='last'")
-    return frame[~again]
-
-
-def _sorted_triplets(item: np.ndarray, voter: np.ndarray, codes: np.ndarray) -> Triplets:
-    triplets = Triplets(item.astype(np.int32, copy=False), voter.astype(np.int32, copy=False), codes)
-    later, next_voter = item[1:] > item[:-1], (item[1:] == item[:-1]) & (voter[1:] > voter[:-1])
-    if not np.all(later | next_voter):
-        triplets = _at(triplets, np.lexsort((triplets.voter, triplets.item)))
-    cast = triplets.vote != MISSING
-    return triplets if cast.all() else _at(triplets, cast)
-
-
-def _at(triplets: Triplets, entries: np.ndarray) -> Triplets:
-    return Triplets(*(column[entries] for column in triplets))
-
-
-def _to_matrix(triplets: Triplets, shape: tuple[int, int]) -> Int8[np.ndarray, "item voter"]:
-    matrix = np.full(shape, MISSING, dtype=np.int8)
-    matrix[triplets.item, triplets.voter] = triplets.vote
-    return matrix

@@ -154,7 +154,7 @@ def _spectral_starts(votes: Votes) -> list[Posterior]:
     rank_one, rows = rank_one_structure(votes), votes.patterns.votes
     if rank_one.scale <= 0:
         return []
-    mean, vector = rank_one.moments.mean, rank_one.vector
+    mean, vector = rank_one.mean, rank_one.vector
     of_one = expit(spectral_score(rows, vector))
     imbalance = third_moment_imbalance(votes, mean, vector, np.arange(votes.num_voters))
     rates = rates_at(imbalance, mean, vector)

@@ -42,7 +42,7 @@ class Incidence:
     merged: sparse.csr_array | None
 
     def spread(self, table: Float[np.ndarray, "voter*vote column"]) -> Float[np.ndarray, "cell column"]:
-        """A table of votes as a table of cells; `block @ spread(table)` sums up the votes of each row."""
+        """A table of votes as a table of cells: a block times it sums up the votes of each row."""
         return np.ascontiguousarray(table if self.merged is None else self.merged @ table)
 
     def gather(self, totals: Float[np.ndarray, "cell column"]) -> Float[np.ndarray, "voter*vote column"]:

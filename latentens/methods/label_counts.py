@@ -16,6 +16,9 @@ from latentens.methods.conditional_independence import safe_log
 from latentens.methods.incidence import Incidence, Sums, incidence_of
 from latentens.votes import Votes
 
+LARGEST_EXPONENT = 700.0
+"""Exponentials up to this do not overflow, not even a sum of a hundred."""
+
 
 class Estimates(NamedTuple):
     """Parameters of several starts side by side."""
@@ -99,18 +102,17 @@ def _normalise(
     odds: Float[np.ndarray, "row other start"],
 ) -> tuple[Float[np.ndarray, "row other start"], Float[np.ndarray, "row start"]]:
     """Probabilities of the labels after the first from log-odds against it, and `log(1 + Σ exp(odds))`."""
-    highest = np.maximum(odds[:, 0], 0.0)
-    for other in range(1, odds.shape[1]):
-        np.maximum(highest, odds[:, other], out=highest)
-    odds -= highest[:, None]
+    highest = None
+    if odds.max() > LARGEST_EXPONENT:  # rare; elsewhere the first label's zero is as good as the highest odds
+        highest = np.maximum(odds.max(axis=1, keepdims=True), 0.0)
+        odds -= highest
     joint = np.exp(odds, out=odds)
-    total = np.exp(-highest)
-    for other in range(joint.shape[1]):
+    total = joint[:, 0] + (1.0 if highest is None else np.exp(-highest[:, 0]))
+    for other in range(1, joint.shape[1]):
         total += joint[:, other]
     joint /= total[:, None]
     np.log(total, out=total)
-    total += highest
-    return joint, total
+    return joint, total if highest is None else total + highest[:, 0]
 
 
 def _count(
