@@ -4,6 +4,8 @@ Few rows are an indicator matrix: their sums are one matrix product. Many rows a
 cells are the joint votes of groups of voters, or single votes where the voters are many and their votes few.
 """
 
+from collections.abc import Iterable
+from functools import reduce
 from typing import NamedTuple
 
 import jax
@@ -78,13 +80,17 @@ def sum_votes(table: Float[Array, "state voter vote"], rows: Rows) -> Float[Arra
     if isinstance(rows, DenseRows):
         return flat @ rows.indicator
     if isinstance(rows, GroupedRows):
-        groups = _groups(*table.shape[1:])
-        return sum(_joint_table(table[:, group])[cells] for group, cells in zip(groups, rows.joint, strict=True)).T
+        looked_up = zip(_groups(*table.shape[1:]), rows.joint, strict=True)
+        return _add_up(_joint_table(table[:, group])[cells] for group, cells in looked_up).T
     with_none = jnp.pad(flat, ((0, 0), (0, 1))).T
-    sums = sum(with_none[cells] for cells in rows.cells)
-    if rows.row is not None:
+    sums = _add_up(with_none[cells] for cells in rows.cells)
+    if rows.row is not None and rows.counter is not None:
         sums = jax.ops.segment_sum(sums, rows.row, len(rows.counter), indices_are_sorted=True)
     return sums.T
+
+
+def _add_up(parts: Iterable[Array]) -> Array:
+    return reduce(jnp.add, parts)
 
 
 def _groups(num_voters: int, num_vote_classes: int) -> list[slice]:
