@@ -40,8 +40,12 @@ class Sampler:
             Draws of the parameters and statistics of the sampler, by name, with leading axes (chain, draw).
         """
         keys = jax.random.split(key, len(starts))
-        states = [_begin(self, observations, start, chain_key) for start, chain_key in zip(starts, keys, strict=True)]
-        _advance(self, observations, states[0])  # compiles
+        # each program is waited for: two at a time that span several devices could wait for each other
+        states = [
+            jax.block_until_ready(_begin(self, observations, start, chain_key))
+            for start, chain_key in zip(starts, keys, strict=True)
+        ]
+        jax.block_until_ready(_advance(self, observations, states[0]))  # compiles
         chains = in_parallel(partial(self._run_chain, observations), states, "sampling")
         points, statistics = zip(*chains, strict=True)
         params = jax.device_get(_constrain_draws(self.model, stack(points)))
