@@ -183,7 +183,7 @@ def physical_limits(num_items: int, seed: int) -> dict[str, float]:
 
 
 def product_limits(seed: int) -> dict[str, float]:
-    """Floating-point operations a second of a product with tables (32 states, 30 votes, 8,192 rows) and of a square one."""
+    """Floating-point operations a second: a product with tables (32 states, 30 votes, 8,192 rows) and a square one."""
     generator = np.random.default_rng(seed)
     results = {}
     with jax.enable_x64(True):
