@@ -10,7 +10,7 @@ from scipy.optimize import isotonic_regression
 
 Labels = Int[np.ndarray, " item"]
 Posterior = Float[np.ndarray, "item label"]
-Weights = Float[np.ndarray, "resample item"]
+Weights = Float[np.ndarray, "resample kind"]
 
 SMALLEST = np.finfo(np.float64).tiny
 
@@ -68,8 +68,8 @@ def evaluate(labels: Labels, probs: Posterior, exact: Posterior | None = None) -
         probs: The estimated posterior.
         exact: The exact posterior, where known; without it, the four distances from it are left out.
     """
-    scores = Scorer(labels, probs, exact).scores(np.ones((1, len(labels))))
-    return {name: float(value[0]) for name, value in scores.items()}
+    scorer = Scorer(labels, probs, exact)
+    return {name: float(value[0]) for name, value in scorer.scores(scorer.counts).items()}
 
 
 def balanced_accuracy(labels: Labels, predicted: Labels) -> float:
@@ -113,13 +113,38 @@ class Event(NamedTuple):
         return happened, np.add.reduceat(ordered, self.starts, axis=1)
 
 
+class BinGaps(NamedTuple):
+    """What calibration errors are made of.
+
+    Attributes:
+        gaps: Accuracy minus mean confidence in each bin, times its share of the items.
+        square: Sum over bins of share times squared gap.
+        debiased_square: Unbiased estimate of what that sum would be without noise; it can be negative.
+    """
+
+    gaps: Float[np.ndarray, "resample bin"]
+    square: Float[np.ndarray, " resample"]
+    debiased_square: Float[np.ndarray, " resample"]
+
+
 class Scorer:
-    """The scores of one posterior under any weights of its items: ones, or how often a resample draws each."""
+    """The scores of one posterior under any weights of its items: how many there are, or how many a resample draws.
+
+    Attributes:
+        kinds: The kind of each item: items with the same label and the same probabilities are of one kind.
+        counts: The number of items of each kind.
+    """
+
+    kinds: Int[np.ndarray, " item"]
+    counts: Float[np.ndarray, "1 kind"]
 
     def __init__(self, labels: Labels, probs: Posterior, exact: Posterior | None = None) -> None:
-        self._labels, self._probs = labels, probs
-        self._predicted = probs.argmax(axis=1)
-        self._means = _averaged(labels, probs, exact)
+        known = [labels[:, None], probs] if exact is None else [labels[:, None], probs, exact]
+        first, self.kinds, counts = _distinct(np.concatenate(known, axis=1))
+        self.counts = counts[None].astype(np.float64)
+        self._labels, self._probs = labels[first], probs[first]
+        self._predicted = self._probs.argmax(axis=1)
+        self._means = _averaged(self._labels, self._probs, None if exact is None else exact[first])
 
     def scores(self, weights: Weights) -> dict[str, Float[np.ndarray, " resample"]]:
         """Each score under each row of weights, in the order of `DESCRIPTIONS`."""
@@ -127,28 +152,29 @@ class Scorer:
         scores["balanced_accuracy"] = _balanced_accuracy(self._labels, self._predicted, weights)
         scores["area_under_curve"], scores["brier_refinement"] = self._ranked_scores(weights)
         scores["brier_calibration"] = scores["brier_score"] - scores["brier_refinement"]
-        gaps, squares = self.bin_gaps(weights)
-        scores["calibration_error"] = np.abs(gaps).sum(axis=1)
-        scores["calibration_error_debiased"] = np.sqrt(np.maximum(squares, 0))
+        bins = self.bin_gaps(weights)
+        scores["calibration_error"] = np.abs(bins.gaps).sum(axis=1)
+        scores["calibration_error_debiased"] = np.sqrt(np.maximum(bins.debiased_square, 0))
         return {name: scores[name] for name in DESCRIPTIONS if name in scores}
 
-    def bin_gaps(self, weights: Weights) -> tuple[Float[np.ndarray, "resample bin"], Float[np.ndarray, " resample"]]:
-        """Accuracy minus confidence in each bin times the bin's share, and the debiased sum of share times gap²."""
+    def bin_gaps(self, weights: Weights) -> BinGaps:
+        """How far confidence and accuracy are apart in each bin of confidence; bins do not depend on the weights."""
         counts, sums, own = np.split(weights @ self._binned, 3, axis=1)
         total = counts.sum(axis=1, keepdims=True)
-        squares = np.divide(sums**2 - own, counts - 1, out=np.zeros_like(sums), where=counts > 1)
-        return _ratio(sums, total), _ratio(squares.sum(axis=1), total[:, 0])
+        square = np.divide(sums**2, counts, out=np.zeros_like(sums), where=counts > 0)
+        debiased = np.divide(sums**2 - own, counts - 1, out=np.zeros_like(sums), where=counts > 1)
+        return BinGaps(_ratio(sums, total), *(_ratio(part.sum(axis=1), total[:, 0]) for part in (square, debiased)))
 
     @cached_property
-    def _binned(self) -> Float[np.ndarray, "item three_bins"]:
+    def _binned(self) -> Float[np.ndarray, "kind three_bins"]:
         """For each bin of confidence: its members; their correctness minus confidence; the square of that."""
-        known = self._labels >= 0
+        counts = np.where(self._labels >= 0, self.counts[0], 0.0)
         confidence = self._probs.max(axis=1)
-        _, place, counts = np.unique(confidence[known], return_inverse=True, return_counts=True)
-        number = np.clip(known.sum() // LEAST_BIN, 1, MOST_BINS)
-        middle = np.cumsum(counts) - counts / 2  # mean rank of the items that state this confidence
-        bins = np.full(len(known), -1)
-        bins[known] = middle[place] * number // max(known.sum(), 1)
+        _, place = np.unique(confidence, return_inverse=True)
+        stating = np.bincount(place, counts)
+        rank = (np.cumsum(stating) - stating / 2)[place]  # the mean rank of the items that state this confidence
+        number = np.clip(counts.sum() // LEAST_BIN, 1, MOST_BINS)
+        bins = np.where(counts > 0, rank * number // max(counts.sum(), 1.0), -1)
         members = (bins[:, None] == np.arange(number)).astype(np.float64)
         residuals = ((self._predicted == self._labels) - confidence)[:, None]
         return np.concatenate([members, members * residuals, members * residuals**2], axis=1)
@@ -184,6 +210,17 @@ def log_losses(labels: Labels, probs: Posterior) -> Float[np.ndarray, " item"]:
     """−log p(true label) of each item, nan where it is not known."""
     stated = np.take_along_axis(probs, np.maximum(labels, 0)[:, None].astype(np.intp), axis=1)[:, 0]
     return np.where(labels >= 0, -np.log(np.maximum(stated, SMALLEST)), np.nan)
+
+
+def _distinct(rows: Float[np.ndarray, "item column"]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """One index of each distinct row, the distinct row of each item, and how often each occurs."""
+    code = np.zeros(len(rows), dtype=np.int64)
+    for column in rows.T:  # much quicker than sorting whole rows
+        values, place = np.unique(column, return_inverse=True)
+        _, first, code, counts = np.unique(
+            code * len(values) + place, return_index=True, return_inverse=True, return_counts=True
+        )
+    return first, code, counts
 
 
 def _averaged(labels: Labels, probs: Posterior, exact: Posterior | None) -> dict[str, Float[np.ndarray, " item"]]:

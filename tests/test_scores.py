@@ -154,12 +154,12 @@ CAUGHT_BY = [
 @pytest.mark.parametrize("num_classes", [2, 4])
 def test_the_exact_posterior_is_calibrated_and_doubled_logits_are_caught_by_each_calibration_score(num_classes):
     """Each score is held against its distribution when labels do come from the stated probabilities."""
-    labels, exact = calibrated(4000, num_classes, seed=8)
+    labels, exact = calibrated(3000, num_classes, seed=8)
     rng = np.random.default_rng(9)
 
     def under_calibration(probs):
         cumulative = probs.cumsum(axis=1)[:, :-1]
-        drawn = [(rng.random((4000, 1)) > cumulative).sum(axis=1) for _ in range(100)]
+        drawn = [(rng.random((3000, 1)) > cumulative).sum(axis=1) for _ in range(60)]
         return [evaluate(labels, probs) for labels in drawn]
 
     for probs, honest in ((exact, True), (overconfident(exact), False)):
