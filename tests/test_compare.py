@@ -53,11 +53,11 @@ class Draws(Method):
         return Fit(fit.label_probs, fit.predictor, {"prevalence": np.array(0.5)}, diagnostics, draws)
 
 
-def sweep(folder):
+def sweep(folder, client=None):
     """A sweep of sixteen cells, each of which takes a while."""
     methods = [*(Draws(0.05, number) for number in range(6)), Broken(), MajorityVote()]
     sets = [dataset("a"), dataset("b/1", seed=1)]
-    return compare(sets, methods, key=jax.random.key(3), folder=folder, resamples=10)
+    return compare(sets, methods, key=jax.random.key(3), folder=folder, resamples=10, client=client)
 
 
 def dataset(name, seed=0, num_items=60, known=True):
