@@ -1,6 +1,7 @@
 """From what people have in files and frames to class codes: integers from 0, with −1 for a missing vote."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ MISSING = -1
 MAX_CLASSES = 127
 
 ITEM_COLUMNS = ("item", "item_id", "task", "question", "example", "id")
+UNNAMED_COLUMNS = ("Unnamed:", "__index_level_0__")
 VOTER_COLUMNS = ("voter", "worker", "annotator", "rater", "judge", "classifier", "user")
 VOTE_COLUMNS = ("vote", "label", "answer", "response", "annotation")
 
@@ -108,33 +110,43 @@ def _sorted_classes(labels: pd.Series) -> tuple[Any, ...]:
 
 def read_csv(path: str | Path) -> pd.DataFrame:
     """Read a CSV file as text, so that labels and names stay as they were written."""
-    try:
+    with refused_if_unreadable(path, "CSV"):
         frame = pd.read_csv(path, dtype=str, skipinitialspace=True, encoding="utf-8-sig")
-    except FileNotFoundError:
-        raise VotesError(f"{path}: no such file") from None
-    except IsADirectoryError:
-        raise VotesError(f"{path} is a folder, not a CSV file") from None
-    except pd.errors.EmptyDataError:
-        raise VotesError(f"{path} is empty") from None
-    except (UnicodeDecodeError, pd.errors.ParserError) as error:
-        raise VotesError(f"{path} is not a readable CSV file ({str(error).strip()})") from None
     if frame.empty:
         raise VotesError(f"{path} has a header but no rows")
     return frame
 
 
-def natural_names(names: pd.Series) -> pd.Series:
+@contextmanager
+def refused_if_unreadable(path: str | Path, kind: str) -> Iterator[None]:
+    """Say in one sentence why a file cannot be read."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise VotesError(f"{path}: no such file") from None
+    except IsADirectoryError:
+        raise VotesError(f"{path} is a folder, not a {kind} file") from None
+    except pd.errors.EmptyDataError:
+        raise VotesError(f"{path} is empty") from None
+    except VotesError:
+        raise
+    except (UnicodeDecodeError, pd.errors.ParserError, ValueError, OSError) as error:
+        raise VotesError(f"{path} is not a readable {kind} file ({' '.join(str(error).split())})") from None
+
+
+def natural_names(names: np.ndarray) -> np.ndarray:
     """Names as integers if all of them are written as such, so that 10 sorts after 9."""
-    numbers = pd.to_numeric(names, errors="coerce")
+    written = pd.Series(names)
+    numbers = pd.to_numeric(written, errors="coerce")
     if numbers.isna().any() or (numbers % 1 != 0).any():
         return names
     integers = numbers.astype(np.int64)
-    return integers if (integers.astype(str) == names).all() else names
+    return integers.to_numpy() if (integers.astype(str) == written).all() else names
 
 
-def long_columns(frame: pd.DataFrame) -> tuple[str, str, str] | None:
-    """The item, voter and vote columns of a frame with one vote a row, or None if it is not of that form."""
-    names = {str(column).strip().lower(): column for column in reversed(frame.columns)}
+def long_columns(columns: Sequence[Any]) -> tuple[str, str, str] | None:
+    """The item, voter and vote columns of a table with one vote a row, or None if it is not of that form."""
+    names = {str(column).strip().lower(): column for column in reversed(columns)}
     found = [
         next((names[alias] for alias in aliases if alias in names), None)
         for aliases in (ITEM_COLUMNS, VOTER_COLUMNS, VOTE_COLUMNS)
@@ -143,9 +155,6 @@ def long_columns(frame: pd.DataFrame) -> tuple[str, str, str] | None:
     return (item, voter, vote) if item is not None and voter is not None and vote is not None else None
 
 
-def split_item_column(frame: pd.DataFrame) -> pd.DataFrame:
-    """Make the leading column of item names, if there is one, the index."""
-    first = frame.columns[0]
-    if str(first).strip().lower() not in ITEM_COLUMNS and not str(first).startswith("Unnamed:"):
-        return frame
-    return frame.drop(columns=first).set_axis(natural_names(frame[first]).array, axis=0)
+def is_item_column(name: str) -> bool:
+    """Whether the first column of a table with one column a voter holds the names of the items."""
+    return name.strip().lower() in ITEM_COLUMNS or name.startswith(UNNAMED_COLUMNS)

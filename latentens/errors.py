@@ -19,3 +19,7 @@ class ParameterError(LatentensError):
 
 class DataNotFoundError(LatentensError, FileNotFoundError):
     """A data file that is not where it was looked for; the message says what to fetch and where to put it."""
+
+
+class LimitError(LatentensError):
+    """A step that would take more memory or time than allowed; the message names the estimate and the remedy."""

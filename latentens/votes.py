@@ -1,40 +1,31 @@
 """Votes: what was observed, and nothing of the truth."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Int, Int8
 
-from latentens.encoding import (
-    MISSING,
-    as_numbers,
-    encode_codes,
-    encode_labels,
-    long_columns,
-    natural_names,
-    read_csv,
-    split_item_column,
+from latentens.distinct import (
+    EXACT_ROWS,
+    Distinct,
+    distinct_entry_rows,
+    distinct_matrix_rows,
+    sampled_rows,
+    worth_while,
 )
+from latentens.encoding import MISSING, as_numbers, encode_codes, encode_labels
 from latentens.errors import VotesError
+from latentens.reading import code, csv_chunks, parquet_chunks
+from latentens.tabulation import Names, refuse_missing_columns, tabulate_file, tabulate_long
+from latentens.triplets import Duplicates, Triplets, to_matrix
 
-Names = Sequence[Any] | np.ndarray
-Duplicates = Literal["error", "first", "last"]
-
-DENSE_CELLS = 2**24
-"""Up to this many cells a matrix is kept however few of them are filled."""
-
-
-class Triplets(NamedTuple):
-    """One entry a vote, sorted by item and then by voter."""
-
-    item: Int[np.ndarray, " entry"]
-    voter: Int[np.ndarray, " entry"]
-    vote: Int8[np.ndarray, " entry"]
+BLOCK_ENTRIES = 2**18
+"""Votes are gone through in blocks of about so many, which bounds the memory that this takes."""
 
 
 class Patterns(NamedTuple):
@@ -141,32 +132,11 @@ class Votes:
             duplicates: What to do where a voter voted on an item twice: refuse, or keep the first or last vote.
         """
         frame = pd.DataFrame(frame)
-        for column in (item, voter, vote):
-            if column not in frame:
-                raise VotesError(
-                    f"there is no column {column!r}; the columns are {', '.join(map(repr, frame.columns))}"
-                )
+        refuse_missing_columns((item, voter, vote), frame.columns)
         if frame.empty:
             raise VotesError("no votes: the table has no rows")
-        for column in (item, voter):
-            if frame[column].isna().any():
-                row = int(np.argmax(frame[column].isna().to_numpy()))
-                raise VotesError(f"row {row} has no {column}")
-        frame = _without_duplicates(frame, item, voter, duplicates)
-        item_index, item_names = pd.factorize(frame[item], sort=True)
-        voter_index, voter_names = pd.factorize(frame[voter], sort=True)
-        codes, class_names = encode_labels(frame[vote].to_numpy(), classes)
-        shape = len(item_names), len(voter_names)
-        triplets = _sorted_triplets(item_index, voter_index, codes)
-        dense = np.prod(shape, dtype=float) <= max(DENSE_CELLS, 9 * len(codes))
-        return cls(
-            _to_matrix(triplets, shape) if dense else triplets,
-            *shape,
-            len(class_names),
-            item_names.to_numpy(),
-            tuple(voter_names),
-            class_names,
-        )
+        coded = {column: code(frame[column]) for column in (item, voter, vote)}
+        return cls(*tabulate_long((item, coded[item]), (voter, coded[voter]), coded[vote], classes, duplicates))
 
     @classmethod
     def from_csv(
@@ -181,6 +151,8 @@ class Votes:
     ) -> Self:
         """Votes from a CSV file, long (columns such as item, worker, label) or wide (one column a voter).
 
+        The file is read in chunks, so that only the votes need to fit into memory.
+
         Args:
             path: The file. In a wide file a first column named `item` or `id`, or unnamed, holds item names.
             item: Name of the item column of a long file; found by its usual names if not given.
@@ -189,18 +161,30 @@ class Votes:
             classes: The labels in order; by default the sorted distinct ones.
             duplicates: As in `from_long`.
         """
-        frame = read_csv(path)
-        found = long_columns(frame)
-        try:
-            if found or item or voter or vote:
-                usual = found or ("item", "voter", "vote")
-                columns = dict(zip(("item", "voter", "vote"), usual, strict=True))
-                columns |= {k: v for k, v in (("item", item), ("voter", voter), ("vote", vote)) if v}
-                names = {c: natural_names(frame[c]) for c in (columns["item"], columns["voter"]) if c in frame}
-                return cls.from_long(frame.assign(**names), **columns, classes=classes, duplicates=duplicates)
-            return cls.from_matrix(split_item_column(frame), classes=classes)
-        except VotesError as error:
-            raise VotesError(f"{path}: {error}") from None
+        return cls(*tabulate_file(path, csv_chunks(path), (item, voter, vote), classes, duplicates))
+
+    @classmethod
+    def from_parquet(
+        cls,
+        path: str | Path,
+        *,
+        item: str | None = None,
+        voter: str | None = None,
+        vote: str | None = None,
+        classes: Sequence[Hashable] | None = None,
+        duplicates: Duplicates = "error",
+    ) -> Self:
+        """Votes from a Parquet file, long or wide as in `from_csv`, by pyarrow (extra `parquet`).
+
+        Args:
+            path: The file.
+            item: Name of the item column of a long file; found by its usual names if not given.
+            voter: Name of the voter column of a long file, likewise.
+            vote: Name of the vote column of a long file, likewise.
+            classes: The labels in order; by default the sorted distinct ones.
+            duplicates: As in `from_long`.
+        """
+        return cls(*tabulate_file(path, parquet_chunks(path), (item, voter, vote), classes, duplicates))
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -215,15 +199,20 @@ class Votes:
     @cached_property
     def matrix(self) -> Int8[np.ndarray, "item voter"]:
         """The votes as a matrix, −1 where missing."""
-        return self.storage if isinstance(self.storage, np.ndarray) else _to_matrix(self.storage, self.shape)
+        return self.storage if isinstance(self.storage, np.ndarray) else to_matrix(self.storage, self.shape)
 
     @cached_property
     def triplets(self) -> Triplets:
         """The votes that were cast, one entry each."""
         if isinstance(self.storage, Triplets):
             return self.storage
-        item, voter = np.nonzero(self.storage != MISSING)
-        return Triplets(item, voter, self.storage[item, voter])
+        columns: list[list[np.ndarray]] = [[], [], []]
+        for start, block in self.blocks():
+            item, voter = np.nonzero(block.matrix != MISSING)
+            parts = (item + start).astype(np.int32), voter.astype(np.int32), block.matrix[item, voter]
+            for column, part in zip(columns, parts, strict=True):
+                column.append(part)
+        return Triplets(*map(np.concatenate, columns))
 
     @cached_property
     def num_missing(self) -> int:
@@ -234,31 +223,82 @@ class Votes:
     @cached_property
     def tally(self) -> Int[np.ndarray, "item label"]:
         """How many votes each item got for each class."""
-        if isinstance(self.storage, np.ndarray):
-            return np.stack([np.sum(self.storage == k, axis=1) for k in range(self.num_classes)], axis=1)
-        cell = self.storage.item.astype(np.int64) * self.num_classes + self.storage.vote
-        return np.bincount(cell, minlength=self.num_items * self.num_classes).reshape(-1, self.num_classes)
+        tally = np.empty((self.num_items, self.num_classes), dtype=np.int32)
+        for start, block in self.blocks():
+            part = tally[start : start + block.num_items]
+            if isinstance(block.storage, np.ndarray):
+                each = np.ones(self.num_voters, dtype=np.float32)  # a product is quicker than a sum over few voters
+                for k in range(self.num_classes):
+                    part[:, k] = (block.storage == k) @ each
+            else:
+                cell = block.storage.item.astype(np.int64) * self.num_classes + block.storage.vote
+                part[:] = np.bincount(cell, minlength=part.size).reshape(part.shape)
+        return tally
+
+    def blocks(self) -> Iterator[tuple[int, "Votes"]]:
+        """Neighbouring items, in blocks that bound the memory of what is made of them; each with its first item."""
+        entries = self.num_voters if isinstance(self.storage, np.ndarray) else len(self.storage.item) / self.num_items
+        size = max(1, int(BLOCK_ENTRIES // max(entries, 1)))
+        for start in range(0, self.num_items, size):
+            yield start, self.between(start, min(start + size, self.num_items))
 
     @cached_property
     def patterns(self) -> Patterns:
-        """The distinct rows, how often each occurs, and where."""
-        distinct = _distinct_sparse_rows if isinstance(self.storage, Triplets) else _distinct_dense_rows
-        first, inverse, counts = distinct(self)
-        return Patterns(self.take(first), counts, inverse)
+        """The distinct rows, how often each occurs, and where.
+
+        Of many rows a sample is looked at first: if most are distinct, every row stands for itself.
+        """
+        if self.num_items > EXACT_ROWS and not worth_while(
+            self.take(sampled_rows(self.num_items))._distinct_rows(), self.num_items
+        ):
+            once = np.broadcast_to(np.int64(1), self.num_items)
+            return Patterns(self, once, np.arange(self.num_items, dtype=np.int32))
+        representative, inverse, counts = self._distinct_rows()
+        return Patterns(self.take(representative), counts, inverse)
+
+    def _distinct_rows(self) -> Distinct:
+        if isinstance(self.storage, np.ndarray):
+            return distinct_matrix_rows(self.storage)
+        return distinct_entry_rows(self.cells, self.bounds)
+
+    @property
+    def cells(self) -> Int[np.ndarray, " entry"]:
+        """The triplets' votes as `voter · K + vote`."""
+        index = np.int32 if self.num_voters * self.num_classes < 2**31 else np.int64
+        return self.triplets.voter.astype(index, copy=False) * index(self.num_classes) + self.triplets.vote
+
+    @cached_property
+    def bounds(self) -> Int[np.ndarray, " item+1"]:
+        """Where the triplets of each item begin; those of the last end at the last bound."""
+        index = np.int32 if len(self.triplets.item) < 2**31 else np.int64
+        return np.concatenate([np.zeros(1, dtype=index), np.cumsum(self.tally.sum(axis=1), dtype=index)])
 
     def take(self, items: Int[np.ndarray, " chosen"]) -> "Votes":
         """The votes on some of the items, in the order given."""
-        names = np.asarray(self.item_names)[items]
+        names = self.item_names
+        names = names.start + names.step * items if isinstance(names, range) else np.asarray(names)[items]
         if isinstance(self.storage, np.ndarray):
             storage: np.ndarray | Triplets = self.storage[items]
         else:
-            bounds = np.searchsorted(self.storage.item, np.arange(self.num_items + 1))
-            lengths = np.diff(bounds)[items]
-            offsets = np.repeat(bounds[items] - np.cumsum(lengths) + lengths, lengths)
+            lengths = np.diff(self.bounds)[items]
+            offsets = np.repeat(self.bounds[items] - np.cumsum(lengths) + lengths, lengths)
             entries = offsets + np.arange(lengths.sum())
-            item = np.repeat(np.arange(len(items)), lengths)
+            item = np.repeat(np.arange(len(items), dtype=np.int32), lengths)
             storage = Triplets(item, self.storage.voter[entries], self.storage.vote[entries])
-        return Votes(storage, len(items), self.num_voters, self.num_classes, names, self.voter_names, self.class_names)
+        return self._with_items(storage, names)
+
+    def between(self, start: int, stop: int) -> "Votes":
+        """The votes on neighbouring items, without a copy of them where possible."""
+        if isinstance(self.storage, np.ndarray):
+            storage: np.ndarray | Triplets = self.storage[start:stop]
+        else:
+            entries = slice(*np.searchsorted(self.storage.item, np.array([start, stop], self.storage.item.dtype)))
+            item, voter, vote = (column[entries] for column in self.storage)
+            storage = Triplets(item - item.dtype.type(start), voter, vote)
+        return self._with_items(storage, self.item_names[start:stop])
+
+    def _with_items(self, storage: np.ndarray | Triplets, names: Names) -> "Votes":
+        return Votes(storage, len(names), self.num_voters, self.num_classes, names, self.voter_names, self.class_names)
 
     def to_frame(self) -> pd.DataFrame:
         """The votes as labels, one row an item and one column a voter, NA where missing."""
@@ -272,57 +312,3 @@ class Votes:
             f"Votes({self.num_items:,} items × {self.num_voters:,} voters, {self.num_classes} classes, "
             f"{missing:.0%} missing, {'triplets' if self.is_sparse else 'matrix'})"
         )
-
-
-def _without_duplicates(frame: pd.DataFrame, item: str, voter: str, keep: Duplicates) -> pd.DataFrame:
-    again = frame.duplicated([item, voter], keep="first" if keep == "error" else keep)
-    if keep == "error" and again.any():
-        which, who = frame.loc[again, [item, voter]].iloc[0].tolist()
-        raise VotesError(f"item {which} has more than one vote of voter {who}; keep one, or say duplicates='last'")
-    return frame[~again]
-
-
-def _sorted_triplets(item: np.ndarray, voter: np.ndarray, codes: np.ndarray) -> Triplets:
-    order = np.lexsort((voter, item))
-    order = order[codes[order] != MISSING]
-    return Triplets(item[order].astype(np.int32), voter[order].astype(np.int32), codes[order])
-
-
-def _to_matrix(triplets: Triplets, shape: tuple[int, int]) -> Int8[np.ndarray, "item voter"]:
-    matrix = np.full(shape, MISSING, dtype=np.int8)
-    matrix[triplets.item, triplets.voter] = triplets.vote
-    return matrix
-
-
-def _distinct(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """First occurrence, inverse and counts of the distinct rows, compared as strings of bytes."""
-    rows = np.ascontiguousarray(rows)
-    keys = rows.view(np.dtype((np.void, rows.shape[1] * rows.itemsize))).ravel()
-    _, first, inverse, counts = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
-    return first, inverse, counts
-
-
-def _distinct_dense_rows(votes: Votes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The distinct rows of a matrix: the rows are packed to bits first."""
-    codes = votes.matrix - votes.matrix.min()
-    planes = max(1, int(codes.max()).bit_length())
-    return _distinct(np.concatenate([np.packbits(codes >> plane & 1, axis=1) for plane in range(planes)], axis=1))
-
-
-def _distinct_sparse_rows(votes: Votes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The distinct rows of triplets: items with equally many votes are compared by their (voter, vote) codes."""
-    triplets = votes.triplets
-    bounds = np.searchsorted(triplets.item, np.arange(votes.num_items + 1))
-    lengths = np.diff(bounds)
-    codes = triplets.voter.astype(np.int64) * votes.num_classes + triplets.vote
-    inverse = np.empty(votes.num_items, dtype=np.int64)
-    firsts: list[np.ndarray] = []
-    counts: list[np.ndarray] = []
-    for length in np.unique(lengths):
-        items = np.flatnonzero(lengths == length)
-        rows = codes[bounds[items][:, None] + np.arange(length)]
-        first, within, count = _distinct(np.pad(rows, ((0, 0), (0, 1))))  # an item without votes needs a key too
-        inverse[items] = within + sum(map(len, firsts))
-        firsts.append(items[first])
-        counts.append(count)
-    return np.concatenate(firsts), inverse, np.concatenate(counts)

@@ -5,7 +5,8 @@ import pytest
 from latentens import log_likelihood
 from latentens.errors import LatentensError
 from latentens.methods import DawidSkeneEM
-from latentens.methods.dawid_skene_em import expectation, maximisation, random_estimates
+from latentens.methods.dawid_skene_em import random_estimates
+from latentens.methods.label_counts import count_rows, expectation, maximisation
 from latentens.methods.rows import vote_indicator
 from latentens.models import DawidSkene
 from latentens.votes import Triplets, Votes
@@ -70,13 +71,13 @@ def test_equals_expectation_maximisation_by_loops():
 def test_likelihood_never_falls(num_classes):
     votes, _ = votes_of_classes(num_classes, num_items=300)
     rows, counts, _ = votes.patterns
-    indicator = vote_indicator(rows, num_classes)
+    data = count_rows(rows, counts)
     estimates = random_estimates(np.random.default_rng(0), 6, 5, num_classes)
     heights = []
     for _ in range(60):
-        responsibilities, log_rows = expectation(indicator, estimates)
-        heights.append(counts @ log_rows)
-        estimates = maximisation(indicator, counts, responsibilities, 0.0)
+        expected = expectation(data, estimates)
+        heights.append(expected.log_likelihood)
+        estimates = maximisation(data, expected, 0.0)
     assert np.all(np.diff(heights, axis=0) > -1e-8)
     assert np.all(heights[-1] > heights[0] + 1)
 

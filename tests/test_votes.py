@@ -1,11 +1,11 @@
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from latentens import Votes, votes
+from latentens import Votes, tabulation
 from latentens.errors import VotesError
 from latentens.votes import Triplets
 
@@ -41,6 +41,7 @@ def test_both_storages_hold_the_same(matrix):
     np.testing.assert_array_equal(dense.take(chosen).matrix, matrix[chosen])
 
 
+@settings(deadline=None)
 @given(matrix=arrays(np.int8, st.tuples(st.integers(1, 8), st.integers(1, 8)), elements=st.integers(0, 2)))
 def test_long_wide_and_matrix_agree(tmp_path_factory, matrix):
     folder = tmp_path_factory.mktemp("csv")
@@ -188,7 +189,7 @@ def test_columns_of_a_long_file_can_be_named(tmp_path):
 
 
 def test_many_voters_with_few_votes_are_stored_as_triplets(monkeypatch):
-    monkeypatch.setattr(votes, "DENSE_CELLS", 50)
+    monkeypatch.setattr(tabulation, "DENSE_CELLS", 50)
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(
         {"item": np.repeat(np.arange(30), 2), "voter": rng.permutation(60), "vote": rng.integers(0, 2, 60)}

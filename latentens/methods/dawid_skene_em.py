@@ -12,24 +12,27 @@ from latentens.errors import LatentensError
 from latentens.fit import Fit, Method, Posterior
 from latentens.methods.conditional_independence import named_params, posterior, safe_log
 from latentens.methods.imbalance import third_moment_imbalance
+from latentens.methods.label_counts import (
+    CountedRows,
+    Estimates,
+    Expected,
+    count_rows,
+    expect_labels,
+    expectation,
+    maximisation,
+)
 from latentens.methods.moments import rates_at
-from latentens.methods.rows import Indicator, row_predictor, vote_indicator
+from latentens.methods.rows import by_blocks, row_predictor, vote_indicator
 from latentens.methods.spectral import independent_posterior, rank_one_structure, spectral_score
 from latentens.orient import orientation, vote_shares
 from latentens.randomness import numpy_generator
 from latentens.votes import Votes
 
-Responsibilities = Float[np.ndarray, "row start label"]
-
 SPECTRAL_VOTERS = 2000
 """With more voters than this the spectral starts cost more than all iterations and are left out."""
 
-
-class Estimates(NamedTuple):
-    """Parameters of several starts side by side."""
-
-    shares: Float[np.ndarray, "start label"]
-    confusion: Float[np.ndarray, "voter vote start label"]
+SCREENED_ROWS = 2**18
+"""Random starts compete on a sample of so many distinct rows if there are twice as many, and only the best goes on."""
 
 
 class Optimum(NamedTuple):
@@ -42,13 +45,19 @@ class Optimum(NamedTuple):
     iterations: Int[np.ndarray, " start"]
     converged: np.ndarray
 
+    @property
+    def best(self) -> int:
+        """The start that ended highest."""
+        return int(np.argmax(self.objective))
+
 
 @dataclass(frozen=True)
 class DawidSkeneEM(Method):
     """Class shares and a confusion matrix for each voter, at the best of several maxima of the likelihood.
 
     Starts are the vote shares, for two classes what SML and RL say, and random confusion matrices; all run side by
-    side. The probabilities are the exact posterior at the estimates.
+    side. With very many distinct rows the random starts run on a sample of them first, and the best one goes on. The
+    probabilities are the exact posterior at the estimates.
 
     Attributes:
         pseudo_count: Added to each cell of the confusion matrices' counts; zero gives the plain likelihood.
@@ -69,56 +78,75 @@ class DawidSkeneEM(Method):
             )
 
     def _fit(self, votes: Votes, key: jax.Array) -> Fit:
-        indicator = vote_indicator(votes.patterns.votes, votes.num_classes)
-        optimum = self._maximise(indicator, votes.patterns.counts, self._starts(votes, indicator, key))
-        best = int(np.argmax(optimum.objective))
-        shares = optimum.estimates.shares[best]
-        confusion = optimum.estimates.confusion[:, :, best].transpose(0, 2, 1)
-        probs = posterior(indicator, shares, confusion)[votes.patterns.inverse]
+        rows, counts, _ = votes.patterns
+        data = count_rows(rows, counts)
+        optimum = self._maximise(data, self._begin(votes, data, key))
+        shares = optimum.estimates.shares[:, optimum.best]
+        confusion = optimum.estimates.confusion[:, optimum.best].transpose(1, 0, 2)
+        probs = row_predictor(lambda part: _posterior(part, shares, confusion), votes)(votes)
         order = orientation(probs, votes)
         shares, confusion = shares[order], confusion[:, order]
-
-        def label_probs(rows: Votes) -> Posterior:
-            return posterior(vote_indicator(rows, votes.num_classes), shares, confusion)
-
         diagnostics: dict[str, Any] = {
             "label_probs": "exact posterior at the estimated parameters",
-            "log_likelihood": float(optimum.log_likelihood[best]),
-            "iterations": int(optimum.iterations[best]),
-            "converged": bool(optimum.converged[best]),
+            "log_likelihood": float(optimum.log_likelihood[optimum.best]),
+            "iterations": int(optimum.iterations[optimum.best]),
+            "converged": bool(optimum.converged[optimum.best]),
             "flipped": not np.array_equal(order, np.arange(len(order))),
             "start_log_likelihoods": optimum.log_likelihood,
         }
-        predictor = row_predictor(label_probs, votes)
-        return Fit(predictor(votes), predictor, named_params(shares, confusion), diagnostics)
+        predictor = row_predictor(lambda part: _posterior(part, shares, confusion), votes)
+        return Fit(probs[:, order], predictor, named_params(shares, confusion), diagnostics)
 
-    def _starts(self, votes: Votes, indicator: Indicator, key: jax.Array) -> Responsibilities:
+    def _begin(self, votes: Votes, data: CountedRows, key: jax.Array) -> Expected:
+        """Expected counts of all starts."""
         starts = [vote_shares(votes.patterns.votes)]
         if votes.num_classes == 2 and votes.num_voters <= SPECTRAL_VOTERS:
             starts += _spectral_starts(votes)
-        drawn = random_estimates(numpy_generator(key), self.random_starts, votes.num_voters, votes.num_classes)
-        return np.concatenate([np.stack(starts, axis=1), expectation(indicator, drawn)[0]], axis=1)
+        informed = expect_labels(data, starts)
+        if not self.random_starts:
+            return informed
+        generator = numpy_generator(key)
+        drawn = random_estimates(generator, self.random_starts, votes.num_voters, votes.num_classes)
+        if len(votes.patterns.counts) >= 2 * SCREENED_ROWS:
+            drawn = self._screen(votes, drawn, generator)
+        return _side_by_side(informed, expectation(data, drawn))
 
-    def _maximise(
-        self, indicator: Indicator, counts: Int[np.ndarray, " row"], responsibilities: Responsibilities
-    ) -> Optimum:
+    def _screen(self, votes: Votes, drawn: Estimates, generator: np.random.Generator) -> Estimates:
+        """The best of some starts on a sample of the rows."""
+        rows, counts, _ = votes.patterns
+        chosen = np.sort(generator.choice(len(counts), SCREENED_ROWS, replace=False))
+        sample = count_rows(rows.take(chosen), counts[chosen])
+        optimum = self._maximise(sample, expectation(sample, drawn))
+        return Estimates(optimum.estimates.shares[:, [optimum.best]], optimum.estimates.confusion[:, [optimum.best]])
+
+    def _maximise(self, data: CountedRows, expected: Expected) -> Optimum:
         """Iterate all starts, setting aside those that have converged."""
-        num_starts, items = responsibilities.shape[1], counts.sum()
-        running = np.arange(num_starts)
-        optimum = _empty_optimum(indicator.shape[1], num_starts, responsibilities.shape[2])
+        running = np.arange(expected.labels.shape[1])
+        optimum = _empty_optimum(expected)
         for iteration in range(1, self.max_iterations + 1):
-            estimates = maximisation(indicator, counts, responsibilities, self.pseudo_count)
-            responsibilities, log_rows = expectation(indicator, estimates)
-            log_likelihood = counts @ log_rows
-            objective = log_likelihood + self.pseudo_count * safe_log(estimates.confusion).sum(axis=(0, 1, 3))
-            gain = (objective - optimum.objective[running]) / items
-            _record(optimum, running, estimates, log_likelihood, objective, iteration)
+            estimates = maximisation(data, expected, self.pseudo_count)
+            expected = expectation(data, estimates)
+            prior = self.pseudo_count * safe_log(estimates.confusion).sum(axis=(0, 2, 3))
+            objective = expected.log_likelihood + prior
+            gain = (objective - optimum.objective[running]) / data.num_items
+            _record(optimum, running, estimates, expected.log_likelihood, objective, iteration)
             optimum.converged[running] = gain < self.tolerance
             going = gain >= self.tolerance
-            running, responsibilities = running[going], responsibilities[:, going]
+            running = running[going]
             if not len(running):
                 break
+            labels, votes, log_likelihood = expected
+            expected = Expected(labels[:, going], votes[:, going], log_likelihood[going])
         return optimum
+
+
+def _side_by_side(some: Expected, others: Expected) -> Expected:
+    labels, votes = (np.concatenate(pair, axis=1) for pair in zip(some[:2], others[:2], strict=True))
+    return Expected(labels, votes, np.concatenate([some.log_likelihood, others.log_likelihood]))
+
+
+def _posterior(rows: Votes, shares: Float[np.ndarray, " label"], confusion: np.ndarray) -> Posterior:
+    return posterior(vote_indicator(rows, len(shares)), shares, confusion)
 
 
 def _spectral_starts(votes: Votes) -> list[Posterior]:
@@ -126,55 +154,27 @@ def _spectral_starts(votes: Votes) -> list[Posterior]:
     rank_one, rows = rank_one_structure(votes), votes.patterns.votes
     if rank_one.scale <= 0:
         return []
-    mean, vector = rank_one.moments.mean, rank_one.vector
+    mean, vector = rank_one.mean, rank_one.vector
     of_one = expit(spectral_score(rows, vector))
     imbalance = third_moment_imbalance(votes, mean, vector, np.arange(votes.num_voters))
+    rates = rates_at(imbalance, mean, vector)
     return [
         np.stack([1 - of_one, of_one], axis=1),
-        independent_posterior(rows, imbalance, rates_at(imbalance, mean, vector)),
+        by_blocks(lambda part: independent_posterior(part, imbalance, rates), rows),
     ]
-
-
-def maximisation(
-    indicator: Indicator, counts: Int[np.ndarray, " row"], responsibilities: Responsibilities, pseudo_count: float
-) -> Estimates:
-    """Shares and confusion matrices that maximise the expected log-likelihood; even where a voter has no counts."""
-    weighted = responsibilities * counts[:, None, None]
-    num_classes = responsibilities.shape[2]
-    totals = indicator.T @ weighted.reshape(len(counts), -1)
-    votes = totals.reshape(-1, num_classes, *responsibilities.shape[1:]) + pseudo_count
-    total = votes.sum(axis=1, keepdims=True)
-    confusion = np.where(total > 0, votes / np.where(total > 0, total, 1.0), 1 / num_classes)
-    return Estimates(weighted.sum(axis=0) / counts.sum(), confusion)
-
-
-def expectation(indicator: Indicator, estimates: Estimates) -> tuple[Responsibilities, Float[np.ndarray, "row start"]]:
-    """`p(label | votes)` and `log p(votes)` of each row."""
-    num_starts, num_classes = estimates.shares.shape
-    table = safe_log(estimates.confusion).reshape(indicator.shape[1], num_starts * num_classes)
-    log_joint = (indicator @ table + safe_log(estimates.shares).ravel()).reshape(
-        indicator.shape[0], num_starts, num_classes
-    )
-    highest = log_joint.max(axis=2, keepdims=True)
-    joint = np.exp(log_joint - highest)
-    total = joint.sum(axis=2, keepdims=True)
-    return joint / total, (np.log(total) + highest)[:, :, 0]
 
 
 def random_estimates(generator: np.random.Generator, num_starts: int, num_voters: int, num_classes: int) -> Estimates:
     """Equal shares and, for each start, voters who are more often right than wrong."""
     concentration = 1.0 + num_classes * np.eye(num_classes)
-    drawn = [generator.dirichlet(row, (num_starts, num_voters)) for row in concentration]
-    confusion = np.stack(drawn, axis=-1).transpose(1, 2, 0, 3)  # voter, vote, start, label
-    return Estimates(np.full((num_starts, num_classes), 1 / num_classes), confusion)
+    confusion = np.stack([generator.dirichlet(row, (num_starts, num_voters)) for row in concentration])
+    return Estimates(np.full((num_classes, num_starts), 1 / num_classes), confusion)
 
 
-def _empty_optimum(width: int, num_starts: int, num_classes: int) -> Optimum:
-    estimates = Estimates(
-        np.empty((num_starts, num_classes)), np.empty((width // num_classes, num_classes, num_starts, num_classes))
-    )
-    worst = np.full(num_starts, -np.inf)
-    return Optimum(estimates, worst, worst.copy(), np.zeros(num_starts, dtype=int), np.zeros(num_starts, dtype=bool))
+def _empty_optimum(expected: Expected) -> Optimum:
+    worst = np.full(len(expected.log_likelihood), -np.inf)
+    estimates = Estimates(np.empty_like(expected.labels), np.empty_like(expected.votes))
+    return Optimum(estimates, worst, worst.copy(), np.zeros(len(worst), dtype=int), np.zeros(len(worst), dtype=bool))
 
 
 def _record(
@@ -185,8 +185,8 @@ def _record(
     objective: Float[np.ndarray, " running"],
     iteration: int,
 ) -> None:
-    optimum.estimates.shares[starts] = estimates.shares
-    optimum.estimates.confusion[:, :, starts] = estimates.confusion
+    optimum.estimates.shares[:, starts] = estimates.shares
+    optimum.estimates.confusion[:, starts] = estimates.confusion
     optimum.log_likelihood[starts] = log_likelihood
     optimum.objective[starts] = objective
     optimum.iterations[starts] = iteration

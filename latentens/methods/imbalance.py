@@ -5,7 +5,6 @@ from collections.abc import Callable
 import numpy as np
 from jaxtyping import Float, Int
 from scipy.optimize import minimize_scalar
-from scipy.special import logsumexp
 
 from latentens.methods.conditional_independence import log_likelihoods, two_class_confusion
 from latentens.methods.moments import Rates, Vector, signed_votes
@@ -51,7 +50,8 @@ def _log_likelihoods(
     confusion = np.concatenate([two_class_confusion(*rates_at(b)) for b in imbalances], axis=1)
     log_shares = np.log(np.stack([1 - imbalances, 1 + imbalances], axis=1) / 2)
     given_label = log_likelihoods(indicator, confusion).reshape(-1, *log_shares.shape)
-    return counts @ logsumexp(log_shares + given_label, axis=2)
+    given_label += log_shares
+    return counts @ np.logaddexp(given_label[:, :, 0], given_label[:, :, 1])
 
 
 def third_moment_imbalance(votes: Votes, mean: Vector, vector: Vector, groups: Int[np.ndarray, " voter"]) -> float:

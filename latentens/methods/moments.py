@@ -4,12 +4,14 @@ Off the diagonal the covariance is R = v vᵀ with v_i = (ψ_i + η_i − 1) √
 specificity and b = P(y=1) − P(y=0); the third central moments are −2b/√(1 − b²) · v_i v_j v_k.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 from scipy import linalg, sparse
 
+from latentens.limits import check_memory
 from latentens.methods.rows import Indicator, vote_indicator
 from latentens.votes import Votes
 
@@ -18,6 +20,10 @@ Matrix = Float[np.ndarray, "voter voter"]
 
 RATE_BOUNDS = 0.01, 0.99
 """Estimated sensitivities and specificities are kept within these."""
+
+
+BLOCK_CELLS = 2**22
+"""Voters are taken so many at a time that a table of them and all others has about this many cells."""
 
 
 class VoteMoments(NamedTuple):
@@ -42,16 +48,39 @@ def signed_votes(indicator: Indicator) -> tuple[Indicator, Indicator]:
 
 def vote_moments(votes: Votes) -> VoteMoments:
     """Means and pairwise-complete covariances; zero for a pair with fewer than two items in common."""
+    check_memory(
+        8.0 * 4 * votes.num_voters**2,
+        f"the covariances of {votes.num_voters:,} voters",
+        "use a method that does without them, such as DawidSkeneEM",
+    )
+    means, rows = zip(*_moments_by_voters(votes), strict=True)
+    return VoteMoments(np.concatenate(means), np.concatenate(rows))
+
+
+def sparse_moments(votes: Votes) -> tuple[Vector, sparse.csr_array]:
+    """The same with the covariances as a sparse matrix, for many voters few of whom share items."""
+    means, rows = zip(*((mean, sparse.csr_array(block)) for mean, block in _moments_by_voters(votes)), strict=True)
+    return np.concatenate(means), sparse.vstack(rows, format="csr")
+
+
+def _moments_by_voters(votes: Votes) -> Iterator[tuple[Vector, Float[np.ndarray, "some voter"]]]:
+    """Means of some voters and their covariances with all, for one lot of voters after the other."""
     rows, counts, _ = votes.patterns
     signed, cast = signed_votes(vote_indicator(rows, 2))
     weights = sparse.diags_array(counts.astype(np.float64))
-    together, products, sums = (
-        _dense(left.T @ (weights @ right)) for left, right in ((cast, cast), (signed, signed), (signed, cast))
-    )
-    # sums[i, j] is the sum of f_i over the items on which j voted too
-    centred = products - sums * sums.T / np.maximum(together, 1)
-    covariance = np.where(together > 1, centred / np.maximum(together - 1, 1), 0.0)
-    return VoteMoments(np.diag(sums) / np.maximum(np.diag(together), 1), covariance)
+    of_voter = [array if isinstance(array, np.ndarray) else array.tocsc() for array in (signed, cast)]
+    size = max(1, BLOCK_CELLS // votes.num_voters)
+    for some in (slice(start, start + size) for start in range(0, votes.num_voters, size)):
+        some_signed, some_cast = ((weights @ array[:, some]).T for array in of_voter)
+        together, products, sums, others = (
+            _dense(left @ right)
+            for left, right in ((some_cast, cast), (some_signed, signed), (some_signed, cast), (some_cast, signed))
+        )
+        # sums[i, j] is the sum of f_i over the items on which j voted too, others[i, j] that of f_j
+        centred = products - sums * others / np.maximum(together, 1)
+        covariance = np.where(together > 1, centred / np.maximum(together - 1, 1), 0.0)
+        own = np.arange(len(sums)), np.arange(votes.num_voters)[some]
+        yield sums[own] / np.maximum(together[own], 1), covariance
 
 
 def _dense(array: np.ndarray | sparse.csr_array | sparse.csc_array) -> Matrix:

@@ -48,7 +48,7 @@ class RestrictedLikelihood(Method):
         if rank_one.scale <= 0:
             return without_structure(votes, rank_one.scale)
         imbalance = self._estimate_imbalance(votes, rank_one)
-        rates = rates_at(imbalance, rank_one.moments.mean, rank_one.vector)
+        rates = rates_at(imbalance, rank_one.mean, rank_one.vector)
 
         def label_probs(rows: Votes) -> Posterior:
             score = log_odds(vote_indicator(rows, 2), *rates)
@@ -63,7 +63,7 @@ class RestrictedLikelihood(Method):
         return Fit(predictor(votes), predictor, rates_params(imbalance, rates), diagnostics)
 
     def _estimate_imbalance(self, votes: Votes, rank_one: RankOne) -> float:
-        mean, vector = rank_one.moments.mean, rank_one.vector
+        mean, vector = rank_one.mean, rank_one.vector
         if self.imbalance == "tensor":
             return third_moment_imbalance(votes, mean, vector, np.arange(votes.num_voters))
         exact = self.grid == "exact"

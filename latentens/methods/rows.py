@@ -22,9 +22,9 @@ def vote_indicator(votes: Votes, num_classes: int) -> Indicator:
     width = votes.num_voters * num_classes
     if not votes.is_sparse and votes.num_items * width <= DENSE_CELLS:
         return (votes.matrix[:, :, None] == np.arange(num_classes)).reshape(-1, width).astype(np.float64)
-    row, voter, vote = votes.triplets
-    columns = voter.astype(np.int64) * num_classes + vote
-    return sparse.csr_array((np.ones(len(row)), (row, columns)), shape=(votes.num_items, width))
+    item, voter, vote = votes.triplets
+    cells = voter * np.int32(num_classes) + vote
+    return sparse.csr_array((np.ones(len(item)), cells, votes.bounds), shape=(votes.num_items, width))
 
 
 def require_two_classes(votes: Votes, method: object) -> None:
@@ -51,6 +51,11 @@ def row_predictor(posterior: Callable[[Votes], Posterior], fitted: Votes) -> Cal
                 f"the method was fitted to {num_voters} voters and {num_classes} classes, "
                 f"so it cannot predict from {votes.num_voters} voters and {votes.num_classes} classes"
             )
-        return posterior(votes.patterns.votes)[votes.patterns.inverse]
+        return by_blocks(posterior, votes.patterns.votes)[votes.patterns.inverse]
 
     return predictor
+
+
+def by_blocks(function: Callable[[Votes], np.ndarray], rows: Votes) -> np.ndarray:
+    """What a function says about each row, asked about some rows at a time to bound its memory."""
+    return np.concatenate([function(block) for _, block in rows.blocks()])

@@ -13,23 +13,28 @@ from latentens.methods.imbalance import likelihood_imbalance
 from latentens.methods.moments import (
     Rates,
     Vector,
-    VoteMoments,
     complete_blocks,
     leading_vector,
     rates_at,
     scale_of,
     signed_votes,
+    sparse_moments,
     vote_moments,
 )
-from latentens.methods.rows import require_two_classes, row_predictor, vote_indicator
+from latentens.methods.rows import by_blocks, require_two_classes, row_predictor, vote_indicator
+from latentens.methods.sparse_covariance import complete_sparse_diagonal, leading_sparse_vector, sparse_scale_of
 from latentens.orient import orientation, vote_shares
 from latentens.votes import Votes
+
+DENSE_VOTERS = 3000
+"""Covariances of up to this many voters are a full matrix, those of more who share few items a sparse one."""
 
 
 class RankOne(NamedTuple):
     """The covariance of the votes as v vᵀ."""
 
-    moments: VoteMoments
+    mean: Vector
+    """The mean of each voter's votes."""
     vector: Vector
     """v, oriented and scaled; entries of voters worse than chance are negative."""
     scale: float
@@ -50,7 +55,7 @@ class SpectralMetaLearner(Method):
         rank_one = rank_one_structure(votes)
         if rank_one.scale <= 0:
             return without_structure(votes, rank_one.scale)
-        rates_given = partial(rates_at, mean=rank_one.moments.mean, vector=rank_one.vector)
+        rates_given = partial(rates_at, mean=rank_one.mean, vector=rank_one.vector)
         imbalance = likelihood_imbalance(votes, rates_given, refine=True)
         rates = rates_given(imbalance)
 
@@ -70,18 +75,27 @@ class SpectralMetaLearner(Method):
 
 def rank_one_structure(votes: Votes) -> RankOne:
     """The vector v of the votes: leading eigenvector of their completed covariance, oriented and scaled."""
-    moments = vote_moments(votes)
-    alone = np.arange(votes.num_voters)
-    vector = leading_vector(complete_blocks(moments.covariance, alone))
-    vector = oriented(np.where(np.diag(moments.covariance) > 0, vector, 0.0), votes)
-    scale = scale_of(vector, moments.covariance, alone)
-    return RankOne(moments, vector * np.sqrt(scale) if scale > 0 else vector, scale)
+    if votes.is_sparse and votes.num_voters > DENSE_VOTERS:
+        mean, covariance = sparse_moments(votes)
+        vector = leading_sparse_vector(complete_sparse_diagonal(covariance))
+        vector = oriented(np.where(covariance.diagonal() > 0, vector, 0.0), votes)
+        scale = sparse_scale_of(vector, covariance)
+    else:
+        mean, full = vote_moments(votes)
+        alone = np.arange(votes.num_voters)
+        vector = leading_vector(complete_blocks(full, alone))
+        vector = oriented(np.where(np.diag(full) > 0, vector, 0.0), votes)
+        scale = scale_of(vector, full, alone)
+    return RankOne(mean, vector * np.sqrt(scale) if scale > 0 else vector, scale)
 
 
 def spectral_score(rows: Votes, vector: Vector) -> np.ndarray:
     """Σ v_i f_i over the votes that were cast."""
-    signed, _ = signed_votes(vote_indicator(rows, 2))
-    return signed @ vector
+
+    def score(block: Votes) -> np.ndarray:
+        return signed_votes(vote_indicator(block, 2))[0] @ vector
+
+    return by_blocks(score, rows)
 
 
 def oriented(vector: Vector, votes: Votes) -> Vector:

@@ -69,7 +69,7 @@ def _structure_inside(
             renumbered[members] = renumbered.max() + 1 + np.arange(len(members))
             dissolved += 1
             continue
-        rates_given = partial(rates_at, mean=rank_one.moments.mean, vector=rank_one.vector)
+        rates_given = partial(rates_at, mean=rank_one.mean, vector=rank_one.vector)
         kept.append((members, rates_given(likelihood_imbalance(own, rates_given, refine=True))))
     return np.unique(renumbered, return_inverse=True)[1], kept, dissolved
 

@@ -1,0 +1,119 @@
+"""Distinct rows of votes: found by counting or sorting, and not looked for where almost every row is its own."""
+
+import itertools
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Int, Int8
+
+EXACT_ROWS = 2**17
+"""Up to this many rows distinct ones are always found; above, a sample tells whether that is worth while."""
+
+SAMPLED_ROWS = 2**15
+
+WORTH_WHILE = 0.5
+"""Rows are taken one by one where more than this share of them is distinct."""
+
+TABLE_CELLS = 2**22
+"""Rows that can be numbered below this are counted in a table, not sorted."""
+
+WORD = 2**53
+"""Digits are packed into numbers below this, which doubles hold exactly."""
+
+PACKED_ROWS = 2**13
+"""Rows are packed so many at a time, which stay in the cache of a core."""
+
+
+class Distinct(NamedTuple):
+    """Which rows are distinct: `rows[representative][inverse]` are the rows again."""
+
+    representative: Int[np.ndarray, " distinct"]
+    inverse: Int[np.ndarray, " row"]
+    counts: Int[np.ndarray, " distinct"]
+
+
+def sampled_rows(num_rows: int) -> Int[np.ndarray, " sample"]:
+    """Some rows, spread over all of them at random but always the same."""
+    return np.sort(np.random.default_rng(0).choice(num_rows, SAMPLED_ROWS, replace=False, shuffle=False))
+
+
+def worth_while(sample: Distinct, num_rows: int) -> bool:
+    """Whether a sample of the rows suggests that few of all are distinct.
+
+    The number of distinct rows, unseen ones included, is estimated from how many were seen once and twice
+    (Chao 1984): `seen + once · (once − 1) / (2 (twice + 1))`.
+    """
+    once, twice = np.sum(sample.counts == 1), np.sum(sample.counts == 2)
+    return bool(len(sample.counts) + once * (once - 1) / (2 * (twice + 1)) < WORTH_WHILE * num_rows)
+
+
+def distinct_matrix_rows(codes: Int8[np.ndarray, "row digit"]) -> Distinct:
+    """The distinct rows of a matrix, in lexicographic order."""
+    lowest = int(codes.min())
+    base = max(2, int(codes.max()) - lowest + 1)
+    groups = digit_groups(codes.shape[1], base, WORD)
+    found = None
+    for group in groups:
+        words = pack_digits(codes[:, group], base, lowest)
+        size = base ** (group.stop - group.start)
+        found = _distinct_numbers(words, size) if found is None else _refine(found, _distinct_numbers(words, size))
+    assert found is not None
+    return found
+
+
+def digit_groups(num_digits: int, base: int, limit: int) -> list[slice]:
+    """Neighbouring digits in as few groups of about equal size as give each group fewer than `limit` values."""
+    most = 1
+    while base ** (most + 1) <= limit:
+        most += 1
+    edges = np.linspace(0, num_digits, -(-num_digits // most) + 1).round().astype(int)
+    return [slice(int(start), int(stop)) for start, stop in itertools.pairwise(edges)]
+
+
+def pack_digits(codes: Int8[np.ndarray, "row digit"], base: int, lowest: int) -> Int[np.ndarray, " row"]:
+    """Each row as one number, its first digit the most significant; digits are counted from `lowest`."""
+    powers = float(base) ** np.arange(codes.shape[1])[::-1]
+    words = np.empty(len(codes), dtype=np.int32 if base ** codes.shape[1] < 2**31 else np.int64)
+    for start in range(0, len(codes), PACKED_ROWS):
+        block = slice(start, start + PACKED_ROWS)
+        words[block] = codes[block].astype(np.float64) @ powers - lowest * powers.sum()
+    return words
+
+
+def _distinct_numbers(numbers: Int[np.ndarray, " row"], size: int) -> Distinct:
+    """The distinct ones of some numbers from 0 to `size` − 1."""
+    if size > TABLE_CELLS or size > 64 * len(numbers):
+        _, first, inverse, counts = np.unique(numbers, return_index=True, return_inverse=True, return_counts=True)
+        return Distinct(first, inverse, counts)
+    counts = np.bincount(numbers, minlength=size)
+    present = counts > 0
+    representative = np.zeros(size, dtype=np.int64)
+    representative[numbers] = np.arange(len(numbers))
+    rank = np.cumsum(present, dtype=np.int32) - np.int32(1)
+    return Distinct(representative[present], rank[numbers], counts[present])
+
+
+def _refine(left: Distinct, right: Distinct) -> Distinct:
+    """The distinct pairs of what two parts of a row are."""
+    pairs = left.inverse.astype(np.int64) * len(right.counts) + right.inverse
+    return _distinct_numbers(pairs, len(left.counts) * len(right.counts))
+
+
+def distinct_entry_rows(cells: Int[np.ndarray, " entry"], bounds: Int[np.ndarray, " row+1"]) -> Distinct:
+    """The distinct rows of lists of entries: rows with equally many are compared with each other."""
+    lengths = np.diff(bounds)
+    inverse = np.empty(len(lengths), dtype=np.int64)
+    representatives: list[np.ndarray] = []
+    counts: list[np.ndarray] = []
+    seen = 0
+    for length in np.unique(lengths):
+        rows = np.flatnonzero(lengths == length)
+        entries = np.zeros((len(rows), length + 1), dtype=cells.dtype)  # a row without entries needs a key too
+        entries[:, :length] = cells[bounds[rows][:, None] + np.arange(length)]
+        keys = entries.view(np.dtype((np.void, entries.shape[1] * entries.itemsize))).ravel()
+        _, first, within, count = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
+        inverse[rows] = within + seen
+        seen += len(count)
+        representatives.append(rows[first])
+        counts.append(count)
+    return Distinct(np.concatenate(representatives), inverse, np.concatenate(counts))

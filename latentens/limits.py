@@ -1,0 +1,67 @@
+"""Limits on memory and time: what a step would take is estimated and refused before the machine swaps or stalls."""
+
+import os
+import re
+
+import psutil
+
+from latentens.errors import LimitError
+
+MEMORY_VARIABLE = "LATENTENS_MEMORY"
+"""Names the most memory that one step may take, such as `4GiB`."""
+
+TIME_VARIABLE = "LATENTENS_SECONDS"
+"""Names the most seconds that one step may be expected to take; no limit if unset."""
+
+AVAILABLE_SHARE = 0.8
+"""By default one step may take this share of the memory that is available."""
+
+UNITS = {"": 1, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+
+
+def memory_limit() -> float:
+    """Bytes that one step may take."""
+    given = os.environ.get(MEMORY_VARIABLE)
+    if given is None:
+        return AVAILABLE_SHARE * psutil.virtual_memory().available
+    match = re.fullmatch(r"([\d.]+)\s*(\w*)", given.strip())
+    if match is None or match.group(2) not in UNITS:
+        raise LimitError(f"{MEMORY_VARIABLE}={given} is no amount of memory; say, for example, 4GiB")
+    return float(match.group(1)) * UNITS[match.group(2)]
+
+
+def check_memory(size: float, purpose: str, remedy: str) -> None:
+    """Refuse a step that would take too much memory.
+
+    Args:
+        size: Its estimate, in bytes.
+        purpose: What would take it, as the subject of a sentence.
+        remedy: What to do instead.
+    """
+    if size > (limit := memory_limit()):
+        raise LimitError(
+            f"{purpose} would take about {readable_size(size)} of memory, more than the limit of "
+            f"{readable_size(limit)}; {remedy}, or raise the limit by {MEMORY_VARIABLE}"
+        )
+
+
+def check_time(seconds: float, purpose: str, remedy: str) -> None:
+    """Refuse a step that would take too long, if a limit is set.
+
+    Args:
+        seconds: Its estimate.
+        purpose: What would take it, as the subject of a sentence.
+        remedy: What to do instead.
+    """
+    given = os.environ.get(TIME_VARIABLE)
+    if given is not None and seconds > float(given):
+        raise LimitError(
+            f"{purpose} would take about {seconds:,.0f} seconds, more than the limit of {float(given):,.0f}; "
+            f"{remedy}, or raise the limit by {TIME_VARIABLE}"
+        )
+
+
+def readable_size(size: float) -> str:
+    """A number of bytes in words."""
+    unit = next((name for name in ("TiB", "GiB", "MiB") if size >= UNITS[name]), "KiB")
+    return f"{size / UNITS[unit]:.1f} {unit}"
