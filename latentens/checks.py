@@ -1,0 +1,205 @@
+"""Model checks that need no labels: whether voters agree as a fitted model says, and where they do not."""
+
+from dataclasses import dataclass, replace
+
+import jax
+import numpy as np
+from jaxtyping import Bool, Float
+from scipy.sparse.csgraph import connected_components
+from scipy.stats import norm
+
+from latentens.errors import VotesError
+from latentens.methods.dawid_skene_em import DawidSkeneEM
+from latentens.methods.maximum_likelihood import MaximumLikelihood
+from latentens.methods.moments import vote_moments
+from latentens.methods.voter_groups import Groups, candidate_groups, group_residual, group_scores
+from latentens.model import GenerativeModel, Params
+from latentens.models import DawidSkene, Tree
+from latentens.randomness import numpy_generator
+from latentens.tables import check_fit
+from latentens.voter_pairs import PairResiduals, pair_residuals
+from latentens.votes import Names, Votes
+
+MAX_VOTERS = 300
+"""The most voters that are compared pair by pair."""
+
+MAX_TREE_GROUPS = 8
+"""A tree of more groups is not fitted: its states double with every group."""
+
+
+@dataclass(frozen=True, eq=False)
+class ModelCheck:
+    """How the votes of each pair of voters compare with a fitted model.
+
+    Matrices are symmetric. A pair with too few votes in common, or whose votes the model can fit whatever they are,
+    is not checked: its residual is 0 and its p-values are 1.
+
+    Attributes:
+        model: The model.
+        params: Its parameters.
+        p_value: Probability under the model of a pair as far off as the worst one, whichever pair it is.
+        residual: Correlation of two voters' votes less what the model implies; above 0 they agree more than it says.
+        standard_error: Standard deviation of the residual under the model.
+        pair_p_values: p-value of each pair on its own.
+        adjusted_p_values: The same, allowing for the number of pairs: their least is `p_value`.
+        checked: Which pairs were checked.
+        groups: Groups of voters, by their numbers, who agree more among themselves than the model explains.
+        level: Adjusted p-values up to this count as significant.
+        voter_names: The voters' names.
+    """
+
+    model: GenerativeModel
+    params: Params
+    p_value: float
+    residual: Float[np.ndarray, "voter voter"]
+    standard_error: Float[np.ndarray, "voter voter"]
+    pair_p_values: Float[np.ndarray, "voter voter"]
+    adjusted_p_values: Float[np.ndarray, "voter voter"]
+    checked: Bool[np.ndarray, "voter voter"]
+    groups: tuple[tuple[int, ...], ...]
+    level: float
+    voter_names: Names
+
+    @property
+    def rejected(self) -> bool:
+        """Whether the votes contradict the model."""
+        return self.p_value <= self.level
+
+    @property
+    def num_pairs(self) -> int:
+        """Number of pairs that were checked."""
+        return int(np.triu(self.checked).sum())
+
+    @property
+    def dependent_pairs(self) -> list[tuple[int, int]]:
+        """The significant pairs, the strongest residual first."""
+        first, second = np.nonzero(np.triu(self.checked & (self.adjusted_p_values <= self.level)))
+        order = np.argsort(-np.abs(self.residual[first, second]), kind="stable")
+        return [(int(first[k]), int(second[k])) for k in order]
+
+    @property
+    def summary(self) -> str:
+        """What was found, in plain words."""
+        independence = isinstance(self.model, DawidSkene)
+        claim = "independent given the label" if independence else f"as {self.model} has them"
+        p_value = f"p = {self.p_value:.2g}"
+        if not self.rejected:
+            return f"The votes look {claim}: none of {self.num_pairs} pairs of voters stands out ({p_value})."
+        pairs = f"{len(self.dependent_pairs)} of {self.num_pairs} pairs of voters"
+        return f"The votes are not {claim} ({p_value}): {pairs} stand out; {self._describe_groups()}."
+
+    def _describe_groups(self) -> str:
+        if not self.groups:
+            return "they agree less often than they should, so that no group of voters can be named"
+        if len(self.groups[0]) == len(self.voter_names):
+            return f"all {len(self.voter_names)} voters depend on each other"
+        groups = ["{" + ", ".join(str(self.voter_names[voter]) for voter in group) + "}" for group in self.groups]
+        return f"dependent voters: {', '.join(groups)}"
+
+
+def check_model(
+    model: GenerativeModel,
+    params: Params,
+    votes: Votes,
+    *,
+    key: jax.Array,
+    level: float = 0.05,
+    num_draws: int = 1000,
+) -> ModelCheck:
+    """Compare the agreement of every pair of voters with what a fitted model implies.
+
+    Args:
+        model: The generative model.
+        params: Its parameters, estimated from these votes (maximum likelihood, posterior mean, …).
+        votes: The votes.
+        key: Random key; the same key gives the same result.
+        level: Share of false alarms to be accepted.
+        num_draws: Number of draws behind the overall and the adjusted p-values.
+    """
+    _refuse_unfit(model, votes)
+    pairs = pair_residuals(model, params, votes, num_draws=num_draws, key=key)
+    if not pairs.checked.any():
+        raise VotesError(_nothing_to_check(model, votes, pairs))
+    size = np.abs(pairs.z_score)
+    as_large = num_draws - np.searchsorted(np.sort(pairs.largest), size)
+    adjusted = np.where(pairs.checked, (1 + as_large) / (1 + num_draws), 1.0)
+    linked = (adjusted <= level) & (pairs.residual > 0)
+    return ModelCheck(
+        model=model,
+        params=params,
+        p_value=float(adjusted.min()),
+        residual=pairs.residual,
+        standard_error=pairs.standard_error,
+        pair_p_values=np.where(pairs.checked, 2 * norm.sf(size), 1.0),
+        adjusted_p_values=adjusted,
+        checked=pairs.checked,
+        groups=_members(connected_components(linked)[1]),
+        level=level,
+        voter_names=votes.voter_names,
+    )
+
+
+def check_independence(votes: Votes, *, key: jax.Array, level: float = 0.05, num_draws: int = 1000) -> ModelCheck:
+    """Check that voters are independent given the label, by the fit of Dawid & Skene's model.
+
+    Voters linked by significant pairs form a group. Where the label of the misfitting model lies with one group, others
+    may seem linked that are not: for two classes a group is split if the votes agree with a tree of the parts.
+
+    Args:
+        votes: The votes.
+        key: Random key; the same key gives the same result.
+        level: Share of false alarms to be accepted.
+        num_draws: Number of draws behind the overall and the adjusted p-values.
+    """
+    model = DawidSkene(votes.num_voters, votes.num_classes)
+    _refuse_unfit(model, votes)
+    fit_key, check_key, split_key = jax.random.split(key, 3)
+    fit = DawidSkeneEM().fit(votes, key=fit_key)
+    check = check_model(model, fit.params, votes, key=check_key, level=level, num_draws=num_draws)
+    if check.groups and votes.num_classes == 2:
+        return replace(check, groups=_split(check, votes, split_key))
+    return check
+
+
+def _split(check: ModelCheck, votes: Votes, key: jax.Array) -> tuple[tuple[int, ...], ...]:
+    """The groups of a check, or their parts if a tree of the parts passes a check of its own."""
+    group_key, fit_key, check_key = jax.random.split(key, 3)
+    parts = _spectral_groups(votes, group_key)
+    named = _members(parts)
+    refines = all(any(set(part) <= set(group) for group in check.groups) for part in named)
+    if named == check.groups or not refines or parts.max() >= MAX_TREE_GROUPS:
+        return check.groups
+    tree = Tree(tuple(map(int, parts)))
+    fit = MaximumLikelihood(tree, starts=4).fit(votes, key=fit_key)
+    explained = check_model(tree, fit.params, votes, key=check_key, level=check.level)
+    return check.groups if explained.rejected else named
+
+
+def _spectral_groups(votes: Votes, key: jax.Array) -> Groups:
+    """The groups of L-SML, their number by the residual of the covariances."""
+    covariance, generator = vote_moments(votes).covariance, numpy_generator(key)
+    candidates = candidate_groups(group_scores(covariance, generator), MAX_TREE_GROUPS, 20, generator)
+    return min(candidates, key=lambda groups: group_residual(covariance, groups))
+
+
+def _members(groups: Groups) -> tuple[tuple[int, ...], ...]:
+    """The members of each group of two or more, in the order of their first members."""
+    members = [tuple(np.flatnonzero(groups == group).tolist()) for group in np.unique(groups)]
+    return tuple(sorted(group for group in members if len(group) > 1))
+
+
+def _refuse_unfit(model: GenerativeModel, votes: Votes) -> None:
+    check_fit(model, votes)
+    if votes.num_voters == 1:
+        raise VotesError("one voter has nobody to agree with: a check needs the votes of several voters")
+    if votes.num_voters > MAX_VOTERS:
+        raise VotesError(
+            f"{votes.num_voters:,} voters are too many to compare pair by pair; "
+            f"check at most {MAX_VOTERS} of them, such as those with the most votes"
+        )
+
+
+def _nothing_to_check(model: GenerativeModel, votes: Votes, pairs: PairResiduals) -> str:
+    if pairs.saturated.any():
+        return f"{model} can fit any agreement between {votes.num_voters} voters, so there is nothing to check"
+    return "no two voters have enough varying votes on the same items to be compared; check more items"
