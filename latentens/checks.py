@@ -17,8 +17,9 @@ from latentens.model import GenerativeModel, Params
 from latentens.models import DawidSkene, Tree
 from latentens.randomness import numpy_generator
 from latentens.tables import check_fit
+from latentens.tabulation import Names
 from latentens.voter_pairs import PairResiduals, pair_residuals
-from latentens.votes import Names, Votes
+from latentens.votes import Votes
 
 MAX_VOTERS = 300
 """The most voters that are compared pair by pair."""

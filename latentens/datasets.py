@@ -20,7 +20,8 @@ from latentens.errors import DataNotFoundError, VotesError
 from latentens.model import GenerativeModel
 from latentens.models import DawidSkene, LayeredGraph, Tree, TruncatedGaussian
 from latentens.simulation import Dataset, simulate
-from latentens.votes import Duplicates, Votes
+from latentens.triplets import Duplicates
+from latentens.votes import Votes
 
 ROOT_VARIABLE = "LATENTENS_DATA"
 

@@ -30,8 +30,9 @@ import xarray as xr
 from latentens.compare.cells import Outcome
 from latentens.fit import Posterior
 from latentens.simulation import Dataset
+from latentens.triplets import Triplets
 from latentens.uncertainty import compare_accuracy, compare_log_scores
-from latentens.votes import Triplets, Votes
+from latentens.votes import Votes
 
 EXACT = "exact Bayes"
 """What the exact posterior is called among the methods."""
