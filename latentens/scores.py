@@ -272,10 +272,11 @@ def _isotonic_loss(
     happened: Float[np.ndarray, "resample tie"], total: Float[np.ndarray, "resample tie"]
 ) -> Float[np.ndarray, " resample"]:
     """Mean squared error of the best increasing function of the stated probability."""
-    losses = np.empty(len(total))
-    for resample, (hits, counts) in enumerate(zip(happened, total, strict=True)):
-        drawn = counts > 0
-        share, counts = hits[drawn] / counts[drawn], counts[drawn]
+    losses = np.full(len(total), np.nan)
+    for resample in np.flatnonzero(total.any(axis=1)):
+        drawn = total[resample] > 0
+        counts = total[resample, drawn]
+        share = happened[resample, drawn] / counts
         fitted = isotonic_regression(share, weights=counts).x
         losses[resample] = counts @ ((fitted - share) ** 2 + share * (1 - share)) / counts.sum()
     return losses

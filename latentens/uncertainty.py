@@ -43,7 +43,8 @@ def intervals(
     sample already has, which shifts what is biased by noise a second time:
 
     * The parts of the Brier score, on the side that the shift makes too optimistic, get the quantile reflected at the
-      estimate.
+      estimate. For a calibrated posterior the lower end of the calibration part can stay a little above zero; the
+      p-value of `latentens.calibration.reliability` is the test of that.
     * The calibration error is at most Σ_b |noise of bin b| from the truth: its lower end is the estimate minus the
       quantile of that sum. Bins are those of the original sample.
     * The debiased error is squared: its square is moved by the deviations of the resampled squares from the square

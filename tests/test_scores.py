@@ -105,6 +105,22 @@ def test_calibration_errors_by_loops():
     assert debiased > 0.05
 
 
+def test_equal_confidences_stay_in_one_bin():
+    """Two stated confidences, each held against its own accuracy: 50 of 60 and 20 of 40 are right."""
+    stated = np.repeat([0.7, 0.9], [60, 40])
+    labels = np.concatenate([np.arange(60) < 50, np.arange(40) < 20]).astype(int)
+    scores = evaluate(labels, np.stack([1 - stated, stated], axis=1))
+    assert scores["calibration_error"] == pytest.approx(0.6 * abs(50 / 60 - 0.7) + 0.4 * abs(20 / 40 - 0.9))
+
+
+def test_the_better_way_is_that_of_the_exact_posterior():
+    labels, exact = calibrated(1000, 2, seed=3)
+    good, bad = evaluate(labels, exact, exact), evaluate(labels, exact[:, ::-1], exact)
+    for name, better in BETTER.items():
+        expected = {"larger": good[name] > bad[name], "smaller": good[name] < bad[name], None: good[name] == bad[name]}
+        assert expected[better], name
+
+
 def test_regret_counts_what_the_wrong_choice_costs():
     exact = np.array([[0.2, 0.5, 0.3], [0.1, 0.1, 0.8]])
     estimate = np.array([[0.1, 0.4, 0.5], [0.0, 0.4, 0.6]])

@@ -107,6 +107,15 @@ def test_intervals_without_labels_are_undefined():
         assert np.isnan(ends[name]).all(), name
 
 
+def test_a_resample_without_any_known_label_does_not_count():
+    _, probs = calibrated(40, 3, seed=5)
+    labels = np.where(np.arange(40) == 0, 1, -1)
+    ends = intervals(labels, probs, key=KEY, resamples=30)
+    right = float(probs[0].argmax() == 1)
+    assert ends["accuracy"] == (right, right)
+    assert ends["brier_refinement"] == (0, 0)
+
+
 def test_accuracies_are_compared_by_mcnemars_test():
     labels, exact = calibrated(500, 3, seed=6)
     labels[:50] = -1
