@@ -27,7 +27,7 @@ from latentens.votes import Votes
 
 Matrix = Float[np.ndarray, "voter voter"]
 
-POOL_ITEMS = 20_000
+POOL_ITEMS = 10_000
 """Items that are simulated to estimate variances under the model."""
 
 EXPECTED_RARE = 5.0
