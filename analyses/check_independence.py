@@ -2,8 +2,7 @@
 
     python analyses/check_independence.py [--data ROOT] [--out out/check_independence] [--seed 0] [--simulations 100]
 
-Writes `checks.csv`, one line a data set, and `pairs.csv`, the p-value of every pair of voters of the conditionally
-independent sets. Votes of condInd come from the model that is checked: its share of rejections should be the level of
+Writes `checks.csv`, one line a data set, and `pairs.csv`, the p-value of every pair of voters. Votes of condInd come from the model that is checked: its share of rejections should be the level of
 5 %, and the p-values of its pairs should be uniform. ROOT is the folder of the authors' files; without it, or where a
 set is not there, simulated sets are checked only.
 """
@@ -30,24 +29,22 @@ NUM_DEPENDENT = 5
 
 
 def main(data: Path | None, out: Path, seed: int, simulations: int = 100) -> pd.DataFrame:
-    sets = [("simulated", f"condInd/{number}") for number in range(1, simulations + 1)]
     numbers = range(1, NUM_DEPENDENT + 1)
-    sets += [("simulated", f"{family}/{number}") for family in DEPENDENT for number in numbers]
-    if data is not None:
-        sets += [("authors", f"{family}/{number}") for family in ("condInd", *DEPENDENT) for number in numbers]
+    sets = [("simulated", f"{family}/{number}") for family in DEPENDENT for number in numbers]
+    sets += [("authors", f"{family}/{number}") for family in ("condInd", *DEPENDENT) for number in numbers if data]
+    sets += [("simulated", f"condInd/{number}") for number in range(1, simulations + 1)]
+    out.mkdir(parents=True, exist_ok=True)
     lines, pairs = [], []
-    for index, (source, name) in enumerate(track(sets, description="checking", console=Console(stderr=True))):
+    for source, name in track(sets, description="checking", console=Console(stderr=True)):
         if (dataset := find(source, name, data)) is None:
             continue
-        line, p_values = check(dataset, jax.random.fold_in(jax.random.key(seed), index))
+        line, p_values = check(dataset, jax.random.fold_in(jax.random.key(seed), len(lines)))
         lines.append({"source": source, "data": name, **line})
-        if source == "simulated" and name.startswith("condInd"):
-            pairs += [{"data": name, "p_value": p_value} for p_value in p_values]
-    out.mkdir(parents=True, exist_ok=True)
-    checks, pair_table = pd.DataFrame(lines), pd.DataFrame(pairs)
-    checks.to_csv(out / "checks.csv", index=False)
-    pair_table.to_csv(out / "pairs.csv", index=False)
-    report(checks, pair_table["p_value"].to_numpy())
+        pairs += [{"source": source, "data": name, "p_value": p_value} for p_value in p_values]
+        checks, pair_table = pd.DataFrame(lines), pd.DataFrame(pairs)
+        checks.to_csv(out / "checks.csv", index=False)  # after every set: what was found outlasts an interruption
+        pair_table.to_csv(out / "pairs.csv", index=False)
+    report(checks, pair_table)
     return checks
 
 
@@ -74,20 +71,17 @@ def check(dataset: Dataset, key: jax.Array) -> tuple[dict, np.ndarray]:
     return line, found.pair_p_values[np.triu(found.checked)]
 
 
-def report(checks: pd.DataFrame, pair_p_values: np.ndarray) -> None:
-    checks = checks.assign(family=checks["data"].str.partition("/")[0])
-    columns = ["rejected", "tree_groups", "all_voters"]
-    print(
-        checks.groupby(["source", "family"])[columns]
-        .agg("sum")
-        .join(checks.groupby(["source", "family"]).size().rename("sets"))
+def report(checks: pd.DataFrame, pairs: pd.DataFrame) -> None:
+    families = checks.assign(family=checks["data"].str.partition("/")[0], sets=1).groupby(["source", "family"])
+    print(families[["sets", "rejected", "tree_groups", "all_voters"]].sum())
+    own, own_pairs = (
+        table[(table["source"] == "simulated") & table["data"].str.startswith("condInd")] for table in (checks, pairs)
     )
-    own = checks[(checks["source"] == "simulated") & (checks["family"] == "condInd")]
     low, high = binomtest(int(own["rejected"].sum()), len(own)).proportion_ci(0.95)
     print(f"false alarms {own['rejected'].mean():.3f} (95 % interval {low:.3f} to {high:.3f}) at level 0.05")
     print(f"overall p-values uniform: Kolmogorov–Smirnov p = {kstest(own['p_value'], 'uniform').pvalue:.2f}")
-    shares = ", ".join(f"{np.mean(pair_p_values <= level):.4f} up to {level}" for level in (0.01, 0.05, 0.5))
-    print(f"p-values of {len(pair_p_values):,} pairs: {shares}")
+    shares = [f"{(own_pairs['p_value'] <= level).mean():.4f} up to {level}" for level in (0.01, 0.05, 0.5)]
+    print(f"p-values of {len(own_pairs):,} pairs: {', '.join(shares)}")
     print(f"seconds a check, median {checks['seconds'].median():.1f}")
 
 

@@ -13,14 +13,14 @@ from latentens.encoding import MISSING
 from latentens.errors import VotesError
 from latentens.fit import Fit
 from latentens.methods.dawid_skene_em import DawidSkeneEM
+from latentens.methods.latent_spectral import LatentSpectral
 from latentens.methods.maximum_likelihood import MaximumLikelihood
-from latentens.methods.moments import vote_moments
 from latentens.methods.rbm_stack import stack_machines
-from latentens.methods.voter_groups import Groups, candidate_groups, group_residual, group_scores
+from latentens.methods.voter_groups import Groups
 from latentens.model import GenerativeModel, Params
 from latentens.models import DawidSkene, Tree
-from latentens.randomness import numpy_generator
 from latentens.rbm.stack import hidden_representations
+from latentens.structure import inspect
 from latentens.tables import check_fit
 from latentens.voter_pairs import PairResiduals, pair_residuals
 from latentens.votes import Names, Votes
@@ -172,22 +172,17 @@ def check_independence(votes: Votes, *, key: jax.Array, level: float = 0.05, num
 def _split(check: ModelCheck, votes: Votes, key: jax.Array) -> tuple[tuple[int, ...], ...]:
     """The groups of a check, or their parts if a tree of the parts passes a check of its own."""
     group_key, fit_key, check_key = jax.random.split(key, 3)
-    parts = _spectral_groups(votes, group_key)
+    spectral = LatentSpectral(max_groups=MAX_TREE_GROUPS).fit(votes, key=group_key).params
+    parts = spectral.get("groups", np.arange(votes.num_voters))
     named = _members(parts)
     refines = all(any(set(part) <= set(group) for group in check.groups) for part in named)
     if named == check.groups or not refines or parts.max() >= MAX_TREE_GROUPS:
         return check.groups
     tree = Tree(tuple(map(int, parts)))
-    fit = MaximumLikelihood(tree, starts=4).fit(votes, key=fit_key)
+    start = {name: spectral[name] for name in inspect(tree).parameter_shapes}
+    fit = MaximumLikelihood(tree, starts=0, warm=(), initial=(start,)).fit(votes, key=fit_key)
     explained = check_model(tree, fit.params, votes, key=check_key, level=check.level)
     return check.groups if explained.rejected else named
-
-
-def _spectral_groups(votes: Votes, key: jax.Array) -> Groups:
-    """The groups of L-SML, their number by the residual of the covariances."""
-    covariance, generator = vote_moments(votes).covariance, numpy_generator(key)
-    candidates = candidate_groups(group_scores(covariance, generator), MAX_TREE_GROUPS, 20, generator)
-    return min(candidates, key=lambda groups: group_residual(covariance, groups))
 
 
 def _members(groups: Groups) -> tuple[tuple[int, ...], ...]:
