@@ -2,9 +2,10 @@
 
     python analyses/check_independence.py [--data ROOT] [--out out/check_independence] [--seed 0] [--simulations 100]
 
-Writes `checks.csv`, one line a data set, and `pairs.csv`, the p-value of every pair of voters. Votes of condInd come from the model that is checked: its share of rejections should be the level of
-5 %, and the p-values of its pairs should be uniform. ROOT is the folder of the authors' files; without it, or where a
-set is not there, simulated sets are checked only.
+Writes `checks.csv`, one line a data set, and `pairs.csv`, the p-value of every pair of voters. Votes of condInd come
+from the model that is checked: its share of rejections should be the level of 5 %, and the p-values of its pairs should
+be uniform. ROOT is the folder of the authors' files; without it, or where a set is not there, simulated sets are
+checked only.
 """
 
 import argparse

@@ -1,6 +1,7 @@
 """Model checks that need no labels: whether voters agree as a fitted model says, and where they do not."""
 
 from dataclasses import dataclass, replace
+from math import prod
 from typing import NamedTuple
 
 import jax
@@ -22,7 +23,7 @@ from latentens.models import DawidSkene, Tree
 from latentens.rbm.stack import hidden_representations
 from latentens.structure import inspect
 from latentens.tables import check_fit
-from latentens.voter_pairs import PairResiduals, pair_residuals
+from latentens.voter_pairs import MAX_PARAMETERS, PairResiduals, pair_residuals
 from latentens.votes import Names, Votes
 
 MAX_VOTERS = 300
@@ -192,13 +193,19 @@ def _members(groups: Groups) -> tuple[tuple[int, ...], ...]:
 
 
 def _refuse_unfit(model: GenerativeModel, votes: Votes) -> None:
-    check_fit(model, votes)
+    structure = check_fit(model, votes)
     if votes.num_voters == 1:
         raise VotesError("one voter has nobody to agree with: a check needs the votes of several voters")
     if votes.num_voters > MAX_VOTERS:
         raise VotesError(
             f"{votes.num_voters:,} voters are too many to compare pair by pair; "
             f"check at most {MAX_VOTERS} of them, such as those with the most votes"
+        )
+    num_parameters = sum(prod(shape) for shape in structure.parameter_shapes.values())
+    if num_parameters > MAX_PARAMETERS:
+        raise VotesError(
+            f"{model} has {num_parameters:,} parameters, more than the {MAX_PARAMETERS:,} that a check can allow for; "
+            "check fewer voters, such as those with the most votes"
         )
 
 

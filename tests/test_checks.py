@@ -191,6 +191,12 @@ def test_votes_that_cannot_be_checked_are_refused(num_items, num_voters, message
         check_independence(Votes.from_matrix(matrix, num_classes=2), key=KEY)
 
 
+def test_more_parameters_than_can_be_allowed_for_are_refused():
+    matrix = np.random.default_rng(0).integers(0, 6, (10, 100))
+    with pytest.raises(VotesError, match="parameters"):
+        check_independence(Votes.from_matrix(matrix, num_classes=6), key=KEY)
+
+
 def test_constant_votes_are_refused():
     with pytest.raises(VotesError, match="enough varying votes"):
         check_independence(Votes.from_matrix(np.ones((100, 5), dtype=int)), key=KEY)
