@@ -1,28 +1,37 @@
 """Model checks that need no labels: whether voters agree as a fitted model says, and where they do not."""
 
 from dataclasses import dataclass, replace
+from math import prod
+from typing import NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from scipy.sparse.csgraph import connected_components
 from scipy.stats import norm
 
+from latentens.encoding import MISSING
 from latentens.errors import VotesError
+from latentens.fit import Fit
 from latentens.methods.dawid_skene_em import DawidSkeneEM
+from latentens.methods.latent_spectral import LatentSpectral
 from latentens.methods.maximum_likelihood import MaximumLikelihood
-from latentens.methods.moments import vote_moments
-from latentens.methods.voter_groups import Groups, candidate_groups, group_residual, group_scores
+from latentens.methods.rbm_stack import stack_machines
+from latentens.methods.voter_groups import Groups
 from latentens.model import GenerativeModel, Params
 from latentens.models import DawidSkene, Tree
-from latentens.randomness import numpy_generator
+from latentens.rbm.stack import hidden_representations
+from latentens.structure import inspect
 from latentens.tables import check_fit
 from latentens.tabulation import Names
-from latentens.voter_pairs import PairResiduals, pair_residuals
+from latentens.voter_pairs import MAX_PARAMETERS, PairResiduals, pair_residuals
 from latentens.votes import Votes
 
 MAX_VOTERS = 300
 """The most voters that are compared pair by pair."""
+
+CONSTANT = 1e-12
+"""Units whose variances have a smaller product root than this are constant."""
 
 MAX_TREE_GROUPS = 8
 """A tree of more groups is not fitted: its states double with every group."""
@@ -165,22 +174,17 @@ def check_independence(votes: Votes, *, key: jax.Array, level: float = 0.05, num
 def _split(check: ModelCheck, votes: Votes, key: jax.Array) -> tuple[tuple[int, ...], ...]:
     """The groups of a check, or their parts if a tree of the parts passes a check of its own."""
     group_key, fit_key, check_key = jax.random.split(key, 3)
-    parts = _spectral_groups(votes, group_key)
+    spectral = LatentSpectral(max_groups=MAX_TREE_GROUPS).fit(votes, key=group_key).params
+    parts = spectral.get("groups", np.arange(votes.num_voters))
     named = _members(parts)
     refines = all(any(set(part) <= set(group) for group in check.groups) for part in named)
     if named == check.groups or not refines or parts.max() >= MAX_TREE_GROUPS:
         return check.groups
     tree = Tree(tuple(map(int, parts)))
-    fit = MaximumLikelihood(tree, starts=4).fit(votes, key=fit_key)
+    start = {name: spectral[name] for name in inspect(tree).parameter_shapes}
+    fit = MaximumLikelihood(tree, starts=0, warm=(), initial=(start,)).fit(votes, key=fit_key)
     explained = check_model(tree, fit.params, votes, key=check_key, level=check.level)
     return check.groups if explained.rejected else named
-
-
-def _spectral_groups(votes: Votes, key: jax.Array) -> Groups:
-    """The groups of L-SML, their number by the residual of the covariances."""
-    covariance, generator = vote_moments(votes).covariance, numpy_generator(key)
-    candidates = candidate_groups(group_scores(covariance, generator), MAX_TREE_GROUPS, 20, generator)
-    return min(candidates, key=lambda groups: group_residual(covariance, groups))
 
 
 def _members(groups: Groups) -> tuple[tuple[int, ...], ...]:
@@ -190,7 +194,7 @@ def _members(groups: Groups) -> tuple[tuple[int, ...], ...]:
 
 
 def _refuse_unfit(model: GenerativeModel, votes: Votes) -> None:
-    check_fit(model, votes)
+    structure = check_fit(model, votes)
     if votes.num_voters == 1:
         raise VotesError("one voter has nobody to agree with: a check needs the votes of several voters")
     if votes.num_voters > MAX_VOTERS:
@@ -198,9 +202,74 @@ def _refuse_unfit(model: GenerativeModel, votes: Votes) -> None:
             f"{votes.num_voters:,} voters are too many to compare pair by pair; "
             f"check at most {MAX_VOTERS} of them, such as those with the most votes"
         )
+    num_parameters = sum(prod(shape) for shape in structure.parameter_shapes.values())
+    if num_parameters > MAX_PARAMETERS:
+        raise VotesError(
+            f"{model} has {num_parameters:,} parameters, more than the {MAX_PARAMETERS:,} that a check can allow for; "
+            "check fewer voters, such as those with the most votes"
+        )
 
 
 def _nothing_to_check(model: GenerativeModel, votes: Votes, pairs: PairResiduals) -> str:
     if pairs.saturated.any():
         return f"{model} can fit any agreement between {votes.num_voters} voters, so there is nothing to check"
     return "no two voters have enough varying votes on the same items to be compared; check more items"
+
+
+class LayerCorrelations(NamedTuple):
+    """Correlations between the units of a layer, 0 with a unit that is constant."""
+
+    marginal: Float[np.ndarray, "unit unit"]
+    given_label: Float[np.ndarray, "unit unit"]
+    """Of the deviations from the means of each label."""
+
+
+def decorrelation(
+    fit: Fit, votes: Votes, labels: Int[np.ndarray, " item"] | None = None, *, key: jax.Array
+) -> list[LayerCorrelations]:
+    """Correlations between the voters and, above them, between the hidden units of each layer of an RBM stack.
+
+    Args:
+        fit: The fit of a stack; of any other method there are the voters only.
+        votes: The votes that it was fitted to, for two classes; a pair counts where both voted.
+        labels: The label of each item; by default the estimated label probabilities serve as weights.
+        key: Random key, for gaps in a large machine.
+    """
+    if votes.num_classes != 2:
+        raise VotesError(f"correlations between voters are for two classes, but the votes have {votes.num_classes}")
+    probs = fit.label_probs if labels is None else np.eye(2)[labels]
+    cast = votes.matrix != MISSING
+    layers = [_correlations(np.where(cast, votes.matrix, 0.0), cast, probs)]
+    if machines := stack_machines(fit.params):
+        hidden = hidden_representations(machines, votes, key)
+        layers += [_correlations(units, np.ones(units.shape, dtype=bool), probs) for units in hidden]
+    return layers
+
+
+def _correlations(
+    values: Float[np.ndarray, "item unit"], cast: Bool[np.ndarray, "item unit"], probs: Float[np.ndarray, "item label"]
+) -> LayerCorrelations:
+    return LayerCorrelations(
+        *(_within(values, cast.astype(np.float64), weights) for weights in (np.ones((len(values), 1)), probs))
+    )
+
+
+def _within(
+    values: Float[np.ndarray, "item unit"],
+    cast: Float[np.ndarray, "item unit"],
+    weights: Float[np.ndarray, "item label"],
+) -> Float[np.ndarray, "unit unit"]:
+    """Correlations within labels; `sums[i, j]` is the sum of unit i over the items where j was observed too."""
+    products = np.zeros((values.shape[1], values.shape[1]))
+    together = np.zeros_like(products)
+    for weight in weights.T:
+        weighted = values * weight[:, None]
+        count, sums = (cast * weight[:, None]).T @ cast, weighted.T @ cast
+        products += weighted.T @ values - sums * sums.T / np.where(count > 0, count, 1.0)
+        together += count
+    covariance = products / np.where(together > 0, together, 1.0)
+    spread = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    scale = np.outer(spread, spread)
+    usable = scale > CONSTANT
+    correlation = np.clip(covariance / np.where(usable, scale, 1.0), -1.0, 1.0)
+    return np.where(np.eye(len(scale), dtype=bool), 1.0, np.where(usable, correlation, 0.0))

@@ -27,8 +27,11 @@ from latentens.votes import Votes
 
 Matrix = Float[np.ndarray, "voter voter"]
 
-POOL_ITEMS = 20_000
+POOL_ITEMS = 10_000
 """Items that are simulated to estimate variances under the model."""
+
+MAX_PARAMETERS = POOL_ITEMS // 4
+"""With more parameters than this the simulated items would be too few."""
 
 EXPECTED_RARE = 5.0
 """A pair is judged if both voters are expected to cast other votes than their commonest on this many items."""
@@ -53,6 +56,11 @@ class States(NamedTuple):
     def margin(self) -> Float[np.ndarray, "voter vote"]:
         """The distribution of each voter's votes."""
         return np.tensordot(self.share, self.emission, axes=1)
+
+    @property
+    def spread(self) -> Float[np.ndarray, " voter"]:
+        """The variance of each voter's votes as indicators."""
+        return 1 - (self.margin**2).sum(axis=1)
 
     @property
     def covariance(self) -> Matrix:
@@ -104,34 +112,48 @@ def pair_residuals(
     sample = _Sample.of(model, params, states, votes)
     pool = _Sample.of(model, params, states, _simulate(states, votes, generator))
     basis = _basis(pool)
-    scale = votes.num_items / (pool.num_items - basis.shape[1])
+    sample, pool = (rows._replace(scores=rows.scores @ basis) for rows in (sample, pool))
+    enough = _enough(states.margin, sample.together)
     noise = generator.standard_normal((num_draws, len(pool.counts)), dtype=np.float32)
-    projection = pool.scores @ basis
-    pull = sample.total_score @ basis
-    together = sample.together
-    enough = _enough(states.margin, together)
-    total, variance, left = np.zeros((3, votes.num_voters, votes.num_voters))
-    largest = np.zeros(num_draws)
+    total, variance = np.zeros((2, votes.num_voters, votes.num_voters))
+    free, largest = np.zeros_like(enough), np.zeros(num_draws)
     for voter in range(votes.num_voters - 1):
-        moments = pool.moments(voter)
-        slope = projection.T @ (moments * pool.counts[:, None])
-        remaining = (moments - projection @ slope) * np.sqrt(pool.counts)[:, None]
-        squares, others = (remaining**2).sum(axis=0), slice(voter + 1, None)
-        before = pool.counts @ moments**2
-        total[voter, others] = sample.counts @ sample.moments(voter) - pull @ slope
-        variance[voter, others] = squares * scale
-        left[voter, others] = squares / np.where(before > 0, before, 1.0)
-        counted = enough[voter, others] & (left[voter, others] > FREE_SHARE)
-        if counted.any():
-            standard = (remaining[:, counted] / np.sqrt(squares[counted])).astype(np.float32)
-            largest = np.maximum(largest, np.abs(noise @ standard).max(axis=1))
-    free = np.maximum(left, left.T) > FREE_SHARE
+        left = _leave(sample, pool, voter)
+        others = slice(voter + 1, None)
+        total[voter, others], variance[voter, others], free[voter, others] = left.total, left.variance, left.free
+        counted = enough[voter, others] & left.free
+        standard = left.deviation[:, counted] / np.sqrt((left.deviation[:, counted] ** 2).sum(axis=0))
+        largest = np.maximum(largest, np.abs(noise @ standard.astype(np.float32)).max(axis=1, initial=0.0))
+    free |= free.T
     checked = enough & free
-    unit = together * np.sqrt(np.outer(_spread(states.margin), _spread(states.margin)))
-    unit = np.where(checked, unit, 1.0)
+    unit = np.where(checked, sample.together * np.sqrt(np.outer(states.spread, states.spread)), 1.0)
     residual = np.where(checked, total + total.T, 0.0) / unit
     standard_error = np.sqrt(np.where(checked, variance + variance.T, 0.0)) / unit
     return PairResiduals(residual, standard_error, checked, enough & ~free, largest)
+
+
+class _Left(NamedTuple):
+    """What the scores leave of the moments of a voter with each later one."""
+
+    total: Float[np.ndarray, " other"]
+    """Over the votes."""
+    variance: Float[np.ndarray, " other"]
+    """Of that total under the model."""
+    free: Bool[np.ndarray, " other"]
+    """Whether the parameters leave anything at all."""
+    deviation: Float[np.ndarray, "row other"]
+    """Of each row of the pool, times the root of its count."""
+
+
+def _leave(sample: "_Sample", pool: "_Sample", voter: int) -> _Left:
+    """Regress the pool's moments on its scores, which are orthonormal, and take the regression off the sample's."""
+    moments = pool.moments(voter)
+    slope = pool.scores.T @ (moments * pool.counts[:, None])
+    deviation = (moments - pool.scores @ slope) * np.sqrt(pool.counts)[:, None]
+    squares, before = (deviation**2).sum(axis=0), pool.counts @ moments**2
+    total = sample.counts @ sample.moments(voter) - (sample.counts @ sample.scores) @ slope
+    variance = squares * sample.num_items / (pool.num_items - pool.scores.shape[1])
+    return _Left(total, variance, squares > FREE_SHARE * before, deviation)
 
 
 class _Sample(NamedTuple):
@@ -156,10 +178,6 @@ class _Sample(NamedTuple):
     @property
     def num_items(self) -> int:
         return int(self.counts.sum())
-
-    @property
-    def total_score(self) -> Float[np.ndarray, " parameter"]:
-        return self.counts @ self.scores
 
     @property
     def together(self) -> Int[np.ndarray, "voter voter"]:
@@ -217,11 +235,6 @@ def _basis(pool: _Sample) -> Float[np.ndarray, "parameter direction"]:
     values, vectors = eigh(information / np.outer(size, size))
     kept = values > SMALLEST_INFORMATION * values[-1]
     return vectors[:, kept] / np.sqrt(values[kept]) / size[:, None]
-
-
-def _spread(margin: Float[np.ndarray, "voter vote"]) -> Float[np.ndarray, " voter"]:
-    """The variance of a voter's votes as indicators."""
-    return 1 - (margin**2).sum(axis=1)
 
 
 def _enough(
