@@ -20,6 +20,9 @@ TABLE_CELLS = 2**22
 WORD = 2**53
 """Digits are packed into numbers below this, which doubles hold exactly."""
 
+GROUP_CELLS = 2**13
+"""Joint votes of a group of voters that are looked up in a table are so many at most: it stays in a core's cache."""
+
 PACKED_ROWS = 2**13
 """Rows are packed so many at a time, which stay in the cache of a core."""
 

@@ -15,7 +15,6 @@ MISSING = -1
 MAX_CLASSES = 127
 
 ITEM_COLUMNS = ("item", "item_id", "task", "question", "example", "id")
-UNNAMED_COLUMNS = ("Unnamed:", "__index_level_0__")
 VOTER_COLUMNS = ("voter", "worker", "annotator", "rater", "judge", "classifier", "user")
 VOTE_COLUMNS = ("vote", "label", "answer", "response", "annotation")
 
@@ -168,4 +167,4 @@ def _usual_columns(columns: Sequence[Any]) -> tuple[str | None, ...]:
 
 def is_item_column(name: str) -> bool:
     """Whether the first column of a table with one column a voter holds the names of the items."""
-    return name.strip().lower() in ITEM_COLUMNS or name.startswith(UNNAMED_COLUMNS)
+    return name.strip().lower() in ITEM_COLUMNS or name.startswith("Unnamed:")

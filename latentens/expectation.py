@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from numpyro.distributions import constraints
 
+from latentens.devices import fetch
 from latentens.marginal import (
     Observations,
     marginal_log_likelihood,
@@ -82,7 +83,7 @@ class Expectation:
 
     def _update(self, params: ParamArrays, counts: Tables, closed: bool) -> ParamArrays:
         if closed:
-            return jax.device_get(_closed_form(self.model, self.use_prior, params, counts).params)
+            return fetch(_closed_form(self.model, self.use_prior, params, counts).params)
         objective = _NegativeExpected(self.model, self.use_prior)
         end, _ = descend(objective, to_point(self.model, params), counts, max_iterations=GRADIENT_STEPS, tolerance=0.0)
         moved = to_params(self.model, end.point)

@@ -1,5 +1,6 @@
 """The marginal program: parameters in unconstrained space, labels and hidden units summed out by the tables."""
 
+import math
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
@@ -12,12 +13,15 @@ from numpyro import handlers
 from numpyro.distributions import constraints
 from numpyro.distributions.transforms import biject_to
 
+from latentens.devices import round_up, spread
 from latentens.encoding import MISSING
 from latentens.errors import ContractError, VotesError
+from latentens.layout import Rows, encode
+from latentens.limits import check_memory
 from latentens.model import GenerativeModel, Params
 from latentens.randomness import numpy_generator
-from latentens.structure import inspect
-from latentens.tables import Rows, Tables, check_fit, encode, fixed_hidden, log_joint, row_log_likelihood
+from latentens.structure import Structure, inspect
+from latentens.tables import Tables, check_fit, fixed_hidden, log_joint, row_log_likelihood
 from latentens.votes import Votes
 
 FARTHEST = 15.0
@@ -68,15 +72,22 @@ def observe(
         _, first, inverse, counts = np.unique(pairs, return_index=True, return_inverse=True, return_counts=True)
         excluded = (gold[first] >= 0) & (gold[first] != np.arange(structure.num_labels)[:, None])
         rows, log_allowed = votes.take(first), np.where(excluded, -np.inf, 0.0)
-    spare = 0 if rows.is_sparse else _spare_rows(len(counts))
-    if spare:
-        matrix = np.pad(rows.matrix, ((0, spare), (0, 0)), constant_values=MISSING)
-        rows = Votes(matrix, len(matrix), votes.num_voters, votes.num_classes)
-        counts = np.pad(counts, (0, spare))
-        log_allowed = None if log_allowed is None else np.pad(log_allowed, ((0, 0), (0, spare)))
-    laid_out = encode(rows, structure.num_vote_classes)
-    allowed = None if log_allowed is None else jnp.asarray(log_allowed)
-    return Observations(laid_out, jnp.asarray(counts, dtype=float), allowed), inverse
+    check_memory(
+        32.0 * len(counts) * math.prod(_table_shape(structure)),
+        f"fitting {model} to {len(counts):,} distinct rows of votes",
+        "use fewer hidden units, or fit a sample of the items by votes.take",
+    )
+    num_rows = round_up(len(counts) + _spare_rows(len(counts)))
+    laid_out = encode(rows, structure.num_vote_classes, num_rows)
+    spare = num_rows - len(counts)
+    allowed = None if log_allowed is None else spread(np.pad(log_allowed, ((0, 0), (0, spare))))
+    return Observations(laid_out, spread(np.pad(counts, (0, spare)).astype(float)), allowed), inverse
+
+
+def _table_shape(structure: Structure) -> tuple[int, int]:
+    """Numbers of labels and of states in the tables of a program."""
+    states = math.prod(len(structure.hidden[name].support) for name in structure.vote_parents - {"label"})
+    return structure.num_labels, states
 
 
 def _checked_gold(gold: np.ndarray, num_items: int, num_labels: int) -> Int[np.ndarray, " item"]:

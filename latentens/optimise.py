@@ -1,6 +1,5 @@
 """L-BFGS from many starting points side by side, the loss compiled once for all of them."""
 
-import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import partial
@@ -12,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
 from scipy.optimize import minimize
 
+from latentens.devices import fetch, num_workers
 from latentens.precision import double_precision
 from latentens.progress import track_late
 
@@ -94,8 +94,8 @@ def descend(
     flat_start = np.concatenate([np.ravel(leaf) for leaf in leaves])
 
     def value_and_gradient(flat: np.ndarray) -> tuple[float, np.ndarray]:
-        value, gradient = _value_and_gradient(loss, tree, shapes, flat, data)
-        return float(value), np.asarray(gradient)
+        value, gradient = fetch(_value_and_gradient(loss, tree, shapes, flat, data))
+        return float(value), gradient
 
     curve = [value_and_gradient(flat_start)[0]]
     end = minimize(
@@ -111,11 +111,11 @@ def descend(
 
 
 def in_parallel(run: Callable[[Start], End], starts: Sequence[Start], description: str) -> list[End]:
-    """Run something from each start, in double precision and as many threads as there are cores.
+    """Run something from each start, in double precision and, on one device, as many threads as there are cores.
 
     What it needs compiled should be compiled before, or every thread does it for itself.
     """
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor(num_workers()) as pool:
         futures = [pool.submit(double_precision(run), start) for start in starts]
         finished = as_completed(futures)
         for _ in track_late(futures, description):

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Int
 
-from latentens.encoding import refused_if_unreadable
+from latentens.encoding import long_columns, refused_if_unreadable
 from latentens.errors import VotesError
 
 CHUNK_CELLS = 2**20
@@ -74,10 +74,20 @@ def parquet_chunks(path: str | Path) -> Generator[Chunk, None, None]:
         raise VotesError(f"{path}: Parquet files are read by pyarrow; install the extra `latentens[parquet]`") from None
     with refused_if_unreadable(path, "Parquet"), pyarrow.parquet.ParquetFile(path) as file:
         size = max(1, CHUNK_CELLS // max(1, len(file.schema_arrow)))
+        metadata = file.schema_arrow.pandas_metadata or {}
+        index = [name for name in metadata.get("index_columns", ()) if isinstance(name, str)]  # a range is no column
         for batch in file.iter_batches(batch_size=size):
             columns = {}
-            for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            for name, column in _with_index_first(dict(zip(batch.schema.names, batch.columns, strict=True)), index):
                 encoded = column if pyarrow.types.is_dictionary(column.type) else column.dictionary_encode()
                 codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
                 columns[name] = Coded(codes, encoded.dictionary.to_pandas().to_numpy())
             yield columns
+
+
+def _with_index_first(columns: dict[str, Any], index: Sequence[str]) -> list[tuple[str, Any]]:
+    """The columns of a data frame; its index, which a file has last, comes first and names items in a wide table."""
+    others = [(name, column) for name, column in columns.items() if name not in index]
+    if len(index) != 1 or long_columns([name for name, _ in others]):
+        return list(columns.items())
+    return [("item", columns[index[0]]), *others]

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from numpyro.infer.hmc import HMCState, hmc
 
+from latentens.devices import fetch
 from latentens.marginal import Observations, marginal_log_likelihood, unpack
 from latentens.model import GenerativeModel
 from latentens.optimise import in_parallel, stack
@@ -50,7 +51,7 @@ class Sampler:
         kept = []
         for _ in range(-(-(self.num_warmup + self.num_samples) // CHUNK)):
             state, chunk = _advance(self, observations, state)
-            kept.append(jax.device_get(chunk))
+            kept.append(fetch(chunk))
         whole = jax.tree.map(lambda *parts: np.concatenate(parts), *kept)
         return jax.tree.map(lambda leaf: leaf[self.num_warmup : self.num_warmup + self.num_samples], whole)
 

@@ -5,6 +5,7 @@ hidden sites on which the votes depend directly. The log-joint of every distinct
 product and one log-sum over states, and everything else follows from it.
 """
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -12,10 +13,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.nn import logsumexp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float
 from numpyro import handlers
 
+from latentens.devices import fetch
 from latentens.errors import ParameterError, VotesError
+from latentens.layout import Rows, encode, sum_votes
 from latentens.model import GenerativeModel, Params
 from latentens.precision import double_precision
 from latentens.structure import MAX_CONFIGURATIONS, Structure, inspect, too_many_configurations
@@ -33,25 +36,6 @@ class Tables(NamedTuple):
 
     log_prior: Float[Array, "label state"]
     log_emission: Float[Array, "parent state voter vote"]
-
-
-class DenseRows(NamedTuple):
-    """Rows of votes as an indicator matrix; a missing vote is a column of zeros."""
-
-    indicator: Float[Array, "voter*vote row"]
-
-
-class SparseRows(NamedTuple):
-    """Rows of votes as triplets sorted by row."""
-
-    row: Int[Array, " entry"]
-    voter: Int[Array, " entry"]
-    vote: Int[Array, " entry"]
-    counter: Int[Array, " row"]
-    """Only its length matters: the number of rows, known where shapes are."""
-
-
-Rows = DenseRows | SparseRows
 
 
 def build_tables(model: GenerativeModel, params: Params) -> Tables:
@@ -142,27 +126,11 @@ def fixed_hidden(structure: Structure) -> dict[str, Array]:
     return values | {"vote": jnp.zeros((1, structure.num_voters), dtype=int)}
 
 
-def encode(votes: Votes, num_vote_classes: int) -> Rows:
-    """Lay votes out for the product with a table."""
-    if votes.is_sparse:
-        row, voter, vote = map(jnp.asarray, votes.triplets)
-        return SparseRows(row, voter, vote, jnp.zeros(votes.num_items, dtype=jnp.int8))
-    indicator = votes.matrix.T[:, None, :] == np.arange(num_vote_classes)[None, :, None]
-    return DenseRows(jnp.asarray(indicator.reshape(-1, votes.num_items), dtype=float))
-
-
 def log_joint(tables: Tables, rows: Rows) -> Float[Array, "label row"]:
     """`log p(label, votes)` of each row."""
-    log_emission = tables.log_emission
-    if isinstance(rows, DenseRows):
-        log_votes = (log_emission.reshape(-1, rows.indicator.shape[0]) @ rows.indicator).reshape(
-            *log_emission.shape[:2], -1
-        )
-    else:
-        entries = jnp.moveaxis(log_emission[:, :, rows.voter, rows.vote], -1, 0)
-        sums = jax.ops.segment_sum(entries, rows.row, len(rows.counter), indices_are_sorted=True)
-        log_votes = jnp.moveaxis(sums, 0, -1)
-    return logsumexp(tables.log_prior[:, :, None] + log_votes, axis=1)
+    parents, states = tables.log_emission.shape[:2]
+    log_votes = sum_votes(tables.log_emission.reshape(-1, *tables.log_emission.shape[2:]), rows)
+    return logsumexp(tables.log_prior[:, :, None] + log_votes.reshape(parents, states, -1), axis=1)
 
 
 def row_log_likelihood(tables: Tables, rows: Rows) -> Float[Array, " row"]:
@@ -181,26 +149,30 @@ def bayes_posterior(model: GenerativeModel, params: Params, votes: Votes) -> Flo
         params: A value for each parameter site of the program.
         votes: The votes; an item without votes gets the prior.
     """
-    blocks = [jax.nn.softmax(_log_joint(*block), axis=0).T for block in _blocks(model, params, votes)]
+    blocks = [
+        fetch(jax.nn.softmax(_log_joint(tables, rows), axis=0).T)[:size]
+        for tables, rows, size in _blocks(model, params, votes)
+    ]
     return np.concatenate(blocks)[votes.patterns.inverse]
 
 
 @double_precision
 def log_likelihood(model: GenerativeModel, params: Params, votes: Votes) -> float:
     """The log-likelihood of all votes, labels and hidden units summed out, in nats."""
-    rows = np.concatenate([_row_log_likelihood(*block) for block in _blocks(model, params, votes)])
-    return float(rows @ votes.patterns.counts)
+    blocks = [fetch(_row_log_likelihood(tables, rows))[:size] for tables, rows, size in _blocks(model, params, votes)]
+    return float(np.concatenate(blocks) @ votes.patterns.counts)
 
 
-def _blocks(model: GenerativeModel, params: Params, votes: Votes) -> list[tuple[Tables, Rows]]:
+def _blocks(model: GenerativeModel, params: Params, votes: Votes) -> Iterator[tuple[Tables, Rows, int]]:
+    """The tables with some distinct rows at a time, and how many these are."""
     structure = check_fit(model, votes)
     tables = checked_tables(model, params)
     distinct = votes.patterns.votes
     width = tables.log_prior.size + structure.num_voters * structure.num_vote_classes
-    size = max(1, BLOCK_CELLS // width)
-    starts = range(0, distinct.num_items, size)
-    parts = [distinct.take(np.arange(i, min(i + size, distinct.num_items))) for i in starts]
-    return [(tables, encode(part, structure.num_vote_classes)) for part in parts]
+    size = max(1, BLOCK_CELLS // (tables.log_prior.size if distinct.is_sparse else width))
+    for start in range(0, distinct.num_items, size):
+        part = distinct.between(start, min(start + size, distinct.num_items))
+        yield tables, encode(part, structure.num_vote_classes), part.num_items
 
 
 def check_fit(model: GenerativeModel, votes: Votes) -> Structure:

@@ -105,7 +105,7 @@ def _tabulate_wide(chunks: Iterable[Chunk], classes: Classes) -> Content:
     if items:
         column = join(items)
         item_names = _short(natural_names(column.names)[column.codes])
-    return Content(codes, *codes.shape, len(class_names), item_names, tuple(voters), class_names)
+    return Content(codes, len(codes), len(voters), len(class_names), item_names, tuple(voters), class_names)
 
 
 def refuse_missing_columns(wanted: Sequence[str], columns: Iterable[Any]) -> None:

@@ -264,8 +264,9 @@ class Votes:
     @property
     def cells(self) -> Int[np.ndarray, " entry"]:
         """The triplets' votes as `voter · K + vote`."""
-        index = np.int32 if self.num_voters * self.num_classes < 2**31 else np.int64
-        return self.triplets.voter.astype(index, copy=False) * index(self.num_classes) + self.triplets.vote
+        cells = self.triplets.voter * np.int32(self.num_classes)
+        cells += self.triplets.vote
+        return cells
 
     @cached_property
     def bounds(self) -> Int[np.ndarray, " item+1"]:

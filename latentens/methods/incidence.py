@@ -13,15 +13,12 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy import sparse
 
-from latentens.distinct import digit_groups, pack_digits
+from latentens.distinct import GROUP_CELLS, digit_groups, pack_digits
 from latentens.encoding import MISSING
 from latentens.votes import Votes
 
 BLOCK_ROWS = 2**16
 """Rows are processed so many at a time, which bounds the memory."""
-
-GROUP_CELLS = 2**13
-"""A group of voters has at most so many joint votes: its table then stays in the cache of a core."""
 
 RUNS = 8
 """Blocks are summed in so many runs side by side, on any machine: the order of a sum decides its last digits."""

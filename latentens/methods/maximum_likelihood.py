@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 from numpyro.distributions import constraints
 
+from latentens.devices import fetch, spread
 from latentens.errors import LatentensError
 from latentens.expectation import Expectation
 from latentens.fit import Fit, GoldMethod, Method, Posterior
@@ -102,7 +103,7 @@ class MaximumLikelihood(GoldMethod):
         start_key, split_key = jax.random.split(key)
         optima = self.climb(votes, observations, inverse, start_key)
         found = optima.point(optima.best)
-        probs = np.asarray(_label_probs(self.model, found, observations))[inverse]
+        probs = fetch(_label_probs(self.model, found, observations))[inverse]
         known = observations.log_allowed is not None  # known labels fix the order of the labels themselves
         order = np.arange(probs.shape[1]) if known else orientation(probs, votes)
         params, remaining = _oriented(self.model, found, order)
@@ -118,7 +119,7 @@ class MaximumLikelihood(GoldMethod):
             method_key, point_key = jax.random.split(jax.random.fold_in(warm_key, i))
             probs = method.fit(votes, key=method_key).label_probs
             size = len(observations.counts)
-            totals = jnp.asarray([np.bincount(inverse, column, minlength=size) for column in probs.T])
+            totals = spread(np.stack([np.bincount(inverse, column, minlength=size) for column in probs.T]))
             end, _ = descend(
                 _LabelLoss(self.model),
                 normal_start(self.model, point_key),

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
 
+from latentens.devices import fetch
 from latentens.errors import LatentensError
 from latentens.fit import Fit, GoldMethod, Posterior
 from latentens.marginal import Observations, label_log_joint, observe, to_point
@@ -115,11 +116,11 @@ def _average(
         The mean, the order of each draw's labels, and the posterior of the last label of the commonest rows by draw.
     """
     number = len(next(iter(draws.values())))
-    common = np.argsort(-np.asarray(observations.counts), kind="stable")[:COMMON_ROWS]
+    common = np.argsort(-fetch(observations.counts), kind="stable")[:COMMON_ROWS]
     mean, orders, watched = 0.0, [], []
     for first in range(0, number, DRAWS_AT_ONCE):
         part = {name: value[first : first + DRAWS_AT_ONCE] for name, value in draws.items()}
-        for probs in np.asarray(_label_probs(model, part, observations)):
+        for probs in fetch(_label_probs(model, part, observations)):
             order = np.arange(len(probs)) if totals is None else best_order(totals @ probs.T)
             mean = mean + probs[order].T / number
             orders.append(order)
@@ -145,7 +146,7 @@ def _relabel(
 
 def _predict(model: GenerativeModel, draws: Params, orders: Int[np.ndarray, "draw label"], votes: Votes) -> Posterior:
     observations, inverse = observe(model, votes)
-    probs = np.asarray(_label_probs(model, draws, observations))
+    probs = fetch(_label_probs(model, draws, observations))
     ordered = np.take_along_axis(probs, orders[:, :, None], axis=1)
     return ordered.mean(axis=0).T[inverse]
 

@@ -65,6 +65,6 @@ def _pictures(
             figures.agreement_figure(view),
             fit_figures.recovery_figure(view, colour),
             *(fit_figures.singular_value_figure(view, method) for method in view.first_fits),
-            *(fit_figures.rank_figure(method, view.draws[method], summary) for method, summary in draws.items()),
+            *(fit_figures.trace_figure(method, view.draws[method], summary) for method, summary in draws.items()),
         ]
     return [picture for picture in drawn if picture is not None]

@@ -19,7 +19,7 @@ WIDTH = 4.3
 """Inches of every figure: narrow enough that its letters are readable on a phone."""
 
 RESOLUTION = 170
-COLOURS = 128
+COLOURS = 256
 """Colours of a picture; flat drawings need few, and the page stays small."""
 
 EXACT_COLOUR = "#222222"
@@ -81,19 +81,11 @@ def style() -> Iterator[None]:
 
 def render(figure: Figure) -> bytes:
     """The figure as a PNG of few colours."""
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=RESOLUTION)
-    return reduced(buffer.getvalue())
-
-
-def reduced(png: bytes) -> bytes:
-    """The same picture with few colours."""
-    buffer = io.BytesIO()
-    image = Image.open(io.BytesIO(png)).convert("RGB")
-    image.quantize(COLOURS, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE).save(
-        buffer, "PNG", optimize=True
-    )
-    return buffer.getvalue()
+    drawn, reduced = io.BytesIO(), io.BytesIO()
+    figure.savefig(drawn, format="png", dpi=RESOLUTION)
+    image = Image.open(drawn).convert("RGB")
+    image.quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(reduced, "PNG", optimize=True)
+    return reduced.getvalue()
 
 
 def colours(methods: Sequence[str]) -> dict[str, str]:
@@ -104,8 +96,7 @@ def colours(methods: Sequence[str]) -> dict[str, str]:
 
 def wrapped(name: str, width: int = 20) -> str:
     """A name on at most three lines."""
-    lines = textwrap.wrap(name.replace("(", "( ").replace("=", "= "), width) or [name]
-    lines = [line.replace("( ", "(").replace("= ", "=") for line in lines]
+    lines = [line.replace("( ", "(") for line in textwrap.wrap(name.replace("(", "( "), width)]
     return "\n".join(lines if len(lines) <= 3 else [*lines[:2], lines[2][: width - 1] + "…"])
 
 

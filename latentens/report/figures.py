@@ -86,8 +86,8 @@ def sureness_figure(view: View) -> Picture:
         "sureness",
         "How sure each method is",
         "Each bar divides the items by the probability of their most probable label; the darkest part, with its "
-        f"number, are items above {CONFIDENT:g}. A method with more dark than the exact posterior claims more than the "
-        "votes can tell.",
+        f"number, are items above {CONFIDENT:g}. More dark than in the exact posterior, where that is known, "
+        "means that a method claims more than the votes can tell.",
         f"Stacked bars of stated confidence. Share of the items above {CONFIDENT:g}: " + ", ".join(words) + ".",
         render(figure),
     )
@@ -100,17 +100,15 @@ def agreement_figure(view: View) -> Picture | None:
         return None
     labels = np.array([probs.argmax(axis=1) for probs in view.posteriors.values()])
     share = 100 * np.array([[np.mean(one == other) for other in labels] for one in labels])
-    figure = Figure(figsize=(WIDTH, 0.36 * len(methods) + 1.7))
+    figure = Figure(figsize=(WIDTH, 0.4 * len(methods) + 0.5))
     axes = figure.subplots()
     lowest = min(share.min(), 99.0)
     axes.imshow(share, cmap="Blues", vmin=lowest - (100 - lowest) * 0.3, vmax=100 + (100 - lowest) * 0.4, aspect="auto")
     for (row, column), value in np.ndenumerate(share):
         if row != column:
             axes.text(column, row, f"{value:.1f}", ha="center", va="center", fontsize=7.5)
-    axes.set_xticks(
-        range(len(methods)), [wrapped(name, 16) for name in methods], rotation=40, ha="right", rotation_mode="anchor"
-    )
-    axes.set_yticks(range(len(methods)), [wrapped(name) for name in methods])
+    axes.set_xticks(range(len(methods)), [str(number) for number in range(1, len(methods) + 1)])
+    axes.set_yticks(range(len(methods)), [f"{wrapped(name)}   {number}" for number, name in enumerate(methods, 1)])
     axes.grid(False)
     axes.tick_params(length=0)
     for spine in axes.spines.values():
@@ -118,8 +116,8 @@ def agreement_figure(view: View) -> Picture | None:
     return Picture(
         "agreement",
         "Agreement between methods",
-        "Share of the items, in percent, to which two methods give the same label. Methods that agree can be wrong "
-        "together.",
+        "Share of the items, in percent, to which two methods give the same label; columns are numbered as rows are. "
+        "Methods that agree can be wrong together.",
         f"Matrix of agreement between methods, from {share.min():.1f} to 100 percent.",
         render(figure),
     )

@@ -1,6 +1,5 @@
 """Figures of single fits: recovered parameters, sizes of Boltzmann machines, and posterior draws."""
 
-import io
 from collections.abc import Mapping
 
 import numpy as np
@@ -9,7 +8,7 @@ import xarray as xr
 from matplotlib.ticker import MaxNLocator
 
 from latentens.compare import EXACT
-from latentens.report.drawing import RESOLUTION, WIDTH, Picture, panels, reduced, render, spread, wrapped
+from latentens.report.drawing import WIDTH, Picture, panels, render, spread, wrapped
 from latentens.report.tables import shared_params
 from latentens.report.view import View
 
@@ -85,13 +84,13 @@ def singular_value_figure(view: View, method: str) -> Picture | None:
     axes.set(
         xlabel="hidden units",
         ylabel="share of the singular values, %",
-        ylim=(min(100 * curve[0] for curve in curves) - 6, 103),
+        ylim=(min(100 * curve[0] for curve in curves) - 5, 101),
     )
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.legend(loc="lower right")
     words = "–".join(map(str, sizes))
     return Picture(
-        "architecture",
+        f"architecture {method}",
         f"Size of the network: {method}",
         f"Cumulative singular values of each trained layer's weights; rings mark the chosen sizes. Found: {words}.",
         f"Curves of cumulative singular values; the chosen architecture is {words}.",
@@ -107,28 +106,27 @@ def draws_summary(draws: xr.DataTree) -> pd.DataFrame:
     return summary.sort_values("r_hat", ascending=False, kind="stable").rename_axis("parameter").reset_index()
 
 
-def rank_figure(method: str, draws: xr.DataTree, summary: pd.DataFrame) -> Picture:
-    """ArviZ's densities and rank plots of the parameters that mixed worst."""
+def trace_figure(method: str, draws: xr.DataTree, summary: pd.DataFrame) -> Picture:
+    """ArviZ's traces of the parameters that mixed worst."""
     import arviz_plots
     from matplotlib import pyplot
 
     worst = list(summary["parameter"][:MOST_PANELS])
     chosen = xr.DataTree.from_dict({"posterior": _elements(draws["posterior"].to_dataset(), worst)})
-    before = pyplot.get_fignums()
-    collection = arviz_plots.plot_rank_dist(
-        chosen, backend="matplotlib", figure_kwargs={"figsize": (WIDTH, 1.25 * len(worst) + 0.3)}
+    size = (WIDTH, 1.6 * -(-len(worst) // 2) + 0.2)
+    collection = arviz_plots.plot_trace(
+        chosen, backend="matplotlib", col_wrap=2, figure_kwargs={"figsize": size}, visuals={"trace": {"width": 0.6}}
     )
-    buffer = io.BytesIO()
-    collection.savefig(buffer, format="png", dpi=RESOLUTION)
-    for number in set(pyplot.get_fignums()) - set(before):
-        pyplot.close(number)
+    figure = collection.viz["figure"].item()
+    png = render(figure)
+    pyplot.close(figure)
     return Picture(
-        "ranks",
+        f"traces {method}",
         f"Posterior draws: {method}",
-        "Left the density of each chain, right the ranks of its draws among all draws; chains that agree stay inside "
-        "the grey band. Shown are the parameters that mixed worst.",
-        f"Densities and rank plots of {', '.join(worst)}.",
-        reduced(buffer.getvalue()),
+        "Draws in their order, one colour a chain; chains that found the same posterior overlap everywhere. Shown are "
+        "the parameters that mixed worst.",
+        f"Traces of the draws of {', '.join(worst)}.",
+        png,
     )
 
 

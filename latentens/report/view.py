@@ -85,7 +85,11 @@ class View:
     @property
     def first_fits(self) -> dict[str, FitRecord]:
         """The record of the fit whose posterior is in `posteriors`, by method."""
-        return {fit.method: fit for fit in reversed(self.fits) if not fit.error}
+        found: dict[str, FitRecord] = {}
+        for fit in self.fits:
+            if not fit.error:
+                found.setdefault(fit.method, fit)
+        return found
 
 
 def views(tree: xr.DataTree) -> list[View]:

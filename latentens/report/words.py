@@ -14,7 +14,7 @@ from latentens.scores import CONFIDENT
 
 MOST_EXAMPLES = 4
 TRUSTWORTHY = 0.03
-"""Probabilities whose debiased calibration error is below this can be taken at face value."""
+"""Probabilities whose debiased calibration error is surely above this cannot be taken at face value."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def _headline(means: Means, labels: Leader, probabilities: Leader) -> str:
         )
     else:
         words = f"Take the labels from {labels.method}, but the probabilities from {trusted}."
-    if means[trusted, "calibration_error_debiased"].value > TRUSTWORTHY:
+    if means[trusted, "calibration_error_debiased"].low > TRUSTWORTHY:
         words += " But do not take its probabilities at face value."
     return words
 
@@ -128,9 +128,8 @@ def _label_reason(view: View, means: Means, pairs: Pairs, leader: Leader) -> Rea
         words += f". With {view.num_known:,} labelled items it cannot be told apart from {tied} (McNemar's test)"
     if leader.behind:
         difference = pairs["accuracy", leader.method, leader.behind[0]].difference
-        words += (
-            f". {leader.behind[0]} is clearly behind: it labels {100 * difference:.1f} points fewer of the items right"
-        )
+        behind = f"{leader.behind[0]} gets {100 * difference:.1f} points fewer of the items right"
+        words += f". {behind}, more than chance explains"
     return Reason(words + ".")
 
 
@@ -175,9 +174,7 @@ def _sure_example(view: View, means: Means, method: str) -> str:
     if view.exact is not None:
         words += f", the exact posterior {percent(means[EXACT, 'confident_share'].value)}"
     if wrong is not None:
-        words += (
-            f"; {percent(wrong.value, 1)} of those labels are wrong, where at most {percent(1 - CONFIDENT)} should be"
-        )
+        words += f"; {percent(wrong.value, 1)} of those labels are wrong, where {percent(1 - CONFIDENT)} would be many"
     return f"{words}. Its log score is {means[method, 'log_score'].value:.2f}."
 
 

@@ -1,0 +1,192 @@
+"""What is done for large data, on small data: blocks, groups and samples made small enough to be met."""
+
+import jax
+import numpy as np
+import pytest
+
+from latentens import distinct, layout, votes
+from latentens.errors import LimitError, VotesError
+from latentens.limits import MEMORY_VARIABLE, TIME_VARIABLE, check_time, memory_limit
+from latentens.methods import DawidSkeneEM, SpectralMetaLearner, dawid_skene_em, incidence, spectral
+from latentens.methods.incidence import incidence_of
+from latentens.methods.label_counts import count_rows, expectation
+from latentens.methods.moments import complete_blocks, leading_vector, scale_of, vote_moments
+from latentens.methods.rows import vote_indicator
+from latentens.methods.sparse_covariance import complete_sparse_diagonal, leading_sparse_vector, sparse_scale_of
+from latentens.precision import double_precision
+from latentens.votes import Triplets, Votes
+from tests.reference import KEY, independent_votes, votes_of_classes
+
+RATES = np.linspace(0.6, 0.9, 7), np.linspace(0.85, 0.65, 7)
+
+
+def as_triplets(made):
+    return Votes(Triplets(*made.triplets), *made.shape, made.num_classes)
+
+
+@pytest.fixture
+def small_blocks(monkeypatch):
+    monkeypatch.setattr(incidence, "BLOCK_ROWS", 7)
+    monkeypatch.setattr(votes, "BLOCK_ENTRIES", 20)
+    monkeypatch.setattr(distinct, "PACKED_ROWS", 9)
+
+
+@pytest.mark.parametrize(("num_patterns", "skipped"), [(5, False), (5000, True)])
+@pytest.mark.parametrize("storage", [lambda made: made, as_triplets])
+def test_rows_are_deduplicated_where_a_sample_says_that_it_helps(monkeypatch, storage, num_patterns, skipped):
+    monkeypatch.setattr(votes, "EXACT_ROWS", 100)
+    monkeypatch.setattr(distinct, "SAMPLED_ROWS", 100)
+    rng = np.random.default_rng(0)
+    matrix = rng.integers(-1, 2, (num_patterns, 12))[rng.integers(0, num_patterns, 1000)]
+    made = storage(Votes.from_matrix(matrix, 2))
+    rows, counts, inverse = made.patterns
+    np.testing.assert_array_equal(rows.matrix[inverse], matrix)
+    assert counts.sum() == 1000
+    assert len(counts) == (1000 if skipped else num_patterns)
+
+
+@pytest.mark.parametrize("table_cells", [0, 2**22])
+@pytest.mark.parametrize("word", [2**5, 2**53])
+def test_distinct_rows_by_table_by_sorting_and_in_several_words(monkeypatch, table_cells, word):
+    monkeypatch.setattr(distinct, "TABLE_CELLS", table_cells)
+    monkeypatch.setattr(distinct, "WORD", word)
+    matrix = np.random.default_rng(0).integers(-1, 2, (400, 7)).astype(np.int8)
+    found = distinct.distinct_matrix_rows(matrix)
+    expected, counts = np.unique(matrix, axis=0, return_counts=True)
+    np.testing.assert_array_equal(matrix[found.representative], expected)
+    np.testing.assert_array_equal(matrix[found.representative][found.inverse], matrix)
+    np.testing.assert_array_equal(found.counts, counts)
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_tally_triplets_and_parts_by_blocks():
+    matrix = np.random.default_rng(0).integers(-1, 3, (50, 6))
+    dense = Votes.from_matrix(matrix, 3)
+    for made in (dense, as_triplets(dense)):
+        np.testing.assert_array_equal(made.tally, [[(row == k).sum() for k in range(3)] for row in matrix])
+        np.testing.assert_array_equal(made.between(3, 40).between(2, 9).matrix, matrix[5:12])
+        np.testing.assert_array_equal(made.between(3, 40).take(np.array([4, 1])).item_names, [7, 4])
+        np.testing.assert_array_equal(np.diff(made.bounds), (matrix >= 0).sum(axis=1))
+        assert isinstance(made.between(3, 40).item_names, range)
+    assert dense.triplets.item.dtype == np.int32
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("num_classes", [2, 3])
+@pytest.mark.parametrize("missing", [0.0, 0.3])
+@pytest.mark.parametrize("storage", [lambda made: made, as_triplets])
+def test_incidence_multiplies_like_an_indicator(monkeypatch, storage, num_classes, missing):
+    monkeypatch.setattr(incidence, "GROUP_CELLS", 30)
+    made, _ = votes_of_classes(num_classes, num_items=300, missing=missing)
+    made = storage(made)
+    rows, indicator = incidence_of(made), vote_indicator(made, num_classes)
+    rng = np.random.default_rng(0)
+    table, weights = rng.normal(size=(indicator.shape[1], 2)), rng.random((300, 2))
+    assert len(rows.blocks) == 43
+    sums = np.concatenate([block @ rows.spread(table) for block in rows.blocks])
+    np.testing.assert_allclose(sums, indicator @ table, atol=1e-12)
+    (totals,) = rows.sum_blocks(lambda block, place: (block.T @ weights[place],))
+    np.testing.assert_allclose(rows.gather(totals), indicator.T @ weights, atol=1e-10)
+
+
+@pytest.mark.parametrize("storage", [lambda made: made, as_triplets])
+def test_expectation_maximisation_by_blocks_gives_the_same(monkeypatch, storage):
+    made = storage(votes_of_classes(3, num_items=200, missing=0.2)[0])
+    whole = DawidSkeneEM(random_starts=2).fit(made, key=KEY)
+    monkeypatch.setattr(incidence, "BLOCK_ROWS", 7)
+    parts = DawidSkeneEM(random_starts=2).fit(made, key=KEY)
+    np.testing.assert_allclose(whole.label_probs, parts.label_probs, atol=1e-8)
+
+
+def test_random_starts_compete_on_a_sample_of_many_rows(monkeypatch):
+    made, _ = votes_of_classes(5, num_items=800, num_voters=6, right=0.5)
+    alone = DawidSkeneEM(random_starts=0).fit(made, key=KEY).diagnostics
+    monkeypatch.setattr(dawid_skene_em, "SCREENED_ROWS", 200)
+    screened = DawidSkeneEM(random_starts=5).fit(made, key=KEY).diagnostics
+    assert len(screened["start_log_likelihoods"]) == 2
+    assert screened["log_likelihood"] >= alone["log_likelihood"] - 1e-6
+
+
+def test_hundreds_of_sure_voters_do_not_overflow():
+    num_voters = 400
+    matrix = np.repeat([[0], [1], [1]], num_voters, axis=1)
+    data = count_rows(*Votes.from_matrix(matrix, 2).patterns[:2])
+    right = np.array([[1 - 1e-9, 1e-9], [1e-9, 1 - 1e-9]])
+    confusion = np.repeat(right[:, None, None], num_voters, axis=2)
+    expected = expectation(data, dawid_skene_em.Estimates(np.full((2, 1), 0.5), confusion))
+    np.testing.assert_allclose(expected.labels[:, 0], [1, 2])
+    np.testing.assert_allclose(expected.log_likelihood, 3 * np.log(0.5) + 3 * num_voters * np.log1p(-1e-9), rtol=1e-9)
+
+
+def test_sparse_covariances_say_what_full_ones_say():
+    made, _ = independent_votes(300, *RATES, missing=0.5)
+    full = vote_moments(made).covariance
+    mean, some = spectral.sparse_moments(as_triplets(made))
+    np.testing.assert_allclose(some.toarray(), full, atol=1e-12)
+    np.testing.assert_allclose(mean, vote_moments(made).mean, atol=1e-12)
+    alone = np.arange(7)
+    completed = complete_blocks(full, alone)
+    np.testing.assert_allclose(complete_sparse_diagonal(some).toarray(), completed, atol=1e-12)
+    vector, sparse_vector = leading_vector(completed), leading_sparse_vector(complete_sparse_diagonal(some))
+    np.testing.assert_allclose(np.abs(vector), np.abs(sparse_vector), atol=1e-9)
+    assert sparse_scale_of(vector, some) == pytest.approx(scale_of(vector, full, alone))
+
+
+def test_spectral_learner_of_many_voters_equals_that_of_few(monkeypatch):
+    made, _ = independent_votes(300, *RATES, missing=0.5)
+    few = SpectralMetaLearner().fit(as_triplets(made), key=KEY)
+    monkeypatch.setattr(spectral, "DENSE_VOTERS", 3)
+    many = SpectralMetaLearner().fit(as_triplets(made), key=KEY)
+    np.testing.assert_allclose(few.label_probs, many.label_probs, atol=1e-7)
+
+
+@double_precision
+def sums(made, table):
+    rows = layout.encode(made, made.num_classes)
+    return type(rows).__name__, np.asarray(jax.jit(layout.sum_votes)(table, rows))[:, : made.num_items]
+
+
+def test_votes_are_summed_up_the_same_in_every_layout(monkeypatch):
+    made, _ = votes_of_classes(3, num_items=60, num_voters=40, missing=0.8)
+    lonely = Votes.from_matrix(np.vstack([made.matrix, np.zeros((1, 40)), np.full((1, 40), -1)]), 3)
+    table = np.random.default_rng(0).normal(size=(4, 40, 3))
+    expected = table.reshape(4, -1) @ vote_indicator(lonely, 3).T
+    monkeypatch.setattr(layout, "GROUP_CELLS", 70)
+    seen = {}
+    for cells in (2**24, 0):
+        monkeypatch.setattr(layout, "INDICATOR_CELLS", cells)
+        for storage in (lambda some: some, as_triplets):
+            name, found = sums(storage(lonely), table)
+            seen[name] = np.abs(found - expected).max()
+    name, found = sums(as_triplets(made), table)  # no row is so much longer that it is cut into pieces
+    seen["whole rows"] = np.abs(found - expected[:, :60]).max()
+    assert set(seen) == {"DenseRows", "GroupedRows", "SparseRows", "whole rows"}
+    assert max(seen.values()) < 1e-12
+
+
+def test_memory_is_refused_before_it_is_taken(monkeypatch):
+    huge = Votes(Triplets(*(np.zeros(1, dtype=kind) for kind in (np.int32, np.int32, np.int8))), 10**7, 10**6, 2)
+    with pytest.raises(LimitError, match=r"10,000,000 items × 1,000,000 voters would take about 9.1 TiB .* limit of"):
+        _ = huge.matrix
+    monkeypatch.setenv(MEMORY_VARIABLE, "1KiB")
+    assert memory_limit() == 1024
+    with pytest.raises(
+        LimitError, match=r"the covariances of 100 voters .* 312.5 KiB .* use a method .* LATENTENS_MEMORY"
+    ):
+        vote_moments(Votes.from_matrix(np.zeros((2, 100)), 2))
+    monkeypatch.setenv(MEMORY_VARIABLE, "much")
+    with pytest.raises(LimitError, match="is no amount of memory"):
+        memory_limit()
+
+
+def test_time_is_refused_if_a_limit_is_set(monkeypatch):
+    monkeypatch.delenv(TIME_VARIABLE, raising=False)
+    check_time(1e9, "waiting", "do not")
+    monkeypatch.setenv(TIME_VARIABLE, "60")
+    check_time(59, "waiting", "do not")
+    with pytest.raises(LimitError, match="waiting would take about 61 seconds, more than the limit of 60; do not"):
+        check_time(61, "waiting", "do not")
+
+
+def test_limit_errors_are_errors_of_input():
+    assert not issubclass(LimitError, VotesError)
