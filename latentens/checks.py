@@ -91,7 +91,7 @@ class ModelCheck:
     def summary(self) -> str:
         """What was found, in plain words."""
         independence = isinstance(self.model, DawidSkene)
-        claim = "independent given the label" if independence else f"as {self.model} has them"
+        claim = "independent given the label" if independence else f"consistent with {self.model}"
         p_value = f"p = {self.p_value:.2g}"
         if not self.rejected:
             return f"The votes look {claim}: none of {self.num_pairs} pairs of voters stands out ({p_value})."
@@ -102,7 +102,7 @@ class ModelCheck:
         if not self.groups:
             return "they agree less often than they should, so that no group of voters can be named"
         if len(self.groups[0]) == len(self.voter_names):
-            return f"all {len(self.voter_names)} voters depend on each other"
+            return f"all {len(self.voter_names)} voters depend on one another, directly or through others"
         groups = ["{" + ", ".join(str(self.voter_names[voter]) for voter in group) + "}" for group in self.groups]
         return f"dependent voters: {', '.join(groups)}"
 
