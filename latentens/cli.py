@@ -1,28 +1,16 @@
-"""The command `latentens`."""
+"""The command `latentens`; what a command needs is imported when it runs, so that help comes at once."""
 
-import importlib.util
-import inspect
-import json
 import sys
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated
 
-import jax
-import numpy as np
-import pandas as pd
 import typer
 from rich.console import Console
-from rich.progress import track
 from rich.table import Table
+from typer import Argument, Option
 
-from latentens import models
-from latentens.datasets import PAPER_ITEMS, PAPER_MODELS, simulate_paper
 from latentens.errors import LatentensError
-from latentens.fit import Method
-from latentens.methods import DawidSkeneEM, LatentSpectral, MajorityVote, RBMStack, SpectralMetaLearner
-from latentens.model import GenerativeModel
-from latentens.scores import Posterior, balanced_accuracy, log_score, mean_kl
-from latentens.simulation import Dataset, simulate
 
 app = typer.Typer(
     help="Unsupervised ensemble learning: many voters, no labels, every method next to the exact Bayes posterior.",
@@ -32,11 +20,18 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 console = Console()
+messages = Console(stderr=True, soft_wrap=True, highlight=False)
 
-COMPARED: tuple[Method, ...] = (MajorityVote(), SpectralMetaLearner(), DawidSkeneEM(), LatentSpectral(), RBMStack())
+SIMULATED_ITEMS = 10_000
+DEFAULT_METHODS = ("MajorityVote", "SpectralMetaLearner", "DawidSkeneEM", "LatentSpectral", "RBMStack")
 
-Items = Annotated[int, typer.Option("--items", min=1, help="Number of items of each simulated set.")]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the random key; the same seed gives the same data.")]
+Items = Annotated[int, Option(min=1, help="Number of items of each simulated set.")]
+Seed = Annotated[int, Option(min=0, help="Seed; the same seed gives the same result.")]
+VotesFile = Annotated[Path, Argument(help="CSV of votes: columns item, voter, vote, or one column a voter.")]
+MethodNames = Annotated[
+    list[str] | None,
+    Option("--methods", "-m", help="Such as 'RBMStack(hidden=(3, 1))'. May be repeated."),
+]
 
 
 def main() -> None:
@@ -44,44 +39,144 @@ def main() -> None:
     try:
         app()
     except LatentensError as error:
-        Console(stderr=True, soft_wrap=True, highlight=False).print(f"latentens: {error}", markup=False)
+        messages.print(f"latentens: {error}", markup=False)
         sys.exit(2)
 
 
 @app.command()
-def compare(items: Items = PAPER_ITEMS, seed: Seed = 1) -> None:
-    """Compare methods with the exact Bayes posterior on the paper's four simulated sets.
+def compare(
+    votes: Annotated[Path | None, Option(help="CSV of your votes.")] = None,
+    truth: Annotated[Path | None, Option(help="CSV of true labels (item, truth) for --votes.")] = None,
+    data: Annotated[list[str] | None, Option(help="A named set: Tree/1, S1, …. May be repeated.")] = None,
+    root: Annotated[Path | None, Option(help="Folder of the named sets' files.")] = None,
+    model: Annotated[list[str] | None, Option(help="A model to simulate from. May be repeated.")] = None,
+    methods: MethodNames = None,
+    items: Items = SIMULATED_ITEMS,
+    seed: Seed = 1,
+    repetitions: Annotated[int, Option(min=1, help="Fits of each method, with other keys.")] = 1,
+    out: Annotated[Path | None, Option(help="Folder for tree.nc, the report and finished cells.")] = None,
+    scheduler: Annotated[str | None, Option(help="Dask scheduler, such as tcp://host:8786.")] = None,
+) -> None:
+    """Compare methods with each other, with the truth, and with the exact Bayes posterior where it is known.
 
-    Example: latentens compare --items 20000 --seed 3
+    Without data of yours: the paper's four simulated sets. With --out, an interrupted comparison goes on where it
+    stopped. Exit code 1 says that some method failed; the others are there.
+
+    Examples:
+        latentens compare --out results
+
+        latentens compare --votes my.csv --truth labels.csv -m DawidSkeneEM -m 'Nuts(DawidSkene)'
+
+        latentens compare --model Tree --model my_model.py:MyModel --items 5000
     """
-    table = Table(title=f"{items:,} items of each simulated set, seed {seed}")
-    table.add_column("data set")
-    table.add_column("method", no_wrap=True)
-    for heading in ("balanced\naccuracy %", "log\nscore", "KL from\nBayes", "seconds"):
-        table.add_column(heading, justify="right")
-    for family in track(PAPER_MODELS, description="Comparing", console=Console(stderr=True), transient=True):
-        dataset = simulate_paper(family, seed, items)
-        exact = dataset.bayes_posterior()
-        assert exact is not None, "simulated data come with their model"
-        table.add_row(family, "exact Bayes", *_figures(dataset, exact, exact), "")
-        for method in COMPARED:
-            fit = method.fit(dataset.votes, key=jax.random.key(seed))
-            seconds = f"{fit.diagnostics['seconds']:.1f}"
-            table.add_row("", type(method).__name__, *_figures(dataset, exact, fit.label_probs), seconds)
-        table.add_section()
-    console.print(table)
+    import jax
+
+    from latentens import cli_support as support
+    from latentens.compare import compare, save
+    from latentens.names import find_method
+    from latentens.report import report
+
+    if truth and not votes:
+        raise LatentensError("--truth belongs to --votes, and there is none")
+    datasets = support.named_datasets(data or [], root, model or [], items, seed)
+    datasets += [support.users_dataset(votes, truth)] if votes else []
+    datasets = datasets or support.paper_datasets(items, seed)
+    example = datasets[0].votes if len({(d.votes.num_voters, d.votes.num_classes) for d in datasets}) == 1 else None
+    chosen = [find_method(name, example) for name in methods or DEFAULT_METHODS]
+    client = support.connect(scheduler) if scheduler else None
+    folder = out / "cells" if out else None
+    tree = compare(datasets, chosen, key=jax.random.key(seed), repetitions=repetitions, folder=folder, client=client)
+    console.print(support.score_table(tree))
+    if out:
+        save(tree, out / "tree.nc")
+        page = report(tree, out)
+        console.print(f"The comparison is in {out / 'tree.nc'}, the report in {page}", highlight=False)
+    if failed := support.failures(tree):
+        messages.print("\n".join(failed), markup=False)
+        raise typer.Exit(1)
 
 
-def _figures(dataset: Dataset, exact: Posterior, probs: Posterior) -> tuple[str, str, str]:
-    accuracy = 100 * balanced_accuracy(dataset.labels, probs.argmax(axis=1))
-    return f"{accuracy:.2f}", f"{log_score(dataset.labels, probs):.3f}", f"{mean_kl(exact, probs):.3f}"
+@app.command()
+def fit(
+    method: Annotated[str, Argument(help="A method's name, perhaps with settings (see `latentens methods`).")],
+    votes: VotesFile,
+    out: Annotated[Path, Option(help="CSV file for the posterior of each item's label.")],
+    seed: Seed = 1,
+) -> None:
+    """Estimate the labels behind a file of votes.
+
+    Examples:
+        latentens fit DawidSkeneEM votes.csv --out posterior.csv
+
+        latentens fit 'RBMStack(hidden=(3, 1))' votes.csv --out posterior.csv
+    """
+    import jax
+
+    from latentens import cli_support as support
+    from latentens.names import find_method
+
+    support.check_output(out)
+    read = support.read_votes(votes)
+    chosen = find_method(method, read)
+    with messages.status(f"Fitting {method} to {read}"):
+        fitted = chosen.fit(read, key=jax.random.key(seed))
+    support.write_posterior(fitted, read, out)
+    for name in ("log_likelihood", "iterations", "converged", "warnings", "seconds"):
+        if fitted.diagnostics.get(name) not in (None, []):
+            console.print(f"{name.replace('_', ' ')}: {fitted.diagnostics[name]}", highlight=False, markup=False)
+    console.print(f"{read}\nposterior written to {out}", highlight=False)
+
+
+@app.command()
+def check(
+    votes: VotesFile,
+    out: Annotated[Path | None, Option(help="CSV file for the p-value of every pair of voters.")] = None,
+    level: Annotated[float, Option(min=0.0, max=1.0, help="Share of false alarms to be accepted.")] = 0.05,
+    seed: Seed = 1,
+) -> None:
+    """Check, without any label, whether voters err independently given the label, and name those who do not.
+
+    Example: latentens check votes.csv --out pairs.csv
+    """
+    import jax
+
+    from latentens import cli_support as support
+    from latentens.checks import check_independence
+
+    if out:
+        support.check_output(out)
+    read = support.read_votes(votes)
+    with messages.status(f"Checking {read}"):
+        found = check_independence(read, key=jax.random.key(seed), level=level)
+    console.print(found.summary, highlight=False, markup=False)
+    if found.rejected:
+        console.print(support.pair_table(found))
+    if out:
+        support.pair_frame(found).to_csv(out, index=False)
+        console.print(f"{found.num_pairs} pairs of voters written to {out}", highlight=False)
+
+
+@app.command()
+def report(
+    tree: Annotated[Path, Argument(help="A comparison that `latentens compare --out` has saved.")],
+    out: Annotated[Path | None, Option(help="Folder for the report; by default the file's own.")] = None,
+) -> None:
+    """Write the report of a saved comparison: one HTML page, figures and tables. Nothing is fitted again.
+
+    Example: latentens report results/tree.nc --out page
+    """
+    from latentens.compare import load
+    from latentens.report import report
+
+    page = report(load(tree), out or tree.parent)
+    console.print(f"The report is in {page}", highlight=False)
 
 
 @app.command("simulate")
 def simulate_command(
-    model: Annotated[str, typer.Argument(help="A model's name (see `latentens models`), or FILE.py:NAME.")],
-    out: Annotated[Path, typer.Option("--out", help="CSV file for the votes.")],
-    items: Items = PAPER_ITEMS,
+    model: Annotated[str, Argument(help="A model's name (see `latentens models`), or FILE.py:NAME.")],
+    out: Annotated[Path, Option(help="CSV file for the votes.")],
+    items: Items = SIMULATED_ITEMS,
     seed: Seed = 1,
 ) -> None:
     """Simulate votes, and write the truth and the exact posterior beside them.
@@ -90,35 +185,20 @@ def simulate_command(
 
     Example: latentens simulate Tree --items 5000 --seed 3 --out tree.csv
     """
-    if out.suffix != ".csv":
-        raise LatentensError(f"{out} does not end in .csv")
-    if not out.parent.is_dir():
-        raise LatentensError(f"{out.parent} is not a folder")
-    chosen = find_model(model)
-    params_key, items_key = jax.random.split(jax.random.key(seed))
-    with Console(stderr=True).status(f"Simulating {items:,} items of {chosen}"):
-        params = chosen.paper_params(params_key) if hasattr(chosen, "paper_params") else None
-        dataset = simulate(chosen, items, key=items_key, params=params)
-        _write(dataset, out)
+    from latentens import cli_support as support
 
-
-def _write(dataset: Dataset, out: Path) -> None:
-    exact = dataset.bayes_posterior()
-    assert exact is not None
-    assert dataset.params is not None
-    dataset.votes.to_frame().to_csv(out)
-    truth = pd.DataFrame(exact, columns=[f"bayes_prob_{k}" for k in range(exact.shape[1])])
-    truth.insert(0, "truth", dataset.labels)
-    truth.rename_axis("item").to_csv(truth_path := out.with_suffix(".truth.csv"))
-    params = {name: np.asarray(value).tolist() for name, value in dataset.params.items()}
-    params_path = out.with_suffix(".params.json")
-    params_path.write_text(json.dumps({"model": dataset.name, "params": params}, indent=1) + "\n")
-    console.print(f"{dataset.votes}\nwritten to {out}, the truth to {truth_path}, the parameters to {params_path}")
+    support.check_output(out)
+    with messages.status(f"Simulating {items:,} items of {model}"):
+        words = support.write_simulation(support.simulated(model, items, seed), out)
+    console.print(words)
 
 
 @app.command("models")
 def list_models() -> None:
     """List the generative models."""
+    from latentens import models
+    from latentens.datasets import PAPER_MODELS
+
     table = Table("model", "in the paper", "what it says", show_lines=True)
     paper_names = {type(model).__name__: name for name, model in PAPER_MODELS.items()}
     for name in models.__all__:
@@ -126,29 +206,14 @@ def list_models() -> None:
     console.print(table)
 
 
-def find_model(name: str) -> GenerativeModel:
-    """A model by its class name, by the paper's name, or from a user's file as `FILE.py:NAME`."""
-    if ":" in name:
-        return _model_from_file(*name.rsplit(":", 1))
-    known = {key.lower(): model for key, model in PAPER_MODELS.items()}
-    known |= {key.lower(): getattr(models, key)() for key in models.__all__}
-    if name.lower() not in known:
-        raise LatentensError(f"there is no model {name!r}; there are {', '.join(models.__all__)}, and FILE.py:NAME")
-    return known[name.lower()]
+@app.command("methods")
+def list_methods() -> None:
+    """List the methods and their settings."""
+    from latentens import methods
+    from latentens.names import METHOD_NAMES
 
-
-def _model_from_file(path: str, name: str) -> GenerativeModel:
-    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
-    if spec is None or spec.loader is None or not Path(path).is_file():
-        raise LatentensError(f"{path} is not a Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    found = getattr(module, name, None)
-    if inspect.isclass(found) and issubclass(found, GenerativeModel):
-        found = found()
-    elif callable(found) and not isinstance(found, GenerativeModel):
-        found = GenerativeModel.from_program(found)
-    if not isinstance(found, GenerativeModel):
-        raise LatentensError(f"{path} has no model or program {name!r}")
-    return found
+    table = Table("method", "settings", "what it is", show_lines=True)
+    for name in METHOD_NAMES:
+        found = getattr(methods, name)
+        table.add_row(name, ", ".join(s.name for s in fields(found)), (found.__doc__ or "").split("\n\n")[0])
+    console.print(table)

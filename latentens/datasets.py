@@ -4,6 +4,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from latentens.errors import DataNotFoundError, VotesError
 from latentens.model import GenerativeModel
 from latentens.models import DawidSkene, LayeredGraph, Tree, TruncatedGaussian
 from latentens.simulation import Dataset, simulate
+from latentens.triplets import Duplicates
 from latentens.votes import Votes
 
 ROOT_VARIABLE = "LATENTENS_DATA"
@@ -112,17 +114,37 @@ def _true_params(family: str, path: Path) -> tuple[GenerativeModel | None, dict[
     return model, params
 
 
+def from_files(votes: str | Path, truth: str | Path | None = None, *, duplicates: Duplicates = "error") -> Dataset:
+    """A data set from a CSV file of votes and, perhaps, one of true labels.
+
+    Args:
+        votes: As `Votes.from_csv` reads it.
+        truth: Columns item and truth; items that are not in it have no known label.
+        duplicates: As in `Votes.from_csv`.
+    """
+    read = Votes.from_csv(votes, duplicates=duplicates)
+    name = Path(votes).stem
+    if truth is None:
+        return Dataset(name, read, np.full(read.num_items, -1, dtype=np.int8))
+    table = read_csv(truth)
+    if not {"item", "truth"} <= set(table.columns):
+        raise VotesError(f"{truth} has no columns 'item' and 'truth'")
+    written = pd.concat([pd.Series(read.class_names).astype(str), table["truth"]])
+    _, classes = encode_labels(written.to_numpy())
+    if classes != read.class_names:  # a class that no voter ever named
+        read = Votes.from_csv(votes, classes=classes, duplicates=duplicates)
+    labels = _align(read, table, classes)
+    if (labels < 0).all():
+        raise VotesError(f"{truth} names none of the items of {votes}")
+    return Dataset(name, read, labels)
+
+
 def _load_crowd(name: str, path: Path) -> Dataset:
     truth_path = path.with_name("truth.csv")
     if not truth_path.is_file():
         raise DataNotFoundError(f"{name}: there is no file {truth_path}; put the true labels there (item, truth)")
-    truth = read_csv(truth_path)
-    if not {"item", "truth"} <= set(truth.columns):
-        raise VotesError(f"{truth_path} has no columns 'item' and 'truth'")
-    labels = read_csv(path).get("label", pd.Series(dtype=str))
-    _, classes = encode_labels(pd.concat([labels, truth["truth"]]).to_numpy())
-    votes = Votes.from_csv(path, classes=classes, duplicates="last")  # a worker's later answer replaces the earlier
-    return Dataset(name, votes, _align(votes, truth, classes))
+    # a worker's later answer replaces the earlier
+    return replace(from_files(path, truth_path, duplicates="last"), name=name)
 
 
 def _align(votes: Votes, truth: pd.DataFrame, classes: tuple[Any, ...]) -> Int[np.ndarray, " item"]:

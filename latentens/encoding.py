@@ -145,13 +145,24 @@ def natural_names(names: np.ndarray) -> np.ndarray:
 
 def long_columns(columns: Sequence[Any]) -> tuple[str, str, str] | None:
     """The item, voter and vote columns of a table with one vote a row, or None if it is not of that form."""
+    item, voter, vote = _usual_columns(columns)
+    return (item, voter, vote) if item is not None and voter is not None and vote is not None else None
+
+
+def refuse_incomplete_columns(columns: Sequence[Any]) -> None:
+    """Refuse a table that looks as if it had one vote a row, but lacks the items or the votes."""
+    item, voter, vote = _usual_columns(columns)
+    if voter is not None and (item is None or vote is None) and len(columns) < 4:
+        missing = "items (item, task, …)" if item is None else "votes (vote, label, …)"
+        raise VotesError(f"there is no column of {missing}; the columns are {', '.join(map(repr, columns))}")
+
+
+def _usual_columns(columns: Sequence[Any]) -> tuple[str | None, ...]:
     names = {str(column).strip().lower(): column for column in reversed(columns)}
-    found = [
+    return tuple(
         next((names[alias] for alias in aliases if alias in names), None)
         for aliases in (ITEM_COLUMNS, VOTER_COLUMNS, VOTE_COLUMNS)
-    ]
-    item, voter, vote = found
-    return (item, voter, vote) if item is not None and voter is not None and vote is not None else None
+    )
 
 
 def is_item_column(name: str) -> bool:

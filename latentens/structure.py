@@ -104,6 +104,8 @@ def _inspect(model: GenerativeModel) -> Structure:
     for name in inside:
         if "vote" in parents[name]:
             raise _broken(model, name, "depends on 'vote'", "let votes depend on hidden sites, never the reverse")
+    if not parents["vote"]:
+        raise _broken(model, "vote", "depends on no site of its item", "let votes depend on the label or a hidden site")
     hidden = {
         name: HiddenSite(name, site["support"], site["log_weights"], parents[name])
         for name, site in inside.items()

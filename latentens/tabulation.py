@@ -9,7 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Int8
 
-from latentens.encoding import MISSING, encode_labels, is_item_column, long_columns, natural_names
+from latentens.encoding import (
+    MISSING,
+    encode_labels,
+    is_item_column,
+    long_columns,
+    natural_names,
+    refuse_incomplete_columns,
+)
 from latentens.errors import VotesError
 from latentens.reading import Chunk, Coded, in_order, join
 from latentens.triplets import Duplicates, Triplets, sort_triplets, to_matrix
@@ -51,6 +58,7 @@ def tabulate_file(
         try:
             found = long_columns(list(first))
             if not found and not any(given):
+                refuse_incomplete_columns(list(first))
                 return _tabulate_wide(chain([first], chunks), classes)
             usual = found or ("item", "voter", "vote")
             names = [column or alias for column, alias in zip(given, usual, strict=True)]

@@ -4,25 +4,53 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jax
+import numpy as np
 import pandas as pd
 import pytest
 
 from latentens import Votes, bayes_posterior
+from latentens.cli import main
+from latentens.compare import load
+from latentens.methods import DawidSkeneEM
 from latentens.models import Tree
 
 COMMAND = Path(sys.executable).with_name("latentens")
+METHODS = ("-m", "MajorityVote", "-m", "DawidSkeneEM")
 
 
-def run(*arguments, cwd=None):
-    return subprocess.run([COMMAND, *arguments], cwd=cwd, capture_output=True, text=True, check=False)
+@pytest.fixture
+def invoke(monkeypatch, capsys):
+    """Run the command in this process, which saves the imports: exit code, standard output and error."""
+
+    def invoke(*arguments, cwd):
+        monkeypatch.chdir(cwd)
+        monkeypatch.setattr(sys, "argv", ["latentens", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return ended.value.code, *capsys.readouterr()
+
+    return invoke
 
 
-def test_compare_shows_exact_bayes_above_every_method():
-    done = run("compare", "--items", "2000")
+@pytest.fixture(scope="module")
+def tree_folder(tmp_path_factory):
+    """Votes of a tree in a file, with the truth, by the installed command."""
+    folder = tmp_path_factory.mktemp("tree")
+    arguments = ("simulate", "tree", "--items", "400", "--seed", "3", "--out", "t.csv")
+    done = subprocess.run([COMMAND, *arguments], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    rows = re.findall(r"│ (\w+(?: Bayes)?) +│ +([\d.]+) │ +([\d.]+) │ +([\d.]+)", done.stdout)
-    methods = ["exact Bayes", "MajorityVote", "SpectralMetaLearner", "DawidSkeneEM", "LatentSpectral", "RBMStack"]
-    assert [name for name, *_ in rows] == methods * 4
+    return folder
+
+
+def test_compare_shows_exact_bayes_above_every_method(invoke, tmp_path):
+    code, shown, _ = invoke(
+        "compare", "--items", "2000", "--model", "DawidSkene", "--model", "Tree", *METHODS, cwd=tmp_path
+    )
+    assert code == 0
+    rows = re.findall(r" (exact Bayes|[A-Z]\w+) +([\d.]+) +([\d.]+) +([\d.]+)", shown)
+    methods = ["exact Bayes", "MajorityVote", "DawidSkeneEM"]
+    assert [name for name, *_ in rows] == methods * 2
     for start in range(0, len(rows), len(methods)):
         (_, best, score, divergence), *others = rows[start : start + len(methods)]
         assert float(divergence) == 0
@@ -30,19 +58,50 @@ def test_compare_shows_exact_bayes_above_every_method():
         assert all(float(other[2]) > float(score) - 0.01 for other in others)
 
 
-def test_simulate_writes_votes_truth_and_parameters(tmp_path):
-    done = run("simulate", "tree", "--items", "40", "--seed", "3", "--out", "t.csv", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    votes = Votes.from_csv(tmp_path / "t.csv")
-    assert votes.shape == (40, 15)
-    truth = pd.read_csv(tmp_path / "t.truth.csv")
-    params = json.loads((tmp_path / "t.params.json").read_text())["params"]
+def test_compare_of_a_users_votes_writes_tree_and_report_and_goes_on(invoke, tree_folder):
+    arguments = ("compare", "--votes", "t.csv", "--truth", "t.truth.csv", *METHODS, "--out", "results")
+    code, _, errors = invoke(*arguments, "-m", "Nuts(DeepBeliefNet)", cwd=tree_folder)
+    assert code == 1, "one method cannot be fitted"
+    assert errors.startswith("Nuts(DeepBeliefNet) failed on t: ")
+    truth = pd.read_csv(tree_folder / "t.truth.csv")["truth"].to_numpy()
+    tree = load(tree_folder / "results" / "tree.nc")
+    assert list(tree["scores"]["method"].values[:2]) == ["MajorityVote", "DawidSkeneEM"]
+    probs = tree["estimates/label_prob"].sel({"method": "DawidSkeneEM"}).to_numpy()
+    accuracy = tree["scores/accuracy"].sel({"method": "DawidSkeneEM"}).item()
+    assert accuracy == pytest.approx(np.mean(probs.argmax(axis=1) == truth))
+    assert list((tree_folder / "results").glob("*.html"))
+    assert invoke("report", "results/tree.nc", "--out", "page", cwd=tree_folder)[0] == 0
+    assert list((tree_folder / "page").glob("*.html"))
+
+
+def test_fit_writes_the_posterior(invoke, tree_folder):
+    arguments = ("fit", "DawidSkeneEM(random_starts=2)", "t.csv", "--out", "posterior.csv")
+    assert invoke(*arguments, cwd=tree_folder)[0] == 0
+    written = pd.read_csv(tree_folder / "posterior.csv", index_col="item")
+    votes = Votes.from_csv(tree_folder / "t.csv")
+    fit = DawidSkeneEM(random_starts=2).fit(votes, key=jax.random.key(1))
+    np.testing.assert_allclose(written[["prob_0", "prob_1"]], fit.label_probs, atol=1e-12)
+    assert written["label"].tolist() == fit.labels.tolist()
+
+
+def test_check_tells_that_voters_depend_on_each_other(invoke, tree_folder):
+    code, shown, _ = invoke("check", "t.csv", "--out", "pairs.csv", cwd=tree_folder)
+    assert code == 0
+    assert "not independent given the label" in shown
+    assert len(pd.read_csv(tree_folder / "pairs.csv")) == 15 * 14 / 2
+
+
+def test_simulate_writes_votes_truth_and_parameters(tree_folder):
+    votes = Votes.from_csv(tree_folder / "t.csv")
+    assert votes.shape == (400, 15)
+    truth = pd.read_csv(tree_folder / "t.truth.csv")
+    params = json.loads((tree_folder / "t.params.json").read_text())["params"]
     exact = bayes_posterior(Tree(), params, votes)
     assert truth["bayes_prob_1"].to_numpy() == pytest.approx(exact[:, 1], abs=1e-12)
     assert set(truth["truth"]) == {0, 1}
 
 
-def test_simulate_takes_a_users_file(tmp_path):
+def test_simulate_takes_a_users_file(invoke, tmp_path):
     program = "\n".join(
         [
             "import jax.numpy as jnp, numpyro, numpyro.distributions as dist",
@@ -53,16 +112,23 @@ def test_simulate_takes_a_users_file(tmp_path):
         ]
     )
     (tmp_path / "mine.py").write_text(program)
-    done = run("simulate", "mine.py:coins", "--items", "9", "--out", "coins.csv", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    assert invoke("simulate", "mine.py:coins", "--items", "9", "--out", "coins.csv", cwd=tmp_path)[0] == 0
     assert Votes.from_csv(tmp_path / "coins.csv").shape == (9, 3)
 
 
-def test_models_are_listed():
-    done = run("models")
-    assert done.returncode == 0
-    for name in ("DawidSkene", "Tree", "LayeredGraph", "TruncatedGaussian", "DeepBeliefNet", "TopDown"):
-        assert name in done.stdout
+@pytest.mark.parametrize(
+    ("command", "names"),
+    [
+        ("models", ("DawidSkene", "Tree", "LayeredGraph", "TruncatedGaussian", "DeepBeliefNet", "TopDown")),
+        ("methods", ("MajorityVote", "RBMStack", "Nuts")),
+        ("--help", ("compare", "fit", "check", "report", "simulate")),
+    ],
+)
+def test_lists(invoke, tmp_path, command, names):
+    code, shown, _ = invoke(command, cwd=tmp_path)
+    assert code == 0
+    for name in names:
+        assert name in shown
 
 
 @pytest.mark.parametrize(
@@ -73,18 +139,55 @@ def test_models_are_listed():
         (("simulate", "Tree", "--out", "nowhere/x.csv"), "nowhere is not a folder"),
         (("simulate", "none.py:Model", "--out", "x.csv"), "none.py is not a Python file"),
         (("simulate", "empty.py:Model", "--out", "x.csv"), "empty.py has no model or program 'Model'"),
+        (("fit", "Oracle", "good.csv", "--out", "x.csv"), "there is no method or model 'Oracle'; there are Cubam"),
+        (("fit", "Tree", "good.csv", "--out", "x.csv"), "there is no method 'Tree'"),
+        (("fit", "Cubam(", "good.csv", "--out", "x.csv"), "'Cubam(' is not a method; write NAME"),
+        (("fit", "Cubam(speed=3)", "good.csv", "--out", "x.csv"), "Cubam takes the settings dimensions, rounds"),
+        (("fit", "Cubam(rounds=open('x'))", "good.csv", "--out", "x.csv"), "no method or model 'open'"),
+        (("fit", "MajorityVote", "nowhere.csv", "--out", "x.csv"), "nowhere.csv: no such file"),
+        (("compare", "--truth", "good.csv"), "--truth belongs to --votes"),
+        (("compare", "--votes", "good.csv", "--truth", "good.csv"), "good.csv has no columns 'item' and 'truth'"),
+        (("compare", "--data", "S1"), "S1 comes from a file"),
+        (("report", "good.csv"), "good.csv is not a readable netCDF file"),
     ],
 )
-def test_errors_are_one_sentence_and_exit_code_2(tmp_path, arguments, message):
+def test_errors_are_one_sentence_and_exit_code_2(invoke, tmp_path, arguments, message):
     (tmp_path / "empty.py").write_text("")
-    done = run(*arguments, cwd=tmp_path)
-    assert done.returncode == 2
-    assert message in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
-    assert not list(tmp_path.glob("x.*"))
+    (tmp_path / "good.csv").write_text("item,voter,vote\n1,a,0\n1,b,1\n2,a,1\n2,b,1\n")
+    assert_refused(invoke, tmp_path, arguments, message)
 
 
-def test_options_out_of_range_exit_with_2():
-    done = run("compare", "--items", "0")
-    assert done.returncode == 2
-    assert "--items" in done.stderr
+BAD_FILES = {
+    "missing column": (b"item,voter\n1,a\n2,b\n", "there is no column of votes"),
+    "empty file": (b"", "is empty"),
+    "header only": (b"item,voter,vote\n", "has a header but no rows"),
+    "mixed labels": (b"item,voter,vote\n1,a,0\n1,b,yes\n2,a,1\n", "the labels mix numbers and text"),
+    "duplicates": (b"item,voter,vote\n1,a,0\n1,a,1\n2,b,1\n", "item 1 has more than one vote of voter a"),
+    "one item": (b"item,voter,vote\n1,a,0\n1,b,1\n", "votes of only one item"),
+    "one voter": (b"item,voter,vote\n1,a,0\n2,a,1\n", "votes of only one voter"),
+    "garbage": (bytes(range(256)) * 8, "is not a readable CSV file"),
+}
+
+
+@pytest.mark.parametrize("command", [("compare", "--votes"), ("fit", "MajorityVote"), ("check",)], ids=lambda c: c[0])
+@pytest.mark.parametrize("content", BAD_FILES)
+def test_bad_files_of_votes_are_one_sentence_and_exit_code_2(invoke, tmp_path, command, content):
+    text, message = BAD_FILES[content]
+    (tmp_path / "bad.csv").write_bytes(text)
+    arguments = (*command, "bad.csv", "--out", "x.csv")
+    assert_refused(invoke, tmp_path, arguments, message)
+
+
+def assert_refused(invoke, folder, arguments, message):
+    """The command ends with one sentence and code 2, and leaves nothing behind."""
+    code, _, error = invoke(*arguments, cwd=folder)
+    assert code == 2
+    assert message in error
+    assert len(error.strip().splitlines()) == 1
+    assert not list(folder.glob("x.*"))
+
+
+def test_options_out_of_range_exit_with_2(invoke, tmp_path):
+    code, _, error = invoke("compare", "--items", "0", cwd=tmp_path)
+    assert code == 2
+    assert "--items" in error

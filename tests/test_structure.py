@@ -142,6 +142,12 @@ def label_after_vote(num_items, votes=None):
         numpyro.sample("label", dist.Bernoulli(logits=cast.sum(-1) - 2.0))
 
 
+def vote_by_chance(num_items, votes=None):
+    with numpyro.plate("item", num_items):
+        label()
+        numpyro.sample("vote", dist.Bernoulli(jnp.full(4, 0.5)).to_event(1))
+
+
 def forty_hidden_units(num_items, votes=None):
     with numpyro.plate("item", num_items):
         label()
@@ -170,6 +176,7 @@ def forty_hidden_units(num_items, votes=None):
         (hidden_plate, "site 'hidden' is also in the plate 'unit'"),
         (rescaled, "site 'label' is rescaled"),
         (label_not_codes, "site 'label' does not take the values 0, 1"),
+        (vote_by_chance, "site 'vote' depends on no site of its item; let votes depend on the label"),
         (label_after_vote, "site 'label' depends on 'vote'"),
         (forty_hidden_units, "'hidden' would be summed over 1,099,511,627,776 .*limit.*fewer hidden units"),
     ],
@@ -218,8 +225,7 @@ def test_prior_factors_are_no_parameters():
         skill = numpyro.sample("skill", dist.Beta(2, 2))
         numpyro.factor("extra", jnp.log(skill))
         with numpyro.plate("item", num_items):
-            label()
-            vote(skill)
+            vote(jnp.where(label()[..., None] == 1, skill, 1 - skill))
 
     assert inspect(GenerativeModel.from_program(program)).parameter_shapes == {"skill": ()}
 

@@ -11,7 +11,7 @@ from latentens.methods.nuts import Nuts
 from latentens.methods.rbm_stack import RBMStack
 from latentens.methods.restricted_likelihood import RestrictedLikelihood
 from latentens.methods.spectral import SpectralMetaLearner
-from latentens.methods.supervised import Supervised
+from latentens.methods.supervised import Supervised, SupervisedReference
 from latentens.methods.top_down import TopDownMLE
 from latentens.methods.vote import MajorityVote
 
@@ -29,5 +29,6 @@ __all__ = [
     "RestrictedLikelihood",
     "SpectralMetaLearner",
     "Supervised",
+    "SupervisedReference",
     "TopDownMLE",
 ]

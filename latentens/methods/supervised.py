@@ -2,7 +2,7 @@
 
 import time
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPClassifier
 
 from latentens.errors import VotesError
-from latentens.fit import Fit, Posterior
+from latentens.fit import Fit, Method, Posterior
 from latentens.methods.rows import row_predictor, vote_indicator
 from latentens.randomness import numpy_generator
 from latentens.simulation import Dataset
@@ -71,3 +71,20 @@ class Supervised:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # told in the diagnostics
             return network.fit(inputs, labels)
+
+
+@dataclass(frozen=True)
+class SupervisedReference(Method):
+    """The supervised network as a row of a comparison: trained on another data set of the same voters.
+
+    Attributes:
+        training: The labelled data set; never the one that it is compared on.
+        network: The network.
+    """
+
+    training: Dataset = field(repr=False)
+    network: Supervised = field(default_factory=Supervised)
+
+    def _fit(self, votes: Votes, key: jax.Array) -> Fit:
+        trained = self.network.fit(self.training, key=key)
+        return Fit(trained.predictor(votes), trained.predictor, diagnostics=trained.diagnostics)

@@ -1,0 +1,5 @@
+"""Reports of comparisons: one page that anyone can read, with its figures and tables as files."""
+
+from latentens.report.write import report
+
+__all__ = ["report"]

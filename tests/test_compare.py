@@ -1,0 +1,258 @@
+"""A comparison: its layout, what becomes of failures, and going on after an interruption."""
+
+import dataclasses
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import arviz_plots
+import arviz_stats
+import jax
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+import xarray as xr
+
+import latentens
+from latentens import Dataset, GenerativeModel, compare
+from latentens.compare import EXACT, data_trees, full_scores, load, save
+from latentens.compare.cells import Cell, describe
+from latentens.errors import LatentensError
+from latentens.fit import Fit, Method
+from latentens.methods import DawidSkeneEM, MajorityVote, MaximumLikelihood, Nuts, RBMStack
+from latentens.models import DawidSkene
+from latentens.scores import evaluate
+from tests.reference import KEY, independent_votes
+
+RATES = np.linspace(0.6, 0.9, 6)
+PARAMS = {"prevalence": 0.5, "sensitivity": RATES, "specificity": RATES[::-1]}
+TIMED = ["seconds", "peak_memory"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Broken(Method):
+    def _fit(self, votes, key):
+        raise ZeroDivisionError("no luck today")
+
+
+@dataclasses.dataclass(frozen=True)
+class Draws(Method):
+    """Stands for a sampler: cheap draws in the form that Nuts gives."""
+
+    pause: float = 0.0
+    number: int = 0
+
+    def _fit(self, votes, key):
+        time.sleep(self.pause)
+        uniform = np.asarray(jax.random.uniform(key, (2, 50, 6)))
+        draws = {"prevalence": uniform[..., 0], "sensitivity": uniform}
+        fit = MajorityVote()._fit(votes, key)
+        diagnostics = {"sample_stats": {"lp": np.log(uniform[..., 0])}, "warnings": ["none"]}
+        return Fit(fit.label_probs, fit.predictor, {"prevalence": np.array(0.5)}, diagnostics, draws)
+
+
+def sweep(folder, client=None):
+    """A sweep of sixteen cells, each of which takes a while."""
+    methods = [*(Draws(0.05, number) for number in range(6)), Broken(), MajorityVote()]
+    sets = [dataset("a"), dataset("b/1", seed=1)]
+    return compare(sets, methods, key=jax.random.key(3), folder=folder, resamples=10, client=client)
+
+
+def dataset(name, seed=0, num_items=60, known=True):
+    votes, labels = independent_votes(num_items, RATES, RATES[::-1], seed=seed)
+    return Dataset(name, votes, labels, *((DawidSkene(6), PARAMS) if known else ()))
+
+
+def without_times(tree):
+    return tree.map_over_datasets(lambda group: group.drop_vars(TIMED, errors="ignore"))
+
+
+@pytest.fixture(scope="module")
+def sets():
+    return [dataset("made/1"), dataset("made/2", seed=1, known=False)]
+
+
+@pytest.fixture(scope="module")
+def tree(sets):
+    return compare(sets, [MajorityVote(), DawidSkeneEM(), Draws(), Broken()], key=KEY, resamples=50)
+
+
+def test_scores_are_those_of_the_estimates_beside_the_exact_posterior(sets, tree):
+    scores = full_scores(tree)
+    assert list(scores["method"].values) == [EXACT, "MajorityVote", "DawidSkeneEM", "Draws", "Broken"]
+    for data in sets:
+        exact = data.bayes_posterior()
+        part = data_trees(tree)[data.name]
+        for name in ("MajorityVote", "DawidSkeneEM"):
+            probs = part["estimates/label_prob"].sel({"method": name}).to_numpy()
+            for score, value in evaluate(data.labels, probs, exact).items():
+                assert scores[score].sel({"dataset": data.name, "method": name}).item() == pytest.approx(value)
+        perfect = scores.sel({"dataset": data.name, "method": EXACT})
+        if exact is None:
+            assert np.isnan(perfect["log_score"])
+        else:
+            assert perfect["mean_kl"] == perfect["accuracy_regret"] == 0
+
+
+def test_a_failing_method_is_recorded_and_the_others_go_on(tree):
+    scores = full_scores(tree)
+    assert (scores["error"].sel({"method": "Broken"}) == "ZeroDivisionError('no luck today')").all()
+    assert (scores["error"].sel({"method": "DawidSkeneEM"}) == "").all()
+    assert scores["balanced_accuracy"].sel({"method": "Broken"}).isnull().all()
+    assert tree["made/1/estimates/label_prob"].sel({"method": "Broken"}).isnull().all()
+
+
+def test_groups_hold_votes_truth_parameters_and_settings(sets, tree):
+    part = data_trees(tree)["made/1"]
+    np.testing.assert_array_equal(part["observed_data/vote"], sets[0].votes.matrix)
+    np.testing.assert_array_equal(part["truth/label"], sets[0].labels)
+    np.testing.assert_allclose(part["truth/bayes_prob"], sets[0].bayes_posterior())
+    np.testing.assert_allclose(part["truth/sensitivity"], RATES)
+    assert part["fits/DawidSkeneEM"].attrs["settings"] == repr(DawidSkeneEM())
+    assert part["fits/DawidSkeneEM/sensitivity"].shape == (6,)
+    assert "bayes_prob" not in data_trees(tree)["made/2"]["truth"]
+    assert tree.attrs["version_latentens"]
+    assert list(tree.attrs["key"]) == np.asarray(jax.random.key_data(KEY)).tolist()
+
+
+def test_one_data_set_lies_flat_and_opens_in_xarray_and_arviz(tmp_path):
+    save(compare(dataset("made"), [Draws(), Draws(number=1)], key=KEY, resamples=20), tmp_path / "tree.nc")
+    with xr.open_datatree(tmp_path / "tree.nc", engine="h5netcdf") as opened:
+        flat = {"observed_data", "truth", "estimates", "scores", "posterior", "sample_stats"}
+        assert flat < set(opened.children)
+        assert opened["estimates/label_prob"].dims == ("method", "item", "label")
+        assert opened["scores/log_score"].dims == ("method",)
+        assert opened["posterior/sensitivity"].dims[:2] == ("chain", "draw")
+        assert opened["posterior_Draws(number=1)"].attrs["method"] == "Draws(number=1)"
+        table = arviz_stats.summary(opened)
+        means = opened["posterior/sensitivity"].mean(("chain", "draw"))
+        assert len(table) == 7
+        assert float(table.loc["sensitivity[2]", "mean"]) == pytest.approx(float(means[2]), abs=0.01)
+        plot = arviz_plots.plot_dist(opened, var_names=["prevalence"], backend="matplotlib")
+        assert plot.viz["figure"].item().axes
+        plt.close("all")
+
+
+def test_a_saved_tree_comes_back_the_same(tree, tmp_path):
+    save(tree, tmp_path / "tree.nc")
+    xr.testing.assert_identical(load(tmp_path / "tree.nc"), tree)
+    for content in (b"", b"\x89garbage\x00\x01"):
+        (tmp_path / "odd.nc").write_bytes(content)
+        with pytest.raises(LatentensError, match="odd.nc is not a readable netCDF file"):
+            load(tmp_path / "odd.nc")
+    xr.Dataset({"a": 1}).to_netcdf(tmp_path / "other.nc", engine="h5netcdf")
+    with pytest.raises(LatentensError, match="holds no comparison"):
+        load(tmp_path / "other.nc")
+    with pytest.raises(LatentensError, match="there is no file"):
+        load(tmp_path / "none.nc")
+
+
+def test_repetitions_differ_by_key_and_do_not_depend_on_what_else_is_compared(sets):
+    several = compare(sets, [Draws(), MajorityVote()], key=KEY, repetitions=2, resamples=10)
+    alone = compare(sets[1], {"Draws": Draws()}, key=KEY, repetitions=2, resamples=10)
+    first = several["made/2/posterior/prevalence"]
+    np.testing.assert_array_equal(first, alone["posterior/prevalence"])
+    assert not np.array_equal(first, several["made/2/posterior_Draws_1/prevalence"])
+    assert not np.array_equal(first, several["made/1/posterior/prevalence"])
+    assert several["made/2/estimates/label_prob"].dims == ("repetition", "method", "item", "label")
+    assert several["scores/log_score"].dims == ("dataset", "repetition", "method")
+    assert full_scores(alone)["log_score"].dims == ("dataset", "repetition", "method")
+
+
+def test_paired_differences_are_antisymmetric_and_of_accuracies(tree):
+    pairs, scores = full_scores(tree, "pairs"), full_scores(tree)
+    at = {"dataset": "made/1", "repetition": 0}
+    forth = pairs["accuracy_difference"].sel(at | {"method": EXACT, "other": "MajorityVote"}).item()
+    back = pairs["accuracy_difference"].sel(at | {"method": "MajorityVote", "other": EXACT}).item()
+    accuracy = scores["accuracy"].sel(at)
+    expected = accuracy.sel({"method": EXACT}).item() - accuracy.sel({"method": "MajorityVote"}).item()
+    assert forth == -back == pytest.approx(expected)
+
+
+def test_finished_cells_are_not_run_again(tmp_path, sets):
+    counts = tmp_path / "runs"
+
+    @dataclasses.dataclass(frozen=True)
+    class Counted(Method):
+        weight: float = 1.0
+
+        def _fit(self, votes, key):
+            with counts.open("a") as file:
+                file.write("x")
+            return MajorityVote()._fit(votes, key)
+
+    def run(*methods, **options):
+        return compare(sets, methods, key=KEY, folder=tmp_path / "cells", resamples=10, **options)
+
+    first = run(Counted(), Draws())
+    again = run(Counted(), Draws())
+    xr.testing.assert_identical(first, again)
+    assert counts.read_text() == "x" * 2
+    run(Counted(), Counted(weight=2.0), Draws(), Broken())
+    assert counts.read_text() == "x" * 4
+    run(Counted(), repetitions=2)
+    assert counts.read_text() == "x" * 6
+    compare([dataset("made/1", seed=5)], [Counted()], key=KEY, folder=tmp_path / "cells", resamples=10)
+    assert counts.read_text() == "x" * 7
+
+
+def test_a_sweep_killed_at_any_cell_goes_on_to_the_same_tree(tmp_path):
+    root, cells = Path(__file__).parents[1], tmp_path / "cells"
+    code = "import sys; from tests.test_compare import sweep; sweep(sys.argv[1])"
+    killed = subprocess.Popen([sys.executable, "-c", code, cells], cwd=root)
+    wanted = int(np.random.default_rng(time.time_ns()).integers(1, 14))
+    while len(list(cells.glob("*.nc"))) < wanted:
+        assert killed.poll() is None
+        time.sleep(0.005)
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    kept = {path: path.stat().st_mtime_ns for path in cells.glob("*.nc")}
+    assert wanted <= len(kept) < 16
+    resumed = sweep(cells)
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+    xr.testing.assert_identical(without_times(resumed), without_times(sweep(tmp_path / "whole")))
+
+
+def test_cells_are_told_apart_by_the_users_code():
+    def cell(program):
+        method = MaximumLikelihood(GenerativeModel.from_program(program))
+        return Cell(dataset("made"), None, "mine", method, 0, np.zeros(2, dtype=np.uint32), 10)
+
+    def program(num_items, votes=None):
+        return 1
+
+    fingerprint = cell(program).fingerprint()
+    assert cell(program).fingerprint() == fingerprint
+
+    def program(num_items, votes=None):
+        return 2
+
+    assert cell(program).fingerprint() != fingerprint
+
+
+def test_names_tell_what_differs_from_the_defaults():
+    assert describe(RBMStack()) == "RBMStack"
+    assert describe(RBMStack(hidden=(3, 1), prediction="map")) == "RBMStack(hidden=(3, 1), prediction='map')"
+    assert describe(Nuts(DawidSkene(6))) == "Nuts(DawidSkene(num_voters=6))"
+
+
+@pytest.mark.parametrize(
+    ("datasets", "methods", "words"),
+    [
+        ([], [MajorityVote()], "at least one data set"),
+        ([dataset("a")], [], "at least one data set, one method"),
+        ([dataset("a"), dataset("a", seed=1)], [MajorityVote()], "two data sets are called 'a'"),
+        ([dataset("scores"), dataset("a")], [MajorityVote()], "'scores' cannot be the name"),
+        ([dataset("a")], [MajorityVote(), MajorityVote()], "MajorityVote is asked for twice"),
+        ([dataset("a")], {EXACT: MajorityVote()}, "'exact Bayes' cannot be the name"),
+    ],
+)
+def test_bad_requests_are_refused_before_any_work(datasets, methods, words):
+    with pytest.raises(LatentensError, match=words):
+        compare(datasets, methods, key=KEY)
+
+
+def test_compare_is_a_function_of_the_package():
+    assert latentens.compare is compare

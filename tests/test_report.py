@@ -1,0 +1,348 @@
+"""Reports: what stands in the page and its files is what stands in the tree."""
+
+import dataclasses
+import io
+import re
+from dataclasses import dataclass, replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import jax
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+import latentens
+from latentens import Dataset, Votes
+from latentens.compare import EXACT, full_scores
+from latentens.datasets import load
+from latentens.errors import LatentensError
+from latentens.fit import Fit, Method
+from latentens.methods import DawidSkeneEM, MajorityVote
+from latentens.models import DawidSkene
+from latentens.orient import vote_shares
+from latentens.report.findings import find
+from latentens.report.html import Html, element
+from latentens.report.tables import Mean, confidence_shares, split_settings
+from latentens.report.view import views
+from latentens.report.words import summarise
+from latentens.report.write import safe_names
+from latentens.uncertainty import PairedDifference
+
+SHARED = Path(__file__).parents[2] / "shared" / "data"
+NASTY = '<b>my</b> & "data"/1'
+
+
+@dataclass(frozen=True)
+class Broken(Method):
+    """A method that fails."""
+
+    size: int = 7
+
+    def _fit(self, votes, key):
+        raise LatentensError("the matrix <A> & its inverse are lost; drop voter 3")
+
+
+@dataclass(frozen=True)
+class Sampled(Method):
+    """Vote shares with made-up draws, and with the diagnostics of a stack of Boltzmann machines."""
+
+    inner: Broken = Broken(2)
+    spread: float = 0.25
+
+    def _fit(self, votes, key):
+        noise = np.random.default_rng(1).normal(size=(2, 30, 5))
+        draws = {"prevalence": noise[..., 0], "sensitivity": noise}
+        diagnostics = {
+            "architecture": [5, 2, 1],
+            "singular_value_curves": [[0.7, 0.99, 1.0], [1.0]],
+            "converged": False,
+            "warnings": ["chains <disagree>"],
+            "sample_stats": {"lp": noise[..., 0]},
+        }
+        return Fit(vote_shares(votes), vote_shares, {"sensitivity": noise.mean((0, 1))}, diagnostics, draws)
+
+
+METHODS = {
+    "vote $x$ <i>": MajorityVote(),
+    "Dawid/Skene": DawidSkeneEM(random_starts=1),
+    "Broken": Broken(),
+    "Sampled(with, a=long, name=of, several=words, and='<more>')": Sampled(),
+}
+
+
+def example_tree():
+    """A labelled set whose exact posterior is known, and an unlabelled one with three classes and missing votes."""
+    rng = np.random.default_rng(2)
+    params = {"prevalence": 0.4, "sensitivity": rng.uniform(0.6, 0.9, 5), "specificity": rng.uniform(0.6, 0.9, 5)}
+    labels = rng.random(200) < params["prevalence"]
+    says_one = np.where(labels[:, None], params["sensitivity"], 1 - params["specificity"])
+    votes = Votes.from_matrix((rng.random((200, 5)) < says_one).astype(int))
+    partly = np.where(np.arange(200) < 10, -1, labels)
+    known = Dataset(
+        "known/1", votes, partly, DawidSkene(5), {name: np.asarray(value) for name, value in params.items()}
+    )
+    unlabelled = Dataset(NASTY, Votes.from_matrix(rng.integers(-1, 3, (60, 4)), num_classes=3), np.full(60, -1))
+    return latentens.compare([known, unlabelled], METHODS, key=jax.random.key(3), repetitions=2, resamples=20)
+
+
+@pytest.fixture(scope="module")
+def tree():
+    return example_tree()
+
+
+@pytest.fixture(scope="module")
+def folder(tree, tmp_path_factory):
+    return latentens.report(tree, tmp_path_factory.mktemp("report")).parent
+
+
+class Reader(HTMLParser):
+    """Collects what a page refers to, its text, and whether its tags match."""
+
+    def __init__(self):
+        super().__init__()
+        self.addresses, self.images, self.tags, self.open, self.text = [], [], [], [], []
+
+    def handle_starttag(self, tag, attributes):
+        found = dict(attributes)
+        self.tags.append(tag)
+        self.addresses += [found[name] for name in ("src", "href", "srcset", "action") if name in found]
+        if tag == "img":
+            self.images.append(found)
+        if tag not in ("meta", "img", "br", "link"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+@pytest.fixture(scope="module")
+def page(folder):
+    reader = Reader()
+    reader.feed((folder / "report.html").read_text(encoding="utf-8"))
+    assert not reader.open
+    return reader
+
+
+def words(page):
+    return " ".join(page.text).replace("\u00a0", " ")
+
+
+def test_page_refers_to_nothing_outside_itself(page, folder):
+    assert page.addresses
+    assert all(address.startswith(("data:", "#")) for address in page.addresses)
+    source = (folder / "report.html").read_text(encoding="utf-8")
+    assert not re.search(r"https?:|//[a-z]|@import|url\(", re.sub(r"base64,[A-Za-z0-9+/=]+", "", source))
+    assert "script" not in page.tags
+
+
+def test_every_figure_is_a_picture_with_words_and_a_file(page, folder):
+    files = sorted(folder.glob("*.png"))
+    assert len(page.images) == len(files) >= 10
+    assert all(len(image["alt"]) > 20 for image in page.images)
+    for file in files:
+        assert re.fullmatch(r"[A-Za-z0-9-]+\.png", file.name)
+        with Image.open(io.BytesIO(file.read_bytes())) as picture:
+            assert picture.width > 500
+            assert len(picture.convert("RGB").getcolors(10**6)) > 10
+
+
+def test_names_and_errors_are_text_and_not_markup(page, folder):
+    source = (folder / "report.html").read_text(encoding="utf-8")
+    for raw in ("<b>my</b>", "<i>", "<A>", "<more>", "<disagree>"):
+        assert raw not in source
+        assert raw in words(page)
+
+
+def test_scores_file_holds_the_scores_of_the_tree(tree, folder):
+    found = pd.read_csv(folder / "scores.csv").set_index(["dataset", "repetition", "method", "score"])
+    scores, intervals = full_scores(tree), full_scores(tree, "intervals")
+    checked = 0
+    for (dataset, repetition, method, score), row in found.iterrows():
+        place = {"dataset": dataset, "repetition": repetition, "method": method}
+        np.testing.assert_allclose(row["value"], scores[score].loc[place])
+        if score in intervals:
+            np.testing.assert_allclose([row["low"], row["high"]], intervals[score].loc[place])
+            checked += 1
+    assert len(found) == sum(int(scores[name].notnull().sum()) for name in scores if name != "error")
+    assert checked > 50
+
+
+def test_pairs_file_holds_both_tests(tree, folder):
+    found = pd.read_csv(folder / "pairs.csv")
+    assert set(found["score"]) == {"accuracy", "log_score"}
+    assert set(found["dataset"]) == {"known/1"}
+    row = found.iloc[-1]
+    place = {name: row[name] for name in ("dataset", "repetition", "method", "other")}
+    for column in ("difference", "low", "high", "p_value"):
+        np.testing.assert_allclose(row[column], full_scores(tree, "pairs")[f"{row['score']}_{column}"].loc[place])
+
+
+def test_settings_hold_every_hyperparameter_and_the_key(page, folder, tree):
+    settings = pd.read_csv(folder / "settings.csv", dtype=str, keep_default_na=False)
+    for name, method in METHODS.items():
+        mine = settings[settings["method"] == name].set_index("setting")["value"]
+        assert mine["class"] == type(method).__name__
+        for field in dataclasses.fields(method):
+            value = getattr(method, field.name)
+            assert mine[field.name] == ("Broken" if isinstance(value, Broken) else repr(value))
+    assert mine["inner.size"] == "2"
+    assert str(tree.attrs["key"]) in words(page)
+
+
+def test_settings_that_are_no_python_stay_as_they_are():
+    assert split_settings("f <lambda> at 3") == [("settings", "f <lambda> at 3")]
+
+
+def test_page_tells_failures_and_warnings(page):
+    text = words(page)
+    assert "Broken failed: the matrix <A> & its inverse are lost; drop voter 3 (in 2 repetitions)" in text
+    assert "warns: chains <disagree>" in text
+
+
+def test_unlabelled_data_get_agreement_and_no_score(page, tree):
+    text = words(page)
+    assert "No label is known here" in text
+    view = views(tree)[1]
+    labels = np.array([probs.argmax(axis=1) for probs in view.posteriors.values()])
+    everywhere = np.mean([len(set(column)) == 1 for column in labels.T])
+    assert f"All 3 methods give the same label to {100 * everywhere:.1f} % of the items" in text
+
+
+def test_draws_are_summarised_by_arviz(folder):
+    draws = pd.read_csv(folder / "draws.csv")
+    assert {"prevalence", "sensitivity[4]"} <= set(draws["parameter"])
+    assert len(draws) == 2 * 6
+    assert np.isfinite(draws["r_hat"]).all()
+
+
+def test_parameters_stand_next_to_the_truth(tree, folder):
+    found = pd.read_csv(folder / "parameters.csv")
+    view = views(tree)[0]
+    mine = found[
+        (found["method"] == "Dawid/Skene") & (found["parameter"] == "sensitivity") & (found["repetition"] == 0)
+    ]
+    np.testing.assert_allclose(mine["true"], view.true_params["sensitivity"])
+    np.testing.assert_allclose(mine["estimate"], view.first_fits["Dawid/Skene"].params["sensitivity"])
+
+
+def test_confidence_is_counted_in_ranges_that_hold_their_upper_end():
+    top = np.array([0.5, 0.6, 0.61, 0.9, 0.99, 0.9901, 1.0])
+    np.testing.assert_allclose(confidence_shares(np.stack([1 - top, top], axis=1)) * 7, [2, 1, 1, 1, 2])
+
+
+def test_file_names_are_safe_and_differ():
+    names = safe_names(["a/b", "a-b", "../../etc", "<>", "日本"])
+    assert names[0] == "a-b"
+    assert len(set(names)) == 5
+    assert all(re.fullmatch(r"[A-Za-z0-9-]+", name) for name in names)
+
+
+def test_folder_that_cannot_be_made_is_told(tree, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(LatentensError, match="no folder .*file"):
+        latentens.report(tree, tmp_path / "file")
+
+
+def test_elements_escape_all_but_html():
+    assert element("p", "a < b", Html("<br>"), title='"') == '<p title="&quot;">a &lt; b<br></p>'
+
+
+def scored(view, **values):
+    """Means and pairs of methods by hand: (balanced accuracy, log score, p-value of both against the others)."""
+    means = {
+        (name, score): Mean(value, value, value, np.nan)
+        for name, (accuracy, log_score, _) in values.items()
+        for score, value in {
+            "balanced_accuracy": accuracy,
+            "log_score": log_score,
+            "confident_share": 0.5,
+            "confident_wrong": 0.1,
+            "calibration_error": 0.1,
+            "calibration_error_debiased": 0.1,
+        }.items()
+    }
+    pairs = {
+        (score, one, other): PairedDifference(values[one][0] - values[other][0], 0.0, 0.0, values[other][2])
+        for score in ("accuracy", "log_score")
+        for one in values
+        for other in values
+    }
+    return means, pairs
+
+
+@pytest.fixture(scope="module")
+def copied_votes(tree):
+    """Three voters, each copied five times; `sure` takes the copies as evidence of their own, `fair` does not."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 2, 3000)
+    votes = np.repeat(np.where(rng.random((3000, 3)) < 0.75, labels[:, None], 1 - labels[:, None]), 5, axis=1)
+    logits = np.log(3) * (2 * votes - 1).sum(axis=1)
+    one = {"fair": 1 / (1 + np.exp(-logits / 5)), "sure": 1 / (1 + np.exp(-logits))}
+    posteriors = {name: np.stack([1 - prob, prob], axis=1) for name, prob in one.items()}
+    view = views(tree)[0]
+    return replace(view, labels=labels, votes=votes, posteriors=posteriors, true_params={}, fits=(), draws={})
+
+
+def test_overconfidence_is_found_and_explained(copied_votes):
+    means, pairs = scored(copied_votes, fair=(0.84, 0.4, 1.0), sure=(0.84, 0.9, 1.0))
+    findings = find(copied_votes, means, pairs)
+    assert set(findings.gaps) == {"sure"}
+    assert findings.dependent
+    told = summarise(copied_votes, means, pairs, findings)
+    reasons = [reason.text for reason in told.reasons]
+    assert any("sure is too sure" in text and "depend on each other" in text for text in reasons)
+    assert any("sure puts 50\u00a0% of the items above 0.99" in text for text in told.reasons[-1].examples)
+
+
+def test_independent_voters_are_not_called_dependent(copied_votes):
+    alone = replace(copied_votes, votes=copied_votes.votes[:, ::5])
+    findings = find(alone, *scored(alone, fair=(0.84, 0.4, 1.0), sure=(0.84, 0.9, 1.0)))
+    assert not findings.dependent
+    assert findings.dependence < 3 * findings.chance_dependence
+
+
+def test_modest_and_impossible_statements_are_found(copied_votes):
+    certain = np.eye(2)[copied_votes.posteriors["sure"].argmax(axis=1)]
+    posteriors = {"timid": 0.5 + (copied_votes.posteriors["fair"] - 0.5) / 10, "certain": certain}
+    view = replace(copied_votes, posteriors=posteriors)
+    findings = find(view, *scored(view, timid=(0.84, 0.6, 1.0), certain=(0.84, 99.0, 1.0)))
+    assert findings.gaps["timid"] < 0 < findings.gaps["certain"]
+    assert findings.impossible == {"certain": int(np.sum(certain.argmax(axis=1) != view.labels))}
+
+
+@pytest.mark.parametrize(
+    ("fair", "sure", "headline"),
+    [
+        ((0.84, 0.4, 1e-9), (0.80, 0.9, 1e-9), "Trust fair: both"),
+        (
+            (0.84, 0.4, 0.3),
+            (0.85, 0.9, 0.3),
+            "Trust fair: its probabilities are the best, and its labels cannot be told",
+        ),
+        ((0.80, 0.4, 1e-9), (0.84, 0.9, 1e-9), "Take the labels from sure, but the probabilities from fair."),
+    ],
+)
+def test_headline_says_whom_to_trust(copied_votes, fair, sure, headline):
+    means, pairs = scored(copied_votes, fair=fair, sure=sure)
+    told = summarise(copied_votes, means, pairs, find(copied_votes, means, pairs))
+    assert told.headline.startswith(headline)
+    assert told.headline.endswith("But do not take its probabilities at face value.")
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="the authors' data are not here")
+def test_report_shows_what_the_exact_posterior_reveals_on_tg(tmp_path):
+    tree = latentens.compare(load("TG/1", SHARED), [DawidSkeneEM()], key=jax.random.key(1), resamples=20)
+    scores = pd.read_csv(latentens.report(tree, tmp_path).parent / "scores.csv").pivot(
+        index="method", columns="score", values="value"
+    )
+    assert scores["confident_share"]["DawidSkeneEM"] == pytest.approx(0.86, abs=0.01)
+    assert scores["confident_share"][EXACT] == pytest.approx(0.20, abs=0.01)
+    assert scores["log_score"]["DawidSkeneEM"] == pytest.approx(1.5, abs=0.05)
+    assert scores["log_score"][EXACT] == pytest.approx(0.23, abs=0.01)
+    text = (tmp_path / "report.html").read_text(encoding="utf-8").replace("\u00a0", " ")
+    assert "DawidSkeneEM puts 86 % of the items above 0.99, the exact posterior 20 %" in text

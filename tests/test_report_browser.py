@@ -1,0 +1,82 @@
+"""The page in a browser: everything is there, and nothing sticks out, on a desk and on a phone."""
+
+import json
+import shutil
+
+import pytest
+from selenium import webdriver
+
+import latentens
+from tests.test_report import example_tree
+
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+FLAGS = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+PHONE = {"deviceMetrics": {"width": 390, "height": 844, "pixelRatio": 3, "mobile": True, "touch": True}}
+
+pytestmark = pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="needs chromium and chromedriver")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return latentens.report(example_tree(), tmp_path_factory.mktemp("report")).parent
+
+
+@pytest.fixture(params=["desk", "phone"])
+def browser(request, folder, tmp_path):
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM
+    for flag in (*FLAGS, f"--user-data-dir={tmp_path / 'profile'}", "--window-size=1280,900"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
+    if request.param == "phone":
+        options.add_experimental_option("mobileEmulation", PHONE)
+    driver = webdriver.Chrome(options, webdriver.ChromeService(DRIVER))
+    try:
+        driver.get((folder / "report.html").as_uri())
+        yield driver
+    finally:
+        driver.quit()
+
+
+OVERFLOWING = """
+const width = document.documentElement.clientWidth;
+return [...document.querySelectorAll("body *")]
+  .filter(found => !found.parentElement.closest(".scroll") && found.getBoundingClientRect().right > width + 1)
+  .map(found => found.outerHTML.slice(0, 200));
+"""
+
+
+def test_page_is_whole_fits_and_asks_for_nothing(browser, folder):
+    page = (folder / "report.html").as_uri()
+    images = browser.execute_script(
+        "return [...document.images].map(image => [image.complete, image.naturalWidth, image.clientWidth, image.alt])"
+    )
+    assert len(images) == len(list(folder.glob("*.png")))
+    assert all(complete and natural > 0 and shown > 250 and alt for complete, natural, shown, alt in images)
+    browser.execute_script("document.querySelectorAll('details').forEach(found => found.open = true)")
+    sizes = browser.execute_script(
+        "return [...document.querySelectorAll('.scroll > table')].map(table => [table.rows.length, table.clientHeight])"
+    )
+    assert len(sizes) >= 12
+    assert all(rows > 1 and height > 40 for rows, height in sizes)
+    assert browser.execute_script(OVERFLOWING) == []
+    assert browser.execute_script("return document.documentElement.scrollWidth - window.innerWidth") <= 0
+    sent = requests_of(browser, page)
+    assert page in sent
+    assert [url for url in sent if not url.startswith(("file:", "data:"))] == []
+    assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
+
+
+def requests_of(browser, page):
+    """What the page asked for; the browser's own pages ask for things too."""
+    messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    sent = [message["params"] for message in messages if message["method"] == "Network.requestWillBeSent"]
+    return [message["request"]["url"] for message in sent if message["documentURL"] == page]
