@@ -10,6 +10,7 @@ from latentens.marginal import observe, to_point
 from latentens.methods import MaximumLikelihood
 from latentens.models import DawidSkene
 from latentens.precision import double_precision
+from latentens.rbm import ExactTraining, rows_from_votes
 from latentens.sampling import Sampler, log_density
 from latentens.simulation import simulate
 from latentens.tables import bayes_posterior
@@ -28,6 +29,10 @@ def fits():
     for name, method, votes in (("lbfgs", climb, data.votes), ("em", em, data.votes), ("triplets", climb, triplets)):
         fit = method.fit(votes, key=jax.random.key(1))
         results |= {f"{name} labels": fit.label_probs} | {f"{name} {k}": v for k, v in fit.params.items()}
+    machine = (
+        ExactTraining(restarts=1, max_iterations=5).train(rows_from_votes(data.votes), 2, key=jax.random.key(1)).machine
+    )
+    results |= {f"machine {name}": np.asarray(part) for name, part in machine._asdict().items()}
     observations, _ = observe(MODEL, data.votes)
     point = to_point(MODEL, data.params)
     value, slope = fetch(jax.jit(jax.value_and_grad(lambda p, o: log_density(MODEL, o, p)))(point, observations))

@@ -9,16 +9,24 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from latentens.distributions import binary_states
 from latentens.errors import LatentensError
+from latentens.limits import check_memory, memory_limit
 
 MAX_ENUMERATED = 20
 """The largest layer whose states are enumerated: 2^20 of them."""
 
 BLOCK_UNITS = 12
-"""States are enumerated in blocks of 2^12; of 2^8 where every row has its own sum over them."""
+"""States are enumerated in blocks of 2^12 …"""
+
+BLOCK_CELLS = 2**21
+"""… or of fewer, where a block of every row's states would have more cells than this or than memory allows."""
+
+BLOCK_COPIES = 6
+"""A block takes so many times its own memory, gradient included."""
 
 LARGEST_PRODUCT = 512
 """That many factors between 1 and 2 can be multiplied without overflow."""
@@ -104,7 +112,7 @@ def log_unnormalised(
     def log_weights(bias: Float[Array, " state"], logits: Float[Array, "visible state"]) -> Float[Array, "row state"]:
         return bias + ones @ logits + missing @ jax.nn.softplus(logits)
 
-    return _log_sum_over_hidden(machine, log_weights, block_units=8)
+    return _log_sum_over_hidden(machine, log_weights, num_rows=len(visible))
 
 
 def log_likelihood(
@@ -141,15 +149,24 @@ def enumerate_states(num_units: int) -> Float[Array, "state unit"]:
     return jnp.asarray(binary_states(num_units), dtype=float)
 
 
+def _block_units(cells_a_state: int) -> int:
+    """How many hidden units' states are enumerated at a time, such that a block fits into memory."""
+    state = 8.0 * BLOCK_COPIES * cells_a_state
+    check_memory(state, f"one hidden state of {cells_a_state:,} rows", "train on a sample of the rows")
+    cells = min(BLOCK_CELLS, memory_limit() / (8 * BLOCK_COPIES)) / cells_a_state
+    return int(np.clip(np.log2(max(cells, 1)), 0, BLOCK_UNITS))
+
+
 def _log_sum_over_hidden(
-    machine: Machine, log_weights: Callable[[Array, Array], Float[Array, "*row state"]], block_units: int = BLOCK_UNITS
+    machine: Machine, log_weights: Callable[[Array, Array], Float[Array, "*row state"]], num_rows: int = 1
 ) -> Float[Array, "*row"]:
     """Log-sum-exp over all hidden states h of `log_weights(bᵀh, a + Wh)`, block by block.
 
     The first units number the blocks and the last the states in a block, so that a block's logits are the sum of a
     table and one vector.
     """
-    num_outer = max(0, machine.weights.shape[1] - block_units)
+    num_visible, num_hidden = machine.weights.shape
+    num_outer = max(0, num_hidden - _block_units(max(num_visible, num_rows)))
     outer_weights, inner_weights = jnp.split(machine.weights, [num_outer], axis=1)
     outer_bias, inner_bias = jnp.split(machine.hidden_bias, [num_outer])
     inner_states = enumerate_states(len(inner_bias))

@@ -11,7 +11,9 @@ from jax.scipy.special import logit
 from jaxtyping import Array, Float
 
 from latentens.errors import LatentensError
+from latentens.limits import check_time
 from latentens.optimise import Optima, joined, minimise
+from latentens.rbm.cost import exact_cost
 from latentens.rbm.energy import Machine, log_partition, log_unnormalised
 from latentens.rbm.rows import Rows
 from latentens.rbm.trained import Trained
@@ -48,6 +50,8 @@ class ExactTraining:
             key: Random key.
             starts: Machines to start from, in place of the first half of the random ones.
         """
+        remedy = "use SampledTraining or fewer hidden units"
+        check_time(exact_cost(rows, num_hidden).seconds, f"exact training of {num_hidden} hidden units", remedy)
         random = [
             jax.device_get(random_machine(rows, num_hidden, self.spread, start_key))
             for start_key in jax.random.split(key, self.restarts)

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from latentens.devices import round_up, spread
 from latentens.encoding import MISSING
 from latentens.errors import VotesError
 from latentens.votes import Votes
@@ -43,14 +44,14 @@ def rows_from_votes(votes: Votes) -> Rows:
         )
     matrix = votes.patterns.rows
     observed = matrix != MISSING
-    filling = _round_up(len(matrix)) - len(matrix)
+    filling = round_up(_fewer_lengths(len(matrix))) - len(matrix)
     visible = np.pad((matrix * observed).astype(float), ((0, filling), (0, 0)))
     weight = np.pad(votes.patterns.counts / votes.num_items, (0, filling))
-    mask = None if observed.all() else jnp.asarray(np.pad(observed, ((0, filling), (0, 0))))
-    return Rows(jnp.asarray(visible), jnp.asarray(weight), mask)
+    mask = None if observed.all() else spread(np.pad(observed, ((0, filling), (0, 0))), axis=0)
+    return Rows(spread(visible, axis=0), spread(weight), mask)
 
 
-def _round_up(count: int) -> int:
+def _fewer_lengths(count: int) -> int:
     """The next number with at most three leading binary digits: 8, 10, 12, 14, 16, 20, …."""
     step = 2 ** max(0, count.bit_length() - 3)
     return -(-count // step) * step

@@ -1,8 +1,10 @@
-"""Training, one interface: exact or sampled, chosen by size."""
+"""Training, one interface: exact or sampled, chosen by what exact training would cost."""
 
 import jax
 
 from latentens.precision import double_precision
+from latentens.rbm.cost import WORTH_TELLING, announce, exact_cost
+from latentens.rbm.energy import MAX_ENUMERATED
 from latentens.rbm.exact import ExactTraining
 from latentens.rbm.rows import Rows, rows_from_votes
 from latentens.rbm.sampled import SampledTraining
@@ -11,17 +13,14 @@ from latentens.votes import Votes
 
 Training = ExactTraining | SampledTraining
 
-LARGEST_EXACT = 14
-"""Training is exact if the smaller layer has at most this many units …"""
-
-LARGEST_EXACT_WITH_GAPS = 10
-"""… and the hidden layer at most this many where votes are missing."""
+LONGEST_EXACT = 300.0
+"""Training is exact if it is estimated to take at most so many seconds."""
 
 
 def choose_training(
     rows: Rows, num_hidden: int, *, exact: ExactTraining | None = None, sampled: SampledTraining | None = None
 ) -> Training:
-    """Exact training where the states of one layer can be enumerated in reasonable time, sampled training above.
+    """Exact training where its estimated cost is reasonable, sampled training elsewhere; the estimate is told.
 
     Args:
         rows: What is to be trained on.
@@ -29,11 +28,14 @@ def choose_training(
         exact: Options of exact training.
         sampled: Options of sampled training.
     """
-    if rows.observed is None:
-        small = min(rows.visible.shape[1], num_hidden) <= LARGEST_EXACT
-    else:
-        small = num_hidden <= LARGEST_EXACT_WITH_GAPS
-    return (exact or ExactTraining()) if small else (sampled or SampledTraining())
+    cost = exact_cost(rows, num_hidden)
+    reasonable = cost.seconds <= LONGEST_EXACT and cost.states <= 2**MAX_ENUMERATED
+    announce(
+        f"machine with {rows.visible.shape[1]} × {num_hidden} units, {len(rows.weight):,} rows: "
+        f"{'exact' if reasonable else 'sampled'} training (exact: {cost}; the limit is {LONGEST_EXACT:.0f} s)",
+        loudly=not reasonable or cost.seconds > WORTH_TELLING,
+    )
+    return (exact or ExactTraining()) if reasonable else (sampled or SampledTraining())
 
 
 @double_precision

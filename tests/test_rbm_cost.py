@@ -1,0 +1,90 @@
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from latentens.errors import LimitError
+from latentens.limits import MEMORY_VARIABLE
+from latentens.precision import double_precision
+from latentens.rbm import ExactTraining, Machine, SampledTraining, choose_training
+from latentens.rbm.cost import announce, exact_cost
+from latentens.rbm.energy import log_partition, log_unnormalised
+from latentens.rbm.rows import Rows
+
+
+def rows(num_rows=50, num_visible=12, gaps=False):
+    observed = np.ones((num_rows, num_visible), dtype=bool) if gaps else None
+    return Rows(np.zeros((num_rows, num_visible)), np.full(num_rows, 1 / num_rows), observed)
+
+
+def random_machine(num_visible, num_hidden):
+    generator = np.random.default_rng(0)
+    shapes = (num_visible, num_hidden), num_visible, num_hidden
+    return Machine(*(jnp.asarray(generator.normal(size=shape)) for shape in shapes))
+
+
+def brute_force(machine, visible, observed):
+    """log Σ exp(−E) over the hidden units and the unobserved visible units, one state after the other."""
+    weights, visible_bias, hidden_bias = map(np.asarray, machine)
+    total = 0.0
+    for hidden in itertools.product((0, 1), repeat=len(hidden_bias)):
+        field = visible_bias + weights @ hidden
+        factors = np.where(observed, np.exp(field * visible), 1 + np.exp(field))
+        total += np.exp(hidden_bias @ np.array(hidden)) * factors.prod()
+    return np.log(total)
+
+
+@double_precision
+@pytest.mark.parametrize("limit", ["1KiB", "1GiB"])
+def test_enumeration_in_blocks_that_fit_into_memory(monkeypatch, limit):
+    monkeypatch.setenv(MEMORY_VARIABLE, limit)
+    machine = random_machine(6, 5)
+    generator = np.random.default_rng(1)
+    visible, observed = generator.integers(0, 2, (9, 6)).astype(float), generator.random((9, 6)) < 0.6
+    expected = [brute_force(machine, *row) for row in zip(visible, observed, strict=True)]
+    np.testing.assert_allclose(log_unnormalised(machine, visible, observed), expected, rtol=1e-12)
+    nothing = brute_force(machine, np.zeros(6), np.zeros(6, dtype=bool))
+    assert float(log_partition(machine)) == pytest.approx(nothing, rel=1e-12)
+
+
+@double_precision
+def test_enumeration_that_cannot_fit_is_refused(monkeypatch):
+    monkeypatch.setenv(MEMORY_VARIABLE, "1KiB")
+    machine = random_machine(4, 3)
+    with pytest.raises(LimitError, match=r"one hidden state of 500 rows would take about .* train on a sample"):
+        log_unnormalised(machine, np.zeros((500, 4)), np.zeros((500, 4), dtype=bool))
+
+
+def test_cost_decides_between_exact_and_sampled():
+    assert isinstance(choose_training(rows(), 4), ExactTraining)
+    assert isinstance(choose_training(rows(num_visible=300), 30), SampledTraining)
+    assert isinstance(choose_training(rows(num_visible=300), 12), ExactTraining)
+    assert isinstance(choose_training(rows(num_rows=10**5, gaps=True), 12), SampledTraining)
+
+
+def test_cost_grows_with_states_and_with_rows_that_have_gaps():
+    assert exact_cost(rows(), 8).states == 2**8
+    assert exact_cost(rows(num_visible=5), 8).states == 2**5
+    assert exact_cost(rows(num_visible=5, gaps=True), 8).states == 2**8
+    small, large = (exact_cost(rows(num_rows=n, gaps=True), 8).seconds for n in (100, 10_000))
+    assert large > 50 * small
+    assert exact_cost(rows(), 12).seconds > 5 * exact_cost(rows(num_visible=9), 9).seconds
+
+
+def test_a_costly_choice_is_told_once(capfd):
+    announce.cache_clear()
+    for _ in range(2):
+        choose_training(rows(num_visible=300), 30)
+        choose_training(rows(), 4)
+    told = capfd.readouterr().err.splitlines()
+    assert len(told) == 1
+    assert "300 × 30 units, 50 rows: sampled training (exact: 1,073,741,824 states, about" in told[0]
+
+
+@double_precision
+def test_exact_training_that_would_take_too_long_is_refused(monkeypatch):
+    monkeypatch.setenv("LATENTENS_SECONDS", "1")
+    with pytest.raises(LimitError, match=r"exact training of 12 hidden units would take about .* use SampledTraining"):
+        ExactTraining().train(rows(num_rows=10**4, gaps=True), 12, key=jax.random.key(0))
