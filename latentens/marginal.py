@@ -1,6 +1,7 @@
 """The marginal program: parameters in unconstrained space, labels and hidden units summed out by the tables."""
 
 import math
+from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
@@ -26,6 +27,13 @@ from latentens.votes import Votes
 
 FARTHEST = 15.0
 """Parameters given at a bound start this far out in unconstrained space."""
+
+
+BLOCK_CELLS = 2**24
+"""Rows are gone through in blocks for which a table of all states of each row has at most so many cells."""
+
+BLOCK_COPIES = 4
+"""So many tables of a block are in memory at a time, gradient included."""
 
 
 class Observations(NamedTuple):
@@ -72,22 +80,22 @@ def observe(
         _, first, inverse, counts = np.unique(pairs, return_index=True, return_inverse=True, return_counts=True)
         excluded = (gold[first] >= 0) & (gold[first] != np.arange(structure.num_labels)[:, None])
         rows, log_allowed = votes.take(first), np.where(excluded, -np.inf, 0.0)
+    num_rows = round_up(len(counts) + _spare_rows(len(counts)))
+    cells_a_row = _cells_a_row(structure)
     check_memory(
-        32.0 * len(counts) * math.prod(_table_shape(structure)),
+        BLOCK_COPIES * 8.0 * cells_a_row * num_rows / _num_blocks(num_rows, cells_a_row),
         f"fitting {model} to {len(counts):,} distinct rows of votes",
         "use fewer hidden units, or fit a sample of the items by votes.take",
     )
-    num_rows = round_up(len(counts) + _spare_rows(len(counts)))
     laid_out = encode(rows, structure.num_vote_classes, num_rows)
     spare = num_rows - len(counts)
     allowed = None if log_allowed is None else spread(np.pad(log_allowed, ((0, 0), (0, spare))))
     return Observations(laid_out, spread(np.pad(counts, (0, spare)).astype(float)), allowed), inverse
 
 
-def _table_shape(structure: Structure) -> tuple[int, int]:
-    """Numbers of labels and of states in the tables of a program."""
-    states = math.prod(len(structure.hidden[name].support) for name in structure.vote_parents - {"label"})
-    return structure.num_labels, states
+def _cells_a_row(structure: Structure) -> int:
+    """Number of joint values of the label and of what the votes depend on."""
+    return math.prod(len(structure.hidden[name].support) for name in structure.vote_parents | {"label"})
 
 
 def _checked_gold(gold: np.ndarray, num_items: int, num_labels: int) -> Int[np.ndarray, " item"]:
@@ -104,15 +112,48 @@ def _spare_rows(size: int) -> int:
 
 def label_log_joint(tables: Tables, observations: Observations) -> Float[Array, "label row"]:
     """`log p(label, votes)` of each row, −∞ for a label that is known to be another."""
-    joint = log_joint(tables, observations.rows)
-    return joint if observations.log_allowed is None else joint + observations.log_allowed
+
+    def of_block(tables: Tables, block: Observations) -> Float[Array, "label row"]:
+        joint = log_joint(tables, block.rows)
+        return joint if block.log_allowed is None else joint + block.log_allowed
+
+    return by_row_blocks(of_block, tables, observations)
 
 
 def marginal_log_likelihood(tables: Tables, observations: Observations) -> Float[Array, ""]:
     """The log-likelihood of all votes and known labels."""
-    if observations.log_allowed is None:
-        return observations.counts @ row_log_likelihood(tables, observations.rows)
-    return observations.counts @ logsumexp(label_log_joint(tables, observations), axis=0)
+
+    def of_block(tables: Tables, block: Observations) -> Float[Array, " row"]:
+        if block.log_allowed is None:
+            return row_log_likelihood(tables, block.rows)
+        return logsumexp(log_joint(tables, block.rows) + block.log_allowed, axis=0)
+
+    return observations.counts @ by_row_blocks(of_block, tables, observations)
+
+
+def by_row_blocks(
+    function: Callable[[Tables, Observations], Float[Array, "*value row"]], tables: Tables, observations: Observations
+) -> Float[Array, "*value row"]:
+    """What a function says about each row, asked about some rows at a time where all at once would take much memory.
+
+    Neighbouring rows go to different blocks, so that each device has its share of every block.
+    """
+    blocks = _num_blocks(len(observations.counts), tables.log_prior.size)
+    if blocks == 1 or getattr(observations.rows, "row", None) is not None:  # pieces of a row must not part
+        return function(tables, observations)
+
+    def split(array: Array) -> Array:
+        return jnp.moveaxis(array.reshape(*array.shape[:-1], -1, blocks), -1, 0)
+
+    # what a block holds is computed again in the gradient, not stored
+    parts = jax.lax.map(jax.checkpoint(partial(function, tables)), jax.tree.map(split, observations))
+    return jnp.moveaxis(parts, 0, -1).reshape(*parts.shape[1:-1], -1)
+
+
+def _num_blocks(num_rows: int, cells_a_row: int) -> int:
+    """The least power of two that makes blocks small enough, or the largest that divides the rows of each device."""
+    wanted = 2 ** math.ceil(math.log2(max(1.0, num_rows * cells_a_row / BLOCK_CELLS)))
+    return math.gcd(wanted, num_rows // jax.device_count())
 
 
 def unpack(model: GenerativeModel, point: dict[str, Array]) -> Unpacked:

@@ -1,10 +1,12 @@
 """What is done for large data, on small data: blocks, groups and samples made small enough to be met."""
 
+from functools import partial
+
 import jax
 import numpy as np
 import pytest
 
-from latentens import distinct, layout, votes
+from latentens import distinct, layout, marginal, simulate, votes
 from latentens.errors import LimitError, VotesError
 from latentens.limits import MEMORY_VARIABLE, TIME_VARIABLE, check_time, memory_limit
 from latentens.methods import DawidSkeneEM, SpectralMetaLearner, dawid_skene_em, incidence, spectral
@@ -13,7 +15,9 @@ from latentens.methods.label_counts import count_rows, expectation
 from latentens.methods.moments import complete_blocks, leading_vector, scale_of, vote_moments
 from latentens.methods.rows import vote_indicator
 from latentens.methods.sparse_covariance import complete_sparse_diagonal, leading_sparse_vector, sparse_scale_of
+from latentens.models import DawidSkene, Tree
 from latentens.precision import double_precision
+from latentens.tables import Tables
 from latentens.votes import Triplets, Votes
 from tests.reference import KEY, independent_votes, votes_of_classes
 
@@ -162,6 +166,34 @@ def test_votes_are_summed_up_the_same_in_every_layout(monkeypatch):
     seen["whole rows"] = np.abs(found - expected[:, :60]).max()
     assert set(seen) == {"DenseRows", "GroupedRows", "SparseRows", "whole rows"}
     assert max(seen.values()) < 1e-12
+
+
+@double_precision
+def test_likelihood_and_gradient_by_blocks_of_rows(monkeypatch):
+    votes, labels = independent_votes(200, *RATES)
+    gold = np.where(np.arange(200) < 20, labels, -1)
+    observations, _ = marginal.observe(DawidSkene(7), votes, gold)
+    generator = np.random.default_rng(0)
+    tables = Tables(generator.normal(size=(2, 3)), generator.normal(size=(2, 3, 7, 2)))
+
+    def work(tables, observations):
+        value, gradient = jax.value_and_grad(marginal.marginal_log_likelihood)(tables, observations)
+        return value, gradient, marginal.label_log_joint(tables, observations)
+
+    found = []
+    for cells in (2**24, 2**8):
+        monkeypatch.setattr(marginal, "BLOCK_CELLS", cells)
+        found.append(jax.jit(partial(work))(tables, observations))
+    assert marginal._num_blocks(len(observations.counts), 6) == 4
+    jax.tree.map(lambda one, other: np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-12), *found)
+
+
+def test_fitting_is_refused_where_even_small_blocks_are_too_large(monkeypatch):
+    monkeypatch.setenv(MEMORY_VARIABLE, "1KiB")
+    with pytest.raises(
+        LimitError, match=r"fitting Tree.* to 16 distinct rows of votes would take about .* fewer hidden"
+    ):
+        marginal.observe(Tree((0, 0, 1, 1)), simulate(Tree((0, 0, 1, 1)), 1000, key=KEY).votes)
 
 
 def test_memory_is_refused_before_it_is_taken(monkeypatch):

@@ -17,6 +17,7 @@ from latentens.expectation import Expectation
 from latentens.fit import Fit, GoldMethod, Method, Posterior
 from latentens.marginal import (
     Observations,
+    by_row_blocks,
     draw_starts,
     label_log_joint,
     marginal_log_likelihood,
@@ -211,7 +212,8 @@ class _LabelLoss:
     def __call__(self, point: dict[str, Array], data: tuple[Observations, Array]) -> Float[Array, ""]:
         observations, totals = data
         unpacked = unpack(self.model, point)
-        joint = log_joint(build_tables(self.model, unpacked.params), observations.rows)
+        tables = build_tables(self.model, unpacked.params)
+        joint = by_row_blocks(lambda tables, block: log_joint(tables, block.rows), tables, observations)
         return -(jnp.sum(totals * joint) + unpacked.log_prior) / observations.num_items
 
 
