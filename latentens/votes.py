@@ -24,6 +24,8 @@ from latentens.reading import code, csv_chunks, parquet_chunks
 from latentens.tabulation import Names, refuse_missing_columns, tabulate_file, tabulate_long
 from latentens.triplets import Duplicates, Triplets, to_matrix
 
+__all__ = ["Patterns", "Triplets", "Votes"]
+
 BLOCK_ENTRIES = 2**18
 """Votes are gone through in blocks of about so many, which bounds the memory that this takes."""
 

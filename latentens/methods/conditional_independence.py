@@ -10,6 +10,9 @@ from scipy.special import softmax
 from latentens.methods.rows import Indicator
 from latentens.scores import SMALLEST
 
+ROUNDING = 1e-12
+"""A score this close to zero is zero."""
+
 Confusion = Float[np.ndarray, "voter label vote"]
 PerVoter = Float[np.ndarray, " voter"]
 
@@ -55,8 +58,8 @@ def lean_to_score(
     that the rule is silent, the posterior stands.
     """
     barely = np.nextafter(0.5, 1.0)
-    of_one = np.where(score > 0, np.maximum(probs[:, 1], barely), probs[:, 1])
-    of_one = np.where(score < 0, np.minimum(of_one, 0.5), of_one)
+    of_one = np.where(score > ROUNDING, np.maximum(probs[:, 1], barely), probs[:, 1])
+    of_one = np.where(score < -ROUNDING, np.minimum(of_one, 0.5), of_one)
     return np.stack([1 - of_one, of_one], axis=1)
 
 
