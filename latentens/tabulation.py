@@ -4,7 +4,7 @@ from collections.abc import Generator, Hashable, Iterable, Sequence
 from contextlib import closing
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict, Unpack
 
 import numpy as np
 from jaxtyping import Int8
@@ -43,14 +43,20 @@ class Content(NamedTuple):
     class_names: Names
 
 
-def tabulate_file(
-    path: str | Path,
-    chunks: Generator[Chunk, None, None],
-    given: tuple[str | None, str | None, str | None],
-    classes: Classes,
-    duplicates: Duplicates,
-) -> Content:
-    """The votes in the chunks of a file, long or wide; `given` are the columns of a long one, where they are known."""
+class TableOptions(TypedDict, total=False):
+    """How to read a table of votes: the columns of a long one, the labels in order, what to do with second votes."""
+
+    item: str | None
+    voter: str | None
+    vote: str | None
+    classes: Classes
+    duplicates: Duplicates
+
+
+def tabulate_file(path: str | Path, chunks: Generator[Chunk, None, None], **options: Unpack[TableOptions]) -> Content:
+    """The votes in the chunks of a file, long or wide."""
+    given = [options.get("item"), options.get("voter"), options.get("vote")]
+    classes, duplicates = options.get("classes"), options.get("duplicates", "error")
     with closing(chunks):
         first = next(chunks, None)
         if first is None or not any(len(column.codes) for column in first.values()):

@@ -4,7 +4,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, Unpack
 
 import numpy as np
 import pandas as pd
@@ -21,7 +21,7 @@ from latentens.distinct import (
 from latentens.encoding import MISSING, as_numbers, encode_codes, encode_labels
 from latentens.errors import VotesError
 from latentens.reading import code, csv_chunks, parquet_chunks
-from latentens.tabulation import Names, refuse_missing_columns, tabulate_file, tabulate_long
+from latentens.tabulation import Names, TableOptions, refuse_missing_columns, tabulate_file, tabulate_long
 from latentens.triplets import Duplicates, Triplets, to_matrix
 
 __all__ = ["Patterns", "Triplets", "Votes"]
@@ -141,52 +141,28 @@ class Votes:
         return cls(*tabulate_long((item, coded[item]), (voter, coded[voter]), coded[vote], classes, duplicates))
 
     @classmethod
-    def from_csv(
-        cls,
-        path: str | Path,
-        *,
-        item: str | None = None,
-        voter: str | None = None,
-        vote: str | None = None,
-        classes: Sequence[Hashable] | None = None,
-        duplicates: Duplicates = "error",
-    ) -> Self:
+    def from_csv(cls, path: str | Path, **options: Unpack[TableOptions]) -> Self:
         """Votes from a CSV file, long (columns such as item, worker, label) or wide (one column a voter).
 
         The file is read in chunks, so that only the votes need to fit into memory.
 
         Args:
             path: The file. In a wide file a first column named `item` or `id`, or unnamed, holds item names.
-            item: Name of the item column of a long file; found by its usual names if not given.
-            voter: Name of the voter column of a long file, likewise.
-            vote: Name of the vote column of a long file, likewise.
-            classes: The labels in order; by default the sorted distinct ones.
-            duplicates: As in `from_long`.
+            options: `item`, `voter` and `vote` name the columns of a long file, which are found by their usual names
+                otherwise; `classes` are the labels in order, by default the sorted distinct ones; `duplicates` is as
+                in `from_long`.
         """
-        return cls(*tabulate_file(path, csv_chunks(path), (item, voter, vote), classes, duplicates))
+        return cls(*tabulate_file(path, csv_chunks(path), **options))
 
     @classmethod
-    def from_parquet(
-        cls,
-        path: str | Path,
-        *,
-        item: str | None = None,
-        voter: str | None = None,
-        vote: str | None = None,
-        classes: Sequence[Hashable] | None = None,
-        duplicates: Duplicates = "error",
-    ) -> Self:
-        """Votes from a Parquet file, long or wide as in `from_csv`, by pyarrow (extra `parquet`).
+    def from_parquet(cls, path: str | Path, **options: Unpack[TableOptions]) -> Self:
+        """Votes from a Parquet file, long or wide, read in chunks by pyarrow (extra `parquet`).
 
         Args:
-            path: The file.
-            item: Name of the item column of a long file; found by its usual names if not given.
-            voter: Name of the voter column of a long file, likewise.
-            vote: Name of the vote column of a long file, likewise.
-            classes: The labels in order; by default the sorted distinct ones.
-            duplicates: As in `from_long`.
+            path: The file. A first column named `item` or `id`, or the index of a data frame, names the items of a wide one.
+            options: As in `from_csv`.
         """
-        return cls(*tabulate_file(path, parquet_chunks(path), (item, voter, vote), classes, duplicates))
+        return cls(*tabulate_file(path, parquet_chunks(path), **options))
 
     @property
     def shape(self) -> tuple[int, int]:
