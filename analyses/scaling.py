@@ -176,7 +176,7 @@ def physical_limits(num_items: int, seed: int) -> dict[str, float]:
     for name, some in (("distinct", votes), ("binary", dense_votes(num_items, 15, seed))):
         data = count_rows(*some.patterns[:2])
         estimates = random_estimates(np.random.default_rng(seed), 1, 15, 2)
-        seconds = best_of(lambda: maximisation(data, expectation(data, estimates), 0.01), 5)  # noqa: B023
+        seconds = best_of(lambda: maximisation(data, expectation(data, estimates), 0.01), 10)  # noqa: B023
         results |= {f"{name}_rows": len(some.patterns.counts), f"{name}_iteration_seconds": seconds}
         results[f"{name}_iteration_over_stream"] = seconds / stream
     return results | product_limits(seed)
@@ -213,7 +213,8 @@ def draw(table: pd.DataFrame, path: Path) -> None:
             for method, part in table[table["axis"] == axis].groupby("method", sort=False):
                 shown = part[["size", value]].clip(lower=1e-3).sort_values("size")
                 panels[row, column].loglog(shown["size"], shown[value], "o-", label=method)
-            panels[row, column].set(xlabel=axis, ylabel=unit if column == 0 else "")
+            scale = "linear" if axis in ("hidden units", "devices") else "log"
+            panels[row, column].set(xlabel=axis, ylabel=unit if column == 0 else "", xscale=scale)
         panels[0, column].legend(fontsize=7, frameon=False)
     figure.savefig(path, dpi=150)
 

@@ -159,7 +159,8 @@ class Votes:
         """Votes from a Parquet file, long or wide, read in chunks by pyarrow (extra `parquet`).
 
         Args:
-            path: The file. A first column named `item` or `id`, or the index of a data frame, names the items of a wide one.
+            path: The file. A first column named `item` or `id`, or the index of a data frame, names the items of a wide
+                one.
             options: As in `from_csv`.
         """
         return cls(*tabulate_file(path, parquet_chunks(path), **options))
