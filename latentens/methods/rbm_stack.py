@@ -9,6 +9,7 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
+from latentens.devices import fetch
 from latentens.errors import LatentensError, VotesError
 from latentens.fit import Fit, Method, Posterior
 from latentens.orient import orientation
@@ -113,7 +114,7 @@ class RBMStack(Method):
             raise VotesError(f"the votes are of {votes.num_voters} voters, the fit of {len(machines[0].visible_bias)}")
         largest = max(len(machine.hidden_bias) for machine in machines)
         prediction = self.prediction or ("exact" if largest <= LARGEST_EXACT_LAYER else "sample")
-        probs = np.asarray(top_probs(machines, rows_from_votes(votes), prediction, self.num_samples, key))
+        probs = fetch(top_probs(machines, rows_from_votes(votes), prediction, self.num_samples, key))
         probs = probs[votes.patterns.inverse]
         return np.stack([1 - probs, probs], axis=1)
 

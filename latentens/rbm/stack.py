@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key
 
+from latentens.devices import fetch
 from latentens.precision import double_precision
 from latentens.rbm.energy import Machine, enumerate_states, hidden_probs, hidden_states, state_posterior
 from latentens.rbm.rows import Rows, rows_from_votes
@@ -38,7 +39,7 @@ def hidden_distribution(machine: Machine, rows: Rows) -> Rows:
 def hidden_sample(machine: Machine, votes: Votes, key: jax.Array) -> Votes:
     """The votes of the next layer, sampled: one hidden state for each item."""
     gap_key, key = jax.random.split(key)
-    probs = marginal_hidden_probs(machine, rows_from_votes(votes), gap_key)[votes.patterns.inverse]
+    probs = fetch(marginal_hidden_probs(machine, rows_from_votes(votes), gap_key))[votes.patterns.inverse]
     return Votes.from_matrix(np.asarray(jax.random.bernoulli(key, probs)), num_classes=2)
 
 
@@ -84,7 +85,7 @@ def hidden_representations(
     probs = [marginal_hidden_probs(machines[0], rows_from_votes(votes), key)]
     for machine in machines[1:]:
         probs.append(hidden_probs(machine, (probs[-1] > 0.5).astype(float)))
-    return [np.asarray(layer)[votes.patterns.inverse] for layer in probs]
+    return [fetch(layer)[votes.patterns.inverse] for layer in probs]
 
 
 def flip_hidden(machine: Machine) -> Machine:
