@@ -133,7 +133,7 @@ def make_votes(cell: dict[str, Any]) -> Votes:
     return dense_votes(*shape, cell["seed"])
 
 
-def dense_votes(num_items: int, num_voters: int, seed: int, missing: float = 0.0) -> Votes:
+def dense_votes(num_items: int, num_voters: int, seed: int) -> Votes:
     """Votes of voters who are right with probabilities between .55 and .95."""
     generator = np.random.default_rng(seed)
     accuracy = generator.uniform(0.55, 0.95, num_voters).astype(np.float32)
@@ -142,8 +142,6 @@ def dense_votes(num_items: int, num_voters: int, seed: int, missing: float = 0.0
         part = matrix[start : start + 2**16]
         labels = generator.random((len(part), 1), dtype=np.float32) < 0.4
         part[:] = labels == (generator.random(part.shape, dtype=np.float32) < accuracy)
-        if missing:
-            part[generator.random(part.shape, dtype=np.float32) < missing] = -1
     return Votes.from_matrix(matrix, num_classes=2)
 
 
@@ -169,13 +167,14 @@ def sparse_votes(num_items: int, num_voters: int, seed: int) -> Votes:
 
 def physical_limits(num_items: int, seed: int) -> dict[str, float]:
     """An iteration of EM on distinct rows against one pass over the votes, a matrix product against the peak."""
-    votes = dense_votes(num_items, 15, seed, missing=1 / 3)
+    generator = np.random.default_rng(seed)
+    votes = Votes.from_matrix(generator.integers(-1, 2, (num_items, 15), dtype=np.int8), num_classes=2)
     copy = np.empty_like(votes.matrix)
     stream = best_of(lambda: np.copyto(copy, votes.matrix), 5)
     results = {"stream_seconds": stream, "stream_gib_per_second": 2 * copy.nbytes / stream / 2**30}
     for name, some in (("distinct", votes), ("binary", dense_votes(num_items, 15, seed))):
         data = count_rows(*some.patterns[:2])
-        estimates = random_estimates(np.random.default_rng(seed), 1, 15, 2)
+        estimates = random_estimates(generator, 1, 15, 2)
         seconds = best_of(lambda: maximisation(data, expectation(data, estimates), 0.01), 10)  # noqa: B023
         results |= {f"{name}_rows": len(some.patterns.counts), f"{name}_iteration_seconds": seconds}
         results[f"{name}_iteration_over_stream"] = seconds / stream

@@ -39,7 +39,7 @@ class CountedRows(NamedTuple):
     """Distinct rows of votes and how often each occurs."""
 
     incidence: Incidence
-    counts: Int[np.ndarray, " row"] | None
+    counts: Float[np.ndarray, " row"] | None
     """None if every row occurs once."""
     num_items: int
     cast: Float[np.ndarray, "voter vote"]
@@ -49,10 +49,10 @@ class CountedRows(NamedTuple):
 def count_rows(rows: Votes, counts: Int[np.ndarray, " row"]) -> CountedRows:
     """Lay out distinct rows."""
     incidence = incidence_of(rows)
-    weights = None if (counts == 1).all() else counts
+    weights = None if (counts == 1).all() else counts.astype(np.float64)
 
     def cast(block: sparse.csr_array, place: slice) -> Sums:
-        return (block.T @ (np.ones(block.shape[0]) if weights is None else weights[place].astype(np.float64)),)
+        return (block.T @ (np.ones(block.shape[0]) if weights is None else weights[place]),)
 
     (totals,) = incidence.sum_blocks(cast)
     return CountedRows(incidence, weights, int(counts.sum()), incidence.gather(totals).reshape(rows.num_voters, -1))
@@ -82,7 +82,8 @@ def expectation(data: CountedRows, estimates: Estimates) -> Expected:
         odds += offset
         probs, log_totals = _normalise(odds.reshape(len(odds), -1, num_starts))
         counts = None if data.counts is None else data.counts[place]
-        above_first = log_totals.sum(axis=0) if counts is None else counts @ log_totals
+        # the plain sum of einsum: the threads of a matrix product would get into the way of ours
+        above_first = log_totals.sum(axis=0) if counts is None else np.einsum("r,rs->s", counts, log_totals)
         return *_count(block, probs, counts), above_first
 
     totals, labels, above_first = data.incidence.sum_blocks(count)
@@ -116,7 +117,7 @@ def _normalise(
 
 
 def _count(
-    block: sparse.csr_array, probs: Float[np.ndarray, "row other start"], counts: Int[np.ndarray, " row"] | None
+    block: sparse.csr_array, probs: Float[np.ndarray, "row other start"], counts: Float[np.ndarray, " row"] | None
 ) -> Sums:
     """Totals by cell and by label."""
     weights = probs.reshape(len(probs), -1)
