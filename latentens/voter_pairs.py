@@ -18,11 +18,12 @@ from jaxtyping import Array, Bool, Float, Int
 from scipy.linalg import eigh
 
 from latentens.encoding import MISSING
+from latentens.layout import DenseRows
 from latentens.marginal import to_point, unpack
 from latentens.model import GenerativeModel, Params
 from latentens.precision import double_precision
 from latentens.randomness import numpy_generator
-from latentens.tables import DenseRows, Tables, build_tables, checked_tables, row_log_likelihood
+from latentens.tables import Tables, build_tables, checked_tables, row_log_likelihood
 from latentens.votes import Votes
 
 Matrix = Float[np.ndarray, "voter voter"]

@@ -83,7 +83,7 @@ def _moments_by_voters(votes: Votes) -> Iterator[tuple[Vector, Float[np.ndarray,
         yield sums[own] / np.maximum(together[own], 1), covariance
 
 
-def _dense(array: np.ndarray | sparse.csr_array | sparse.csc_array) -> Matrix:
+def _dense(array: np.ndarray | sparse.csr_array | sparse.csc_array | sparse.bsr_array) -> Matrix:
     return array if isinstance(array, np.ndarray) else array.toarray()
 
 
