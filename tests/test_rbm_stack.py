@@ -24,6 +24,7 @@ from latentens.rbm import (
     rows_from_votes,
     train_machine,
 )
+from latentens.rbm.architecture import narrowed
 from latentens.rbm.stack import flip_hidden, hidden_distribution, hidden_sample, top_probs
 from latentens.scores import balanced_accuracy
 from latentens.simulation import simulate
@@ -137,6 +138,37 @@ def test_the_svd_rule_finds_the_groups_of_a_tree(tree, tree_fit):
     np.testing.assert_allclose(curve[-1], 1)
     bayes = balanced_accuracy(tree.labels, tree.bayes_posterior().argmax(1))
     assert balanced_accuracy(tree.labels, tree_fit.labels) > bayes - 0.01
+
+
+def test_the_svd_rule_hands_on_its_machines_as_starts(tree):
+    with jax.enable_x64(True):
+        rows = rows_from_votes(tree.votes)
+        choice = SingularValueRule().choose(rows, key=KEY)
+        starts = [narrowed(machine, choice.num_hidden) for machine in choice.machines]
+        trained = QUICK.train(rows, 3, key=KEY, starts=starts)
+        random = QUICK.train(rows, 3, key=KEY)
+    assert len(trained.diagnostics["objectives"]) == len(starts) == 2  # they agree: no random start was needed
+    assert trained.diagnostics["iterations"] < random.diagnostics["iterations"]
+    np.testing.assert_allclose(trained.curve[-1], random.curve[-1], atol=1e-4)
+
+
+def test_narrowing_keeps_the_longest_and_most_independent_units():
+    long, short = np.array([3.0, 0.0, 0.0]), np.array([0.0, 1.0, 1.0])
+    weights = np.column_stack([0.9 * long, short, long, np.zeros(3)])
+    kept = narrowed(Machine(weights, np.zeros(3), np.arange(4.0)), 2)
+    np.testing.assert_array_equal(kept.weights, weights[:, [2, 1]])
+    np.testing.assert_array_equal(kept.hidden_bias, [2, 1])
+
+
+@double_precision
+def test_starts_that_disagree_are_joined_by_random_ones(tree):
+    rows = rows_from_votes(tree.votes)
+    poor = Machine(np.zeros((9, 3)), np.zeros(9), np.zeros(3))  # a saddle point: training cannot leave it
+    alone = ExactTraining(restarts=1).train(rows, 3, key=KEY, starts=[poor])
+    joined = ExactTraining(restarts=4).train(rows, 3, key=KEY, starts=[poor])
+    assert len(alone.ends) == 1
+    assert len(joined.ends) == 3
+    assert joined.curve[-1] > alone.curve[-1] + 0.1
 
 
 def test_fit_is_reproducible_predicts_and_reports(tree, tree_fit):

@@ -12,8 +12,9 @@ from jaxtyping import Float
 from latentens.errors import LatentensError, VotesError
 from latentens.fit import Fit, Method, Posterior
 from latentens.orient import orientation
-from latentens.rbm.architecture import SingularValueRule
+from latentens.rbm.architecture import SingularValueRule, narrowed
 from latentens.rbm.energy import Machine
+from latentens.rbm.exact import ExactTraining
 from latentens.rbm.lemma import rbm_to_dawid_skene
 from latentens.rbm.likelihood import mean_log_likelihood
 from latentens.rbm.rows import rows_from_votes
@@ -86,15 +87,20 @@ class RBMStack(Method):
         curves: list[Float[np.ndarray, " unit"]] = []
         while not layers or len(layers[-1].machine.hidden_bias) > 1 or len(layers) < len(self.hidden or ()):
             key, rule_key, train_key, next_key = jax.random.split(key, 4)
+            wide: tuple[Machine, ...] = ()
             if self.hidden is None:
-                num_hidden, curve = self.rule.choose(rows, key=rule_key)
+                num_hidden, curve, wide = self.rule.choose(rows, key=rule_key)
                 curves.append(curve)
                 if layers and num_hidden >= rows.visible.shape[1]:
                     num_hidden = 1  # a layer that does not narrow brings the stack no further
             else:
                 num_hidden = self.hidden[len(layers)]
             training = self.training or choose_training(rows, num_hidden)
-            layers.append(training.train(rows, num_hidden, key=train_key))
+            if isinstance(training, ExactTraining):
+                starts = [narrowed(machine, num_hidden) for machine in wide]
+                layers.append(training.train(rows, num_hidden, key=train_key, starts=starts))
+            else:
+                layers.append(training.train(rows, num_hidden, key=train_key))
             if self._is_exact(self.next_layer, num_hidden):
                 rows = hidden_distribution(layers[-1].machine, rows)
             else:

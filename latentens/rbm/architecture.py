@@ -6,8 +6,10 @@ from typing import NamedTuple
 import jax
 import numpy as np
 from jaxtyping import Float
+from scipy.linalg import qr
 
 from latentens.errors import LatentensError
+from latentens.rbm.energy import Machine
 from latentens.rbm.exact import ExactTraining
 from latentens.rbm.rows import Rows
 from latentens.rbm.training import Training, choose_training
@@ -31,7 +33,7 @@ class SingularValueRule:
     """
 
     penalty: float = 1e-2
-    threshold: float = 0.98
+    threshold: float = 0.986
     max_units: int | None = 8
     training: Training | None = None
 
@@ -44,15 +46,15 @@ class SingularValueRule:
         num_visible = rows.visible.shape[1]
         num_units = min(num_visible, self.max_units or num_visible)
         if self.training is None:
-            quick = ExactTraining(restarts=4, max_iterations=400, tolerance=3e-5, spread=0.1)
+            quick = ExactTraining(restarts=2, max_iterations=400, tolerance=3e-5, spread=0.1)
             training = choose_training(rows, num_units, exact=quick)
         else:
             training = self.training
         trained = replace(training, penalty=self.penalty).train(rows, num_units, key=key)
         singular = np.linalg.svd(np.asarray(trained.machine.weights), compute_uv=False)
         shares = np.cumsum(singular) / max(singular.sum(), np.finfo(float).tiny)
-        num_hidden = min(int(np.searchsorted(shares, self.threshold)) + 1, num_units)
-        return ArchitectureChoice(num_hidden if singular[0] > 0 else 1, shares)
+        num_hidden = min(int(np.searchsorted(shares, self.threshold)) + 1, num_units) if singular[0] > 0 else 1
+        return ArchitectureChoice(num_hidden, shares, trained.ends)
 
 
 class ArchitectureChoice(NamedTuple):
@@ -61,7 +63,16 @@ class ArchitectureChoice(NamedTuple):
     Attributes:
         num_hidden: The number of hidden units.
         cumulative: Cumulative share of the singular values.
+        machines: The machines it trained, the best first; narrowed, they are where to start training again.
     """
 
     num_hidden: int
     cumulative: Float[np.ndarray, " unit"]
+    machines: tuple[Machine, ...]
+
+
+def narrowed(machine: Machine, num_hidden: int) -> Machine:
+    """The machine with only some of its hidden units: those whose weights are longest and most independent."""
+    _, order = qr(machine.weights, mode="r", pivoting=True)
+    kept = order[:num_hidden]
+    return Machine(machine.weights[:, kept], machine.visible_bias, machine.hidden_bias[kept])

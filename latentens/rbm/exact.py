@@ -1,5 +1,6 @@
 """Exact maximum-likelihood training: full batch over distinct rows, L-BFGS, several random starts."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -15,6 +16,9 @@ from latentens.rbm.energy import Machine, log_partition, log_unnormalised
 from latentens.rbm.rows import Rows
 from latentens.rbm.trained import Trained
 
+PENALTY_SCALE = 1.3e-4
+"""The default penalty for one visible unit: 5e-4 for 15 voters, 1.4e-3 for 124."""
+
 SAME_OPTIMUM = 1e-4
 """Losses per item that differ by less than this are of one optimum."""
 
@@ -24,35 +28,44 @@ class ExactTraining:
     """Maximise the exact, penalised likelihood `mean log p(x) − penalty/2 · ‖W‖²` by L-BFGS.
 
     Attributes:
-        penalty: Weight of the L2 penalty, on W only and per item.
+        penalty: Weight of the L2 penalty, on W only and per item; by default `PENALTY_SCALE · √visible units`, as
+            the sampling noise of the votes' covariance is √visible units strong along its worst direction.
         restarts: Largest number of random starts; the best penalised likelihood wins. The second half is only run
-            if no optimum was reached by most of the first half.
+            if no optimum was reached by most of the first half, which has at least two.
         max_iterations: Limit on the iterations of each start.
         tolerance: A start has converged when no entry of its gradient exceeds this.
         spread: Standard deviation of the starting weights.
     """
 
-    penalty: float = 5e-4
+    penalty: float | None = None
     restarts: int = 8
-    max_iterations: int = 500
+    max_iterations: int = 1000
     tolerance: float = 1e-5
     spread: float = 1.0
 
-    def train(self, rows: Rows, num_hidden: int, *, key: jax.Array) -> Trained:
-        """Train a machine with `num_hidden` hidden units."""
-        starts = [
+    def train(self, rows: Rows, num_hidden: int, *, key: jax.Array, starts: Sequence[Machine] = ()) -> Trained:
+        """Train a machine with `num_hidden` hidden units.
+
+        Args:
+            rows: What to train on.
+            num_hidden: Number of hidden units.
+            key: Random key.
+            starts: Machines to start from, in place of the first half of the random ones.
+        """
+        random = [
             jax.device_get(random_machine(rows, num_hidden, self.spread, start_key))
             for start_key in jax.random.split(key, self.restarts)
         ]
-        first = -(-self.restarts // 2)
-        optima = self._minimise(rows, starts[:first])
-        if len(starts) > first and not _agree(optima.losses):
-            optima = joined(optima, self._minimise(rows, starts[first:]))
+        first = max(2, -(-self.restarts // 2))
+        optima = self._minimise(rows, starts or random[:first])
+        if random[first:] and not _agree(optima.losses):
+            optima = joined(optima, self._minimise(rows, random[first:]))
         if not np.isfinite(optima.losses).any():
             raise LatentensError("exact training failed from every start; use a penalty above zero or more restarts")
         best = optima.best
+        order = [start for start in np.argsort(optima.losses) if np.isfinite(optima.losses[start])]
         return Trained(
-            Machine(*map(jnp.asarray, optima.point(best))),
+            ends=tuple(Machine(*map(jnp.asarray, optima.point(start))) for start in order),
             curve=-optima.curves[best],
             diagnostics={
                 "training": "exact",
@@ -63,11 +76,12 @@ class ExactTraining:
             },
         )
 
-    def _minimise(self, rows: Rows, starts: list[Machine]) -> Optima:
+    def _minimise(self, rows: Rows, starts: Sequence[Machine]) -> Optima:
+        scaled = PENALTY_SCALE * rows.visible.shape[1] ** 0.5
         return minimise(
             _loss,
             starts,
-            (rows, self.penalty),
+            (rows, scaled if self.penalty is None else self.penalty),
             max_iterations=self.max_iterations,
             tolerance=self.tolerance,
             description="training exactly",

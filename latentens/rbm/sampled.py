@@ -86,7 +86,7 @@ class SampledTraining:
             if epoch - best_epoch >= self.patience:
                 break
         diagnostics = {"training": "sampled", "iterations": epoch, "best_epoch": best_epoch}
-        return Trained(uncentre(best, rows.means), np.array(scores), diagnostics)
+        return Trained((uncentre(best, rows.means),), np.array(scores), diagnostics)
 
     def _start(self, rows: Rows, num_hidden: int, single: Machine, key: jax.Array) -> Machine:
         """One unit as exact training finds it alone, the others at random."""

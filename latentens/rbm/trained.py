@@ -13,11 +13,16 @@ class Trained(NamedTuple):
     """A trained machine.
 
     Attributes:
-        machine: The machine.
-        curve: The objective in the course of training: a mean over items, in nats; higher is better.
+        ends: The machines at which the starts ended, the best first.
+        curve: The best one's objective in the course of training: a mean over items, in nats; higher is better.
         diagnostics: How training went.
     """
 
-    machine: Machine
+    ends: tuple[Machine, ...]
     curve: Float[ndarray, " step"]
     diagnostics: Mapping[str, Any]
+
+    @property
+    def machine(self) -> Machine:
+        """The best machine."""
+        return self.ends[0]
