@@ -13,7 +13,8 @@ from latentens.fit import Fit, Method, Posterior
 from latentens.methods.conditional_independence import named_params
 from latentens.methods.rows import row_predictor
 from latentens.orient import orientation
-from latentens.votes import Triplets, Votes
+from latentens.triplets import Triplets
+from latentens.votes import Votes
 
 ABILITY_MEAN = EASE_MEAN = 1.0
 LARGEST_STEP = 1.0
