@@ -87,9 +87,9 @@ def test_incidence_multiplies_like_an_indicator(monkeypatch, storage, num_classe
     rng = np.random.default_rng(0)
     table, weights = rng.normal(size=(indicator.shape[1], 2)), rng.random((300, 2))
     assert len(rows.blocks) == 43
-    sums = np.concatenate([block @ rows.spread(table) for block in rows.blocks])
+    sums = np.concatenate([block.matrix @ rows.spread(table) for block in rows.blocks])
     np.testing.assert_allclose(sums, indicator @ table, atol=1e-12)
-    (totals,) = rows.sum_blocks(lambda block, place: (block.T @ weights[place],))
+    (totals,) = rows.sum_blocks(lambda block: (block.transpose @ weights[block.place],))
     np.testing.assert_allclose(rows.gather(totals), indicator.T @ weights, atol=1e-10)
 
 

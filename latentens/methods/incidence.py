@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -26,16 +27,27 @@ RUNS = 8
 Sums = tuple[Float[np.ndarray, "..."], ...]
 
 
+class Block(NamedTuple):
+    """Neighbouring rows."""
+
+    place: slice
+    """Which rows they are."""
+    matrix: sparse.csr_array
+    """(row, cell)"""
+    transpose: sparse.csc_array
+    """(cell, row), of the same memory: to make it anew takes longer than a product with it."""
+
+
 @dataclass(frozen=True, eq=False)
 class Incidence:
     """Which votes each row has.
 
     Attributes:
-        blocks: Neighbouring rows, one matrix (row, cell) a block.
+        blocks: The rows, some at a time.
         merged: What each cell stands for, as a matrix (cell, voter·vote); None if cells are single votes.
     """
 
-    blocks: list[sparse.csr_array]
+    blocks: list[Block]
     merged: sparse.csr_array | None
 
     def spread(self, table: Float[np.ndarray, "voter*vote column"]) -> Float[np.ndarray, "cell column"]:
@@ -46,23 +58,17 @@ class Incidence:
         """Totals of cells as totals of votes."""
         return totals if self.merged is None else self.merged.T @ totals
 
-    def sum_blocks(self, work: Callable[[sparse.csr_array, slice], Sums]) -> Sums:
-        """The sums over blocks of what is worked out of each, blocks side by side on the cores.
-
-        Args:
-            work: Takes a block and the rows that it holds, gives arrays to sum.
-        """
-        ends = np.cumsum([block.shape[0] for block in self.blocks]).tolist()
-        places = [slice(end - block.shape[0], end) for block, end in zip(self.blocks, ends, strict=True)]
+    def sum_blocks(self, work: Callable[[Block], Sums]) -> Sums:
+        """The sums over blocks of the arrays that are worked out of each, blocks side by side on the cores."""
 
         def sum_run(run: Int[np.ndarray, " block"]) -> Sums:
-            total = work(self.blocks[run[0]], places[run[0]])
+            total = work(self.blocks[run[0]])
             for i in run[1:]:
-                for whole, part in zip(total, work(self.blocks[i], places[i]), strict=True):
+                for whole, part in zip(total, work(self.blocks[i]), strict=True):
                     whole += part
             return total
 
-        runs = np.array_split(np.arange(len(places)), min(RUNS, len(places)))
+        runs = np.array_split(np.arange(len(self.blocks)), min(RUNS, len(self.blocks)))
         if len(runs) == 1:
             return sum_run(runs[0])
         with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -80,10 +86,11 @@ def incidence_of(votes: Votes) -> Incidence:
     edges = [bounds[start : start + BLOCK_ROWS + 1] for start in range(0, votes.num_items, BLOCK_ROWS)]
     ones = np.ones(max(int(edge[-1] - edge[0]) for edge in edges))  # shared by all blocks
     blocks = []
-    for edge in edges:
+    for start, edge in zip(range(0, votes.num_items, BLOCK_ROWS), edges, strict=True):
         entries = cells[edge[0] : edge[-1]]
-        matrix = ones[: len(entries)], entries, edge - edge[0]
-        blocks.append(sparse.csr_array(matrix, shape=(len(edge) - 1, num_cells)))
+        content = ones[: len(entries)], entries, edge - edge[0]
+        matrix = sparse.csr_array(content, shape=(len(edge) - 1, num_cells))
+        blocks.append(Block(slice(start, start + len(edge) - 1), matrix, matrix.T))
     return Incidence(blocks, merged)
 
 

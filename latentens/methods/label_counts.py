@@ -13,7 +13,7 @@ from scipy import sparse
 
 from latentens.fit import Posterior
 from latentens.methods.conditional_independence import safe_log
-from latentens.methods.incidence import Incidence, Sums, incidence_of
+from latentens.methods.incidence import Block, Incidence, Sums, incidence_of
 from latentens.votes import Votes
 
 LARGEST_EXPONENT = 700.0
@@ -45,14 +45,18 @@ class CountedRows(NamedTuple):
     cast: Float[np.ndarray, "voter vote"]
     """How often each voter cast each vote."""
 
+    def counts_of(self, block: Block) -> Float[np.ndarray, " row"] | None:
+        """The counts of the rows of a block."""
+        return None if self.counts is None else self.counts[block.place]
+
 
 def count_rows(rows: Votes, counts: Int[np.ndarray, " row"]) -> CountedRows:
     """Lay out distinct rows."""
     incidence = incidence_of(rows)
     weights = None if (counts == 1).all() else counts.astype(np.float64)
 
-    def cast(block: sparse.csr_array, place: slice) -> Sums:
-        return (block.T @ (np.ones(block.shape[0]) if weights is None else weights[place]),)
+    def cast(block: Block) -> Sums:
+        return (block.transpose @ (np.ones(block.matrix.shape[0]) if weights is None else weights[block.place]),)
 
     (totals,) = incidence.sum_blocks(cast)
     return CountedRows(incidence, weights, int(counts.sum()), incidence.gather(totals).reshape(rows.num_voters, -1))
@@ -61,9 +65,9 @@ def count_rows(rows: Votes, counts: Int[np.ndarray, " row"]) -> CountedRows:
 def expect_labels(data: CountedRows, starts: Sequence[Posterior]) -> Expected:
     """The counts if each start's probabilities were the posterior of the labels."""
 
-    def count(block: sparse.csr_array, place: slice) -> Sums:
-        probs = np.stack([start[place, 1:] for start in starts], axis=2)
-        return _count(block, probs, None if data.counts is None else data.counts[place])
+    def count(block: Block) -> Sums:
+        probs = np.stack([start[block.place, 1:] for start in starts], axis=2)
+        return _count(block, probs, data.counts_of(block))
 
     totals, labels = data.incidence.sum_blocks(count)
     return _expected(data, totals, labels, np.full(len(starts), np.nan))
@@ -77,11 +81,11 @@ def expectation(data: CountedRows, estimates: Estimates) -> Expected:
     table = data.incidence.spread(table)
     offset = (log_shares[1:] - log_shares[0]).ravel()
 
-    def count(block: sparse.csr_array, place: slice) -> Sums:
-        odds = _product(block, table)
+    def count(block: Block) -> Sums:
+        odds = _product(block.matrix, table)
         odds += offset
         probs, log_totals = _normalise(odds.reshape(len(odds), -1, num_starts))
-        counts = None if data.counts is None else data.counts[place]
+        counts = data.counts_of(block)
         # the plain sum of einsum: the threads of a matrix product would get into the way of ours
         above_first = log_totals.sum(axis=0) if counts is None else np.einsum("r,rs->s", counts, log_totals)
         return *_count(block, probs, counts), above_first
@@ -116,14 +120,12 @@ def _normalise(
     return joint, total if highest is None else total + highest[:, 0]
 
 
-def _count(
-    block: sparse.csr_array, probs: Float[np.ndarray, "row other start"], counts: Float[np.ndarray, " row"] | None
-) -> Sums:
+def _count(block: Block, probs: Float[np.ndarray, "row other start"], counts: Float[np.ndarray, " row"] | None) -> Sums:
     """Totals by cell and by label."""
     weights = probs.reshape(len(probs), -1)
     if counts is not None:
         weights = weights * counts[:, None]
-    return _product(block.T, weights), weights.sum(axis=0)
+    return _product(block.transpose, weights), weights.sum(axis=0)
 
 
 def _product(
