@@ -108,13 +108,10 @@ def _joint_table(table: Float[Array, "state voter vote"]) -> Float[Array, "joint
 
 def _pieces(votes: Votes, num_vote_classes: int, num_rows: int) -> SparseRows:
     lengths = np.diff(votes.bounds)
-    longest, enough = int(lengths.max()), len(votes.triplets.vote) / FILLED
-    width = next((width for width in WIDTHS if width >= longest), WIDTHS[-1])
-    if longest > width or width * len(lengths) > enough:
-        width = next((width for width in WIDTHS if width >= min(WIDTHS[-1], 2 * lengths.mean())), WIDTHS[-1])
+    width = _piece_width(lengths)
     pieces = np.maximum(1, -(-lengths // width))
-    single = bool((pieces == 1).all())
     first = np.cumsum(pieces) - pieces
+    single = bool((pieces == 1).all())
     num_pieces = num_rows if single else round_up(int(pieces.sum()))
     cells = np.full((width, num_pieces), votes.num_voters * num_vote_classes, dtype=np.int32)
     place = np.arange(len(votes.triplets.item), dtype=np.int32) - np.repeat(votes.bounds[:-1], lengths)
@@ -122,7 +119,17 @@ def _pieces(votes: Votes, num_vote_classes: int, num_rows: int) -> SparseRows:
     cells[place % width, piece] = votes.triplets.voter * np.int32(num_vote_classes) + votes.triplets.vote
     if single:
         return SparseRows(spread(cells), None, None)
-    row = np.pad(
-        np.repeat(np.arange(len(lengths), dtype=np.int32), pieces), (0, num_pieces - int(pieces.sum())), mode="edge"
-    )
+    row = np.full(num_pieces, num_rows - 1, dtype=np.int32)
+    row[: int(pieces.sum())] = np.repeat(np.arange(len(lengths)), pieces)
     return SparseRows(spread(cells), spread(row), spread(np.zeros(num_rows, dtype=np.int8)))
+
+
+def _piece_width(lengths: Int[np.ndarray, " row"]) -> int:
+    """The length of the longest row, or twice that of an average row if pieces would be mostly empty otherwise."""
+    whole = _next_width(lengths.max())
+    filled = lengths.sum() / (whole * len(lengths))
+    return whole if whole >= lengths.max() and filled >= FILLED else _next_width(2 * lengths.mean())
+
+
+def _next_width(length: float) -> int:
+    return next((width for width in WIDTHS if width >= length), WIDTHS[-1])
