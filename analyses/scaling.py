@@ -41,7 +41,7 @@ METHODS: dict[str, Callable[[int], Any]] = {
     "MajorityVote": lambda _: MajorityVote(),
     "DawidSkeneEM": lambda _: DawidSkeneEM(),
     "SpectralMetaLearner": lambda _: SpectralMetaLearner(),
-    "MaximumLikelihood": lambda num_voters: MaximumLikelihood(DawidSkene(num_voters), starts=1, max_iterations=100),
+    "MaximumLikelihood": lambda num_voters: MaximumLikelihood(DawidSkene(num_voters), starts=1, max_iterations=30),
 }
 
 VOTES_AN_ITEM = 5
