@@ -22,7 +22,8 @@ from latentens.fit import Fit, Method
 from latentens.methods import DawidSkeneEM, MajorityVote
 from latentens.models import DawidSkene
 from latentens.orient import vote_shares
-from latentens.report.findings import find
+from latentens.report.cells import score_tables
+from latentens.report.findings import Leader, find
 from latentens.report.html import Html, element
 from latentens.report.tables import Mean, confidence_shares, split_settings
 from latentens.report.view import views
@@ -252,11 +253,11 @@ def test_elements_escape_all_but_html():
     assert element("p", "a < b", Html("<br>"), title='"') == '<p title="&quot;">a &lt; b<br></p>'
 
 
-def scored(view, **values):
-    """Means and pairs of methods by hand: (balanced accuracy, log score, p-value of both against the others)."""
+def scored(**values):
+    """Means and pairs of methods from (balanced accuracy, log score) and the p-values of both against the others."""
     means = {
         (name, score): Mean(value, value, value, np.nan)
-        for name, (accuracy, log_score, _) in values.items()
+        for name, (accuracy, log_score, *_) in values.items()
         for score, value in {
             "balanced_accuracy": accuracy,
             "log_score": log_score,
@@ -267,8 +268,8 @@ def scored(view, **values):
         }.items()
     }
     pairs = {
-        (score, one, other): PairedDifference(values[one][0] - values[other][0], 0.0, 0.0, values[other][2])
-        for score in ("accuracy", "log_score")
+        (score, one, other): PairedDifference(values[one][0] - values[other][0], 0.0, 0.0, values[other][place])
+        for place, score in ((2, "accuracy"), (3, "log_score"))
         for one in values
         for other in values
     }
@@ -289,7 +290,7 @@ def copied_votes(tree):
 
 
 def test_overconfidence_is_found_and_explained(copied_votes):
-    means, pairs = scored(copied_votes, fair=(0.84, 0.4, 1.0), sure=(0.84, 0.9, 1.0))
+    means, pairs = scored(fair=(0.84, 0.4, 1, 1), sure=(0.84, 0.9, 1, 1))
     findings = find(copied_votes, means, pairs)
     assert set(findings.gaps) == {"sure"}
     assert findings.dependent
@@ -301,7 +302,7 @@ def test_overconfidence_is_found_and_explained(copied_votes):
 
 def test_independent_voters_are_not_called_dependent(copied_votes):
     alone = replace(copied_votes, votes=copied_votes.votes[:, ::5])
-    findings = find(alone, *scored(alone, fair=(0.84, 0.4, 1.0), sure=(0.84, 0.9, 1.0)))
+    findings = find(alone, *scored(fair=(0.84, 0.4, 1, 1), sure=(0.84, 0.9, 1, 1)))
     assert not findings.dependent
     assert findings.dependence < 3 * findings.chance_dependence
 
@@ -310,7 +311,7 @@ def test_modest_and_impossible_statements_are_found(copied_votes):
     certain = np.eye(2)[copied_votes.posteriors["sure"].argmax(axis=1)]
     posteriors = {"timid": 0.5 + (copied_votes.posteriors["fair"] - 0.5) / 10, "certain": certain}
     view = replace(copied_votes, posteriors=posteriors)
-    findings = find(view, *scored(view, timid=(0.84, 0.6, 1.0), certain=(0.84, 99.0, 1.0)))
+    findings = find(view, *scored(timid=(0.84, 0.6, 1, 1), certain=(0.84, 99.0, 1, 1)))
     assert findings.gaps["timid"] < 0 < findings.gaps["certain"]
     assert findings.impossible == {"certain": int(np.sum(certain.argmax(axis=1) != view.labels))}
 
@@ -318,20 +319,38 @@ def test_modest_and_impossible_statements_are_found(copied_votes):
 @pytest.mark.parametrize(
     ("fair", "sure", "headline"),
     [
-        ((0.84, 0.4, 1e-9), (0.80, 0.9, 1e-9), "Trust fair: both"),
-        (
-            (0.84, 0.4, 0.3),
-            (0.85, 0.9, 0.3),
-            "Trust fair: its probabilities are the best, and its labels cannot be told",
-        ),
-        ((0.80, 0.4, 1e-9), (0.84, 0.9, 1e-9), "Take the labels from sure, but the probabilities from fair."),
+        ((0.84, 0.4, 0, 0), (0.80, 0.9, 0, 0), "Trust fair: both"),
+        ((0.84, 0.4, 0.3, 0), (0.85, 0.9, 0.3, 0), "Trust fair: its probabilities are the best, and its labels cannot"),
+        ((0.80, 0.4, 0, 0), (0.84, 0.9, 0, 0), "Take the labels from sure, but the probabilities from fair."),
+        ((0.84, 0.4, 0.3, 0.3), (0.85, 0.9, 0.3, 0.3), "No method wins"),
     ],
 )
 def test_headline_says_whom_to_trust(copied_votes, fair, sure, headline):
-    means, pairs = scored(copied_votes, fair=fair, sure=sure)
+    means, pairs = scored(fair=fair, sure=sure)
     told = summarise(copied_votes, means, pairs, find(copied_votes, means, pairs))
     assert told.headline.startswith(headline)
     assert told.headline.endswith("But do not take its probabilities at face value.")
+
+
+def test_a_leader_is_tested_against_all_others(copied_votes):
+    """A p-value of 0.03 tells two methods apart, but not one from the better of two others."""
+    sure, fair = copied_votes.posteriors["sure"], copied_votes.posteriors["fair"]
+    values = {"fair": (0.84, 0.4, 0.03, 0.03), "sure": (0.83, 0.9, 0.03, 0.03), "third": (0.82, 0.9, 0.02, 0.02)}
+    two, three = ({name: values[name] for name in names} for names in (["fair", "sure"], ["fair", "sure", "third"]))
+    view = replace(copied_votes, posteriors={"fair": fair, "sure": sure, "third": sure})
+    assert find(copied_votes, *scored(**two)).labels == Leader("fair", (), ("sure",))
+    assert find(view, *scored(**three)).labels == Leader("fair", ("sure",), ("third",))
+
+
+def test_the_best_method_is_marked_whichever_way_is_better():
+    means, _ = scored(
+        **{EXACT: (0.9, 0.2, 1, 1), "one": (0.8, 0.3, 1, 1), "two": (0.7, 0.4, 1, 1), "no": (0.6, 0.1, 1, 1)}
+    )
+    labels, probabilities = score_tables(means)
+    marked = {cell for table in (labels, probabilities) for cell in re.findall(r'class="best">([0-9.]+)', table)}
+    assert "80.00" in marked  # balanced accuracy of `one`, not of the exact posterior
+    assert "0.100" in marked  # log score of `no`
+    assert not marked & {"90.00", "0.200", "50.00"}  # a share of confident items is neither good nor bad
 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason="the authors' data are not here")
@@ -346,3 +365,18 @@ def test_report_shows_what_the_exact_posterior_reveals_on_tg(tmp_path):
     assert scores["log_score"][EXACT] == pytest.approx(0.23, abs=0.01)
     text = (tmp_path / "report.html").read_text(encoding="utf-8").replace("\u00a0", " ")
     assert "DawidSkeneEM puts 86 % of the items above 0.99, the exact posterior 20 %" in text
+
+
+def test_figures_show_the_first_repetition_that_did_not_fail(tree):
+    damaged = tree.copy(deep=True)
+    damaged["known/1/estimates"]["label_prob"][{"repetition": 0, "method": 1}] = np.nan
+    shown = views(damaged)[0].posteriors["Dawid/Skene"]
+    np.testing.assert_array_equal(shown, tree["known/1/estimates"]["label_prob"][{"repetition": 1, "method": 1}])
+
+
+def test_a_comparison_in_which_all_failed_is_still_reported(tmp_path):
+    votes = Votes.from_matrix(np.random.default_rng(0).integers(0, 2, (20, 3)))
+    failed = latentens.compare(Dataset("lost", votes, np.ones(20, int)), [Broken()], key=jax.random.key(0), resamples=5)
+    text = latentens.report(failed, tmp_path).read_text(encoding="utf-8")
+    assert "Every method failed here." in text
+    assert "drop voter 3" in text

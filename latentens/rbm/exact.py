@@ -18,9 +18,6 @@ from latentens.rbm.energy import Machine, log_partition, log_unnormalised
 from latentens.rbm.rows import Rows
 from latentens.rbm.trained import Trained
 
-PENALTY_SCALE = 1.3e-4
-"""The default penalty for one visible unit: 5e-4 for 15 voters, 1.4e-3 for 124."""
-
 SAME_OPTIMUM = 1e-4
 """Losses per item that differ by less than this are of one optimum."""
 
@@ -30,8 +27,7 @@ class ExactTraining:
     """Maximise the exact, penalised likelihood `mean log p(x) − penalty/2 · ‖W‖²` by L-BFGS.
 
     Attributes:
-        penalty: Weight of the L2 penalty, on W only and per item; by default `PENALTY_SCALE · √visible units`, as
-            the sampling noise of the votes' covariance is √visible units strong along its worst direction.
+        penalty: Weight of the L2 penalty, on W only and per item.
         restarts: Largest number of random starts; the best penalised likelihood wins. The second half is only run
             if no optimum was reached by most of the first half, which has at least two.
         max_iterations: Limit on the iterations of each start.
@@ -39,7 +35,7 @@ class ExactTraining:
         spread: Standard deviation of the starting weights.
     """
 
-    penalty: float | None = None
+    penalty: float = 1e-3
     restarts: int = 8
     max_iterations: int = 1000
     tolerance: float = 1e-5
@@ -81,11 +77,10 @@ class ExactTraining:
         )
 
     def _minimise(self, rows: Rows, starts: Sequence[Machine]) -> Optima:
-        scaled = PENALTY_SCALE * rows.visible.shape[1] ** 0.5
         return minimise(
             _loss,
             starts,
-            (rows, scaled if self.penalty is None else self.penalty),
+            (rows, self.penalty),
             max_iterations=self.max_iterations,
             tolerance=self.tolerance,
             description="training exactly",

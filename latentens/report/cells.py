@@ -9,7 +9,7 @@ import pandas as pd
 from latentens.compare import EXACT
 from latentens.report.findings import Leader
 from latentens.report.html import Html, element, join, table
-from latentens.report.tables import COSTS, MEANINGS, SHARES, Mean, Means, Pairs, number_text
+from latentens.report.tables import COSTS, MEANINGS, SHARES, Mean, Means, Pairs, column, number_text, ranked
 from latentens.report.words import probability_text
 from latentens.scores import BETTER
 from latentens.uncertainty import PairedDifference
@@ -43,31 +43,27 @@ BEST = {"class_": "best"}
 
 def score_tables(means: Means) -> list[Html]:
     """The scores of one data set, a table for each group of which there is any."""
-    found = []
+    tables = []
     for group, scores in GROUPS.items():
-        columns = {score: {method: mean for (method, what), mean in means.items() if what == score} for score in scores}
-        columns = {score: column for score, column in columns.items() if column}
-        methods = dict.fromkeys(method for column in columns.values() for method in column)
+        columns = {score: found for score in scores if (found := column(means, score))}
+        methods = dict.fromkeys(method for found in columns.values() for method in found)
         rows = [[method, *_score_cells(method, columns)] for method in methods]
         if rows:
-            found.append(table([group, *map(heading, columns)], rows, EXACT))
-    return found
+            tables.append(table([group, *map(heading, columns)], rows, EXACT))
+    return tables
 
 
 def _score_cells(method: str, columns: Mapping[str, Mapping[str, Mean]]) -> list[str]:
     return [
-        _score_cell(score, column[method], method == _best(score, column)) if method in column else MISSING
-        for score, column in columns.items()
+        _score_cell(score, found[method], method == _best(score, found)) if method in found else MISSING
+        for score, found in columns.items()
     ]
 
 
-def _best(score: str, column: Mapping[str, Mean]) -> str | None:
+def _best(score: str, means: Mapping[str, Mean]) -> str | None:
     """The best method by a score; the exact posterior does not compete."""
-    competing = [method for method in column if method != EXACT]
-    if BETTER.get(score) is None or len(competing) < 2:
-        return None
-    sign = 1 if BETTER[score] == "smaller" else -1
-    return min(competing, key=lambda method: sign * column[method].value)
+    competing = {method: mean for method, mean in means.items() if method != EXACT}
+    return ranked(score, competing)[0] if BETTER.get(score) and len(competing) > 1 else None
 
 
 def _score_cell(score: str, mean: Mean, best: bool) -> Html:
@@ -112,8 +108,7 @@ def words_cell(text: str) -> Html:
 
 def leader_table(pairs: Pairs, leader: Leader) -> Html:
     """The method with the best labels against each other one."""
-    others = (*leader.tied, *leader.behind)
-    rows = [_pair_row(other, pairs["accuracy", leader.method, other]) for other in others]
+    rows = [_pair_row(other, pairs["accuracy", leader.method, other]) for other in leader.others]
     return table([f"{leader.method} against", "difference, points", "McNemar's test"], rows)
 
 
@@ -133,18 +128,16 @@ def _pair_row(name: str, pair: PairedDifference) -> list[str]:
 
 def glance_table(means: Mapping[str, Means], score: str) -> Html | None:
     """One score of every method on every data set."""
-    columns = {
-        name: {method: mean for (method, what), mean in found.items() if what == score} for name, found in means.items()
-    }
-    methods = list(dict.fromkeys(method for column in columns.values() for method in column))
+    columns = {name: column(found, score) for name, found in means.items()}
+    methods = list(dict.fromkeys(method for found in columns.values() for method in found))
     if not methods:
         return None
     rows = []
     for method in methods:
         row: list[str] = [method]
-        for column in columns.values():
-            shown = score_text(score, column[method].value) if method in column else MISSING
-            row.append(element("td", shown, **BEST if _best(score, column) == method else {}))
+        for found in columns.values():
+            shown = score_text(score, found[method].value) if method in found else MISSING
+            row.append(element("td", shown, **BEST if _best(score, found) == method else {}))
         rows.append(row)
     return table([heading(score), *columns], rows, EXACT)
 

@@ -9,7 +9,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 
 from latentens.compare import EXACT
 from latentens.report.drawing import WIDTH, Picture, render, row_axes, wrapped
-from latentens.report.tables import CONFIDENCE_STEPS, Mean, Means, confidence_shares
+from latentens.report.tables import CONFIDENCE_STEPS, Mean, Means, agreement, confidence_shares
 from latentens.report.view import View
 from latentens.scores import CONFIDENT
 
@@ -98,8 +98,10 @@ def agreement_figure(view: View) -> Picture | None:
     methods = list(view.posteriors)
     if len(methods) < 2:
         return None
-    labels = np.array([probs.argmax(axis=1) for probs in view.posteriors.values()])
-    share = 100 * np.array([[np.mean(one == other) for other in labels] for one in labels])
+    same = agreement(view)
+    share = np.array(
+        [[100 * same.get((one, other), same.get((other, one), 1)) for other in methods] for one in methods]
+    )
     figure = Figure(figsize=(WIDTH, 0.4 * len(methods) + 0.5))
     axes = figure.subplots()
     lowest = min(share.min(), 99.0)
@@ -108,7 +110,7 @@ def agreement_figure(view: View) -> Picture | None:
         if row != column:
             axes.text(column, row, f"{value:.1f}", ha="center", va="center", fontsize=7.5)
     axes.set_xticks(range(len(methods)), [str(number) for number in range(1, len(methods) + 1)])
-    axes.set_yticks(range(len(methods)), [f"{wrapped(name)}   {number}" for number, name in enumerate(methods, 1)])
+    axes.set_yticks(range(len(methods)), [f"{number}   {wrapped(name)}" for number, name in enumerate(methods, 1)])
     axes.grid(False)
     axes.tick_params(length=0)
     for spine in axes.spines.values():

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from latentens.report.tables import Means, Pairs
+from latentens.report.tables import Means, Pairs, ranked
 from latentens.report.view import View
-from latentens.scores import BETTER
 
 SIGNIFICANCE = 0.05
 LEAST_GAP = 0.02
@@ -33,6 +32,11 @@ class Leader:
     method: str
     tied: tuple[str, ...]
     behind: tuple[str, ...]
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """All other methods."""
+        return (*self.tied, *self.behind)
 
 
 @dataclass(frozen=True)
@@ -81,8 +85,7 @@ def find(view: View, means: Means, pairs: Pairs) -> Findings:
 
 def _leader(view: View, means: Means, pairs: Pairs, score: str, tested: str) -> Leader:
     """The best of the estimates; p-values are multiplied by the number of methods that it is tested against."""
-    sign = 1 if BETTER[score] == "smaller" else -1
-    best, *others = sorted(view.estimates, key=lambda method: sign * means[method, score].value)
+    best, *others = ranked(score, {method: means[method, score] for method in view.estimates})
     behind = [other for other in others if len(others) * pairs[tested, best, other].p_value < SIGNIFICANCE]
     return Leader(best, tuple(other for other in others if other not in behind), tuple(behind))
 

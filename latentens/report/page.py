@@ -175,7 +175,7 @@ def _figure(picture: Picture) -> Html:
 
 
 def _pairs(chapter: Chapter) -> list[Html]:
-    if chapter.findings.labels is None or not chapter.pairs:
+    if chapter.findings.labels is None or not chapter.findings.labels.others:
         return []
     return [
         element("h3", "Differences in accuracy between methods"),

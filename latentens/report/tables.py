@@ -11,7 +11,7 @@ import xarray as xr
 
 from latentens.compare import full_scores
 from latentens.report.view import View
-from latentens.scores import CONFIDENT, DESCRIPTIONS
+from latentens.scores import BETTER, CONFIDENT, DESCRIPTIONS
 from latentens.uncertainty import PairedDifference
 
 COSTS: Mapping[str, str] = {
@@ -62,6 +62,17 @@ def averages(scores: pd.DataFrame) -> dict[str, Means]:
     for dataset, method, score, *mean in numbers.reset_index().itertuples(index=False):
         found.setdefault(dataset, {})[method, score] = Mean(*mean)
     return dict(found)
+
+
+def column(means: Means, score: str) -> dict[str, Mean]:
+    """One score by method."""
+    return {method: mean for (method, what), mean in means.items() if what == score}
+
+
+def ranked(score: str, means: Mapping[str, Mean]) -> list[str]:
+    """The methods, best first by a score of which one way is better."""
+    sign = 1 if BETTER[score] == "smaller" else -1
+    return sorted(means, key=lambda method: sign * means[method].value)
 
 
 def pairs_frame(tree: xr.DataTree) -> pd.DataFrame:
@@ -181,12 +192,14 @@ def confidence_shares(probs: np.ndarray) -> np.ndarray:
 
 def agreement_frame(views: Sequence[View]) -> pd.DataFrame:
     """The share of items to which two methods give the same label."""
-    rows = []
-    for view in views:
-        labels = {method: probs.argmax(axis=1) for method, probs in view.posteriors.items()}
-        for one, other in combinations(labels, 2):
-            rows.append((view.name, one, other, float(np.mean(labels[one] == labels[other]))))
+    rows = [(view.name, *pair, share) for view in views for pair, share in agreement(view).items()]
     return pd.DataFrame(rows, columns=["dataset", "method", "other", "agreement"])
+
+
+def agreement(view: View) -> dict[tuple[str, str], float]:
+    """The share of items to which two methods give the same label, for each pair of methods."""
+    labels = {method: probs.argmax(axis=1) for method, probs in view.posteriors.items()}
+    return {(one, other): float(np.mean(labels[one] == labels[other])) for one, other in combinations(labels, 2)}
 
 
 def run_frame(tree: xr.DataTree) -> pd.DataFrame:

@@ -2,13 +2,12 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import combinations
 
 import numpy as np
 
 from latentens.compare import EXACT
 from latentens.report.findings import Findings, Leader
-from latentens.report.tables import Means, Pairs
+from latentens.report.tables import Means, Pairs, agreement
 from latentens.report.view import FitRecord, View
 from latentens.scores import CONFIDENT
 
@@ -46,7 +45,7 @@ def summarise(view: View, means: Means, pairs: Pairs, findings: Findings) -> Sum
         return Summary("Every method failed here.", (), _troubles(view))
     if findings.labels is None or findings.probabilities is None:
         headline = "No label is known here: no score can tell which method is right, only how far the methods agree."
-        return Summary(headline, (*_unlabelled_reasons(view), *_distance_reasons(view, means)), _troubles(view))
+        return Summary(headline, (*_unlabelled_reasons(view, means), *_distance_reasons(view, means)), _troubles(view))
     reasons = (
         _label_reason(view, means, pairs, findings.labels),
         _probability_reason(view, means, findings.probabilities),
@@ -104,7 +103,11 @@ def probability_text(p_value: float) -> str:
 
 def _headline(means: Means, labels: Leader, probabilities: Leader) -> str:
     trusted = probabilities.method
-    if trusted == labels.method:
+    if not labels.others:
+        words = f"Only {trusted} gave a result here: there is no other method to compare it with."
+    elif not labels.behind and not probabilities.behind:
+        words = f"No method wins: these items cannot tell the methods apart. {trusted} has the best log score."
+    elif trusted == labels.method:
         words = f"Trust {trusted}: both its labels and its probabilities are the best of the methods here."
     elif trusted in labels.tied:
         words = (
@@ -194,19 +197,17 @@ def _impossible_reasons(findings: Findings) -> list[Reason]:
     ]
 
 
-def _unlabelled_reasons(view: View) -> list[Reason]:
-    labels = {method: probs.argmax(axis=1) for method, probs in view.posteriors.items()}
-    reasons = []
-    if len(labels) > 1:
-        same = {pair: float(np.mean(labels[pair[0]] == labels[pair[1]])) for pair in combinations(labels, 2)}
+def _unlabelled_reasons(view: View, means: Means) -> list[Reason]:
+    same, reasons = agreement(view), []
+    if same:
         most, least = max(same, key=lambda pair: same[pair]), min(same, key=lambda pair: same[pair])
-        stacked = np.array(list(labels.values()))
-        everywhere = float((stacked == stacked[0]).all(axis=0).mean())
+        labels = np.array([probs.argmax(axis=1) for probs in view.posteriors.values()])
+        everywhere = float((labels == labels[0]).all(axis=0).mean())
         reasons.append(
             f"All {len(labels)} methods give the same label to {percent(everywhere, 1)} of the items. Most alike are "
             f"{listing(most)} ({percent(same[most], 1)}), least alike {listing(least)} ({percent(same[least], 1)})."
         )
-    sure = {method: float(np.mean(probs.max(axis=1) > CONFIDENT)) for method, probs in view.posteriors.items()}
+    sure = {method: means[method, "confident_share"].value for method in view.posteriors}
     shares = [f"{method} {percent(share)}" for method, share in sorted(sure.items(), key=lambda item: -item[1])]
     reasons.append(
         f"Items above {CONFIDENT:g}: {', '.join(shares)}. A method that is surer need not be right more often: where "
