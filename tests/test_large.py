@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from latentens import distinct, layout, marginal, simulate, votes
+from latentens import distinct, layout, marginal, votes
 from latentens.errors import LimitError, VotesError
 from latentens.limits import MEMORY_VARIABLE, TIME_VARIABLE, check_time, memory_limit
 from latentens.methods import DawidSkeneEM, SpectralMetaLearner, dawid_skene_em, incidence, spectral
@@ -193,7 +193,7 @@ def test_fitting_is_refused_where_even_small_blocks_are_too_large(monkeypatch):
     with pytest.raises(
         LimitError, match=r"fitting Tree.* to 16 distinct rows of votes would take about .* fewer hidden"
     ):
-        marginal.observe(Tree((0, 0, 1, 1)), simulate(Tree((0, 0, 1, 1)), 1000, key=KEY).votes)
+        marginal.observe(Tree((0, 0, 1, 1)), Votes.from_matrix(np.indices((2,) * 4).reshape(4, -1).T))
 
 
 def test_memory_is_refused_before_it_is_taken(monkeypatch):
