@@ -27,7 +27,7 @@ DEFAULT_METHODS = ("MajorityVote", "SpectralMetaLearner", "DawidSkeneEM", "Laten
 
 Items = Annotated[int, Option(min=1, help="Number of items of each simulated set.")]
 Seed = Annotated[int, Option(min=0, help="Seed; the same seed gives the same result.")]
-VotesFile = Annotated[Path, Argument(help="CSV of votes: columns item, voter, vote, or one column a voter.")]
+VotesFile = Annotated[Path, Argument(help="CSV or Parquet file: columns item, voter, vote, or one column a voter.")]
 MethodNames = Annotated[
     list[str] | None,
     Option("--methods", "-m", help="Such as 'RBMStack(hidden=(3, 1))'. May be repeated."),
@@ -43,9 +43,22 @@ def main() -> None:
         sys.exit(2)
 
 
+@app.callback()
+def options(
+    cache: Annotated[
+        Path | None, Option(envvar="LATENTENS_CACHE", help="Folder in which compiled programs are kept for later runs.")
+    ] = None,
+) -> None:
+    """What holds for every command."""
+    if cache:
+        from latentens.devices import keep_compiled
+
+        keep_compiled(cache)
+
+
 @app.command()
 def compare(
-    votes: Annotated[Path | None, Option(help="CSV of your votes.")] = None,
+    votes: Annotated[Path | None, Option(help="CSV or Parquet file of your votes.")] = None,
     truth: Annotated[Path | None, Option(help="CSV of true labels (item, truth) for --votes.")] = None,
     data: Annotated[list[str] | None, Option(help="A named set: Tree/1, S1, …. May be repeated.")] = None,
     root: Annotated[Path | None, Option(help="Folder of the named sets' files.")] = None,
@@ -83,9 +96,9 @@ def compare(
     datasets = datasets or support.paper_datasets(items, seed)
     example = datasets[0].votes if len({(d.votes.num_voters, d.votes.num_classes) for d in datasets}) == 1 else None
     chosen = [find_method(name, example) for name in methods or DEFAULT_METHODS]
-    client = support.connect(scheduler) if scheduler else None
-    folder = out / "cells" if out else None
-    tree = compare(datasets, chosen, key=jax.random.key(seed), repetitions=repetitions, folder=folder, client=client)
+    key, cells = jax.random.key(seed), out / "cells" if out else None
+    with support.connected(scheduler) as client:
+        tree = compare(datasets, chosen, key=key, repetitions=repetitions, folder=cells, client=client)
     console.print(support.score_table(tree))
     if out:
         save(tree, out / "tree.nc")
@@ -116,7 +129,7 @@ def fit(
     from latentens.names import find_method
 
     support.check_output(out)
-    read = support.read_votes(votes)
+    read = support.users_votes(votes)
     chosen = find_method(method, read)
     with messages.status(f"Fitting {method} to {read}"):
         fitted = chosen.fit(read, key=jax.random.key(seed))
@@ -145,7 +158,7 @@ def check(
 
     if out:
         support.check_output(out)
-    read = support.read_votes(votes)
+    read = support.users_votes(votes)
     with messages.status(f"Checking {read}"):
         found = check_independence(read, key=jax.random.key(seed), level=level)
     console.print(found.summary, highlight=False, markup=False)

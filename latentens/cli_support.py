@@ -1,7 +1,8 @@
 """What the commands read, simulate, write and print; imported only when a command runs."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from rich.table import Table
 
 from latentens.checks import ModelCheck
 from latentens.compare import full_scores
-from latentens.datasets import PAPER_MODELS, from_files, load, simulate_paper
+from latentens.datasets import PAPER_MODELS, from_files, load, read_votes, simulate_paper
 from latentens.errors import LatentensError
 from latentens.fit import Fit
 from latentens.names import find_model
@@ -51,9 +52,9 @@ def users_dataset(votes: Path, truth: Path | None) -> Dataset:
     return dataset
 
 
-def read_votes(path: Path) -> Votes:
+def users_votes(path: Path) -> Votes:
     """Votes from a user's file."""
-    votes = Votes.from_csv(path)
+    votes = read_votes(path)
     _check_usable(votes, path)
     return votes
 
@@ -66,16 +67,22 @@ def simulated(name: str, items: int, seed: int) -> Dataset:
     return replace(simulate(model, items, key=items_key, params=params), name=name.rsplit(":", 1)[-1])
 
 
-def connect(address: str) -> Any:
-    """A client of the Dask scheduler there."""
+@contextmanager
+def connected(address: str | None) -> Iterator[Any]:
+    """A client of the Dask scheduler there; without an address none."""
+    if address is None:
+        yield None
+        return
     try:
         from distributed import Client
     except ImportError:
         raise LatentensError("--scheduler needs Dask: pip install 'latentens[distributed]'") from None
     try:
-        return Client(address, timeout=10)
+        client = Client(address, timeout=10)
     except (OSError, ValueError) as error:
         raise LatentensError(f"no Dask scheduler answers at {address} ({error})") from None
+    with client:
+        yield client
 
 
 def check_output(out: Path) -> None:

@@ -114,15 +114,21 @@ def _true_params(family: str, path: Path) -> tuple[GenerativeModel | None, dict[
     return model, params
 
 
+def read_votes(path: str | Path, **options: Any) -> Votes:
+    """Votes from a Parquet file, if its name ends so, or a CSV file; options as in `Votes.from_csv`."""
+    read = Votes.from_parquet if Path(path).suffix == ".parquet" else Votes.from_csv
+    return read(path, **options)
+
+
 def from_files(votes: str | Path, truth: str | Path | None = None, *, duplicates: Duplicates = "error") -> Dataset:
-    """A data set from a CSV file of votes and, perhaps, one of true labels.
+    """A data set from a file of votes and, perhaps, a CSV file of true labels.
 
     Args:
-        votes: As `Votes.from_csv` reads it.
+        votes: As `read_votes` reads it.
         truth: Columns item and truth; items that are not in it have no known label.
         duplicates: As in `Votes.from_csv`.
     """
-    read = Votes.from_csv(votes, duplicates=duplicates)
+    read = read_votes(votes, duplicates=duplicates)
     name = Path(votes).stem
     if truth is None:
         return Dataset(name, read, np.full(read.num_items, -1, dtype=np.int8))
@@ -132,7 +138,7 @@ def from_files(votes: str | Path, truth: str | Path | None = None, *, duplicates
     written = pd.concat([pd.Series(read.class_names).astype(str), table["truth"]])
     _, classes = encode_labels(written.to_numpy())
     if classes != read.class_names:  # a class that no voter ever named
-        read = Votes.from_csv(votes, classes=classes, duplicates=duplicates)
+        read = read_votes(votes, classes=classes, duplicates=duplicates)
     labels = _align(read, table, classes)
     if (labels < 0).all():
         raise VotesError(f"{truth} names none of the items of {votes}")

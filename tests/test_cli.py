@@ -84,6 +84,14 @@ def test_fit_writes_the_posterior(invoke, tree_folder):
     assert written["label"].tolist() == fit.labels.tolist()
 
 
+def test_votes_may_come_as_parquet(invoke, tree_folder):
+    pd.read_csv(tree_folder / "t.csv").to_parquet(tree_folder / "t.parquet", index=False)
+    arguments = ("fit", "DawidSkeneEM(random_starts=2)", "t.parquet", "--out", "again.csv")
+    assert invoke(*arguments, cwd=tree_folder)[0] == 0
+    assert invoke("fit", "DawidSkeneEM(random_starts=2)", "t.csv", "--out", "once.csv", cwd=tree_folder)[0] == 0
+    assert (tree_folder / "again.csv").read_text() == (tree_folder / "once.csv").read_text()
+
+
 def test_check_tells_that_voters_depend_on_each_other(invoke, tree_folder):
     code, shown, _ = invoke("check", "t.csv", "--out", "pairs.csv", cwd=tree_folder)
     assert code == 0
