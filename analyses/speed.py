@@ -113,7 +113,7 @@ def compare_nuts(seed: int, quick: bool) -> Iterator[Comparison]:
         with jax.enable_x64(True):
             tables = speed_nuts.by_tables(model, votes, params, settings)
             funsor = speed_nuts.by_funsor(partial(program, model), votes, params, settings)
-        ours, theirs = (run["seconds"] / run["ess"] for run in (tables, funsor))
+        ours, theirs = (run["seconds"] / max(run["ess"], 1.0) for run in (tables, funsor))
         yield Comparison(f"NUTS, {model}", "s per effective draw", ours, "NumPyro with funsor", theirs)
     chain = TopDown(num_hidden=8)
     params = chain.paper_params(jax.random.key(seed))

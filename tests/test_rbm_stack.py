@@ -256,7 +256,8 @@ def test_what_cannot_be_is_refused(make, message):
         make()
 
 
-def test_a_large_machine_is_trained_and_scored_by_sampling():
+def test_a_large_machine_is_trained_and_scored_by_sampling(monkeypatch):
+    monkeypatch.setattr("latentens.rbm.training.LONGEST_EXACT", 0.1)
     truth = dawid_skene_to_rbm(0.5, np.full(20, 0.8), np.full(20, 0.8))
     drawn = simulate(DawidSkene(20), 1_000, key=KEY, params={
         "prevalence": 0.5, "sensitivity": np.full(20, 0.8), "specificity": np.full(20, 0.8),
