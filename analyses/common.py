@@ -1,0 +1,214 @@
+"""What the analyses share: the command line, the paper's sets and methods, tables and files."""
+
+import argparse
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jax
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from latentens.checks import LayerCorrelations, decorrelation
+from latentens.compare import EXACT, full_scores, save
+from latentens.datasets import PAPER_ITEMS, load, simulate_paper
+from latentens.errors import DataNotFoundError, LatentensError
+from latentens.fit import Fit, Method
+from latentens.methods import (
+    Cubam,
+    DawidSkeneEM,
+    Ebcc,
+    Glad,
+    IterativeMaximumLikelihood,
+    LatentSpectral,
+    MajorityVote,
+    RBMStack,
+    RestrictedLikelihood,
+    SpectralMetaLearner,
+    Supervised,
+    TopDownMLE,
+)
+from latentens.paper import Reported
+from latentens.simulation import Dataset
+from latentens.votes import Votes
+
+METHODS: dict[str, Method] = {
+    "Vote": MajorityVote(),
+    "SML": SpectralMetaLearner(),
+    "RL": RestrictedLikelihood(),
+    "RL, published grid": RestrictedLikelihood(grid="published"),
+    "iMLE": IterativeMaximumLikelihood(start=RestrictedLikelihood(grid="published")),
+    "DS-EM": DawidSkeneEM(),
+    "L-SML": LatentSpectral(),
+    "CUBAM": Cubam(),
+    "GLAD": Glad(),
+    "EBCC": Ebcc(),
+    "RBM stack": RBMStack(),
+    "RBM stack, map": RBMStack(prediction="map"),
+    "top-down MLE": TopDownMLE(),
+}
+"""Every method at its defaults; both spectral rows and both predictions of the stack, none picked by label."""
+
+PAPER_ROWS = {
+    "Vote": "Vote",
+    "SML": "DS",
+    "RL": "DS",
+    "RL, published grid": "DS",
+    "iMLE": "DS",
+    "L-SML": "L-SML",
+    "CUBAM": "CUBAM",
+    "RBM stack": "DNN",
+    "RBM stack, map": "DNN",
+    "supervised": "supervised",
+    EXACT: "Bayes",
+}
+"""The row of the paper's tables that a method belongs to."""
+
+
+def run(main: Callable[..., Any], doc: str | None) -> None:
+    """Call `main(data, out, seed, …)` from the command line; its further settings become options."""
+    parser = argparse.ArgumentParser(description=(doc or "").splitlines()[0])
+    parser.add_argument("--data", type=Path, help="folder of the paper's data")
+    parser.add_argument("--out", type=Path, default=Path("out"), help="folder of the results")
+    parser.add_argument("--seed", type=int, default=0)
+    for setting in list(inspect.signature(main).parameters.values())[3:]:
+        several = isinstance(setting.default, tuple)
+        kind = type(setting.default[0] if several else setting.default)
+        name = f"--{setting.name.replace('_', '-')}"
+        parser.add_argument(name, type=kind, default=setting.default, nargs="+" if several else None)
+    try:
+        main(**vars(parser.parse_args()))
+    except LatentensError as error:
+        parser.error(str(error))
+
+
+def find(names: Iterable[str], data: Path | None) -> list[Dataset]:
+    """The sets of these names that are there."""
+    found = []
+    for name in names:
+        try:
+            found.append(load(name, root=data))
+        except DataNotFoundError:
+            continue
+    return found
+
+
+def paper_sets(family: str, data: Path | None, sets: int = 5, items: int = PAPER_ITEMS) -> list[Dataset]:
+    """As many of the authors' simulated sets as are there; without data as many new ones."""
+    numbers = range(1, sets + 1)
+    if data is None:
+        return [simulate_paper(family, number, items) for number in numbers]
+    return find([f"{family}/{number}" for number in numbers], data)
+
+
+def known_set(family: str, data: Path | None, items: int = PAPER_ITEMS) -> Dataset:
+    """The first of the authors' sets if its parameters are known; else a new one, whose parameters are."""
+    found = paper_sets(family, data, 1, items)
+    return found[0] if found and found[0].params is not None else simulate_paper(family, 1, items)
+
+
+def family_of(name: str) -> str:
+    """`Tree` of `Tree/1`."""
+    return name.partition("/")[0]
+
+
+@dataclass(frozen=True)
+class SupervisedElsewhere(Method):
+    """The supervised network, trained on another set of the same family than the votes it is shown.
+
+    Attributes:
+        sets: All sets of the comparison.
+    """
+
+    sets: tuple[Dataset, ...] = field(repr=False)
+
+    def _fit(self, votes: Votes, key: jax.Array) -> Fit:
+        own = next(dataset for dataset in self.sets if dataset.votes is votes)
+        others = [other for other in self.sets if other is not own and family_of(other.name) == family_of(own.name)]
+        if not others:
+            raise LatentensError(f"there is no other set like {own.name} to train on")
+        trained = Supervised().fit(others[0], key=key)
+        return Fit(trained.predictor(votes), trained.predictor, diagnostics=trained.diagnostics)
+
+
+def score_table(
+    tree: xr.DataTree, scores: Iterable[str], reported: Mapping[str, Mapping[str, Reported]] | None = None
+) -> pd.DataFrame:
+    """Mean and deviation of scores over the sets of each family, beside the paper's figures; accuracy in percent."""
+    found = full_scores(tree)
+    found["balanced_accuracy"] = 100 * found["balanced_accuracy"]
+    wanted = [name for name in scores if name in found]
+    by_family = found[wanted].assign_coords(
+        family=("dataset", [family_of(str(name)) for name in found["dataset"].values])
+    )
+    frame = by_family.to_dataframe().reset_index()
+    groups = frame.groupby(["family", "method"], sort=False)
+    table = groups[wanted].mean().assign(deviation=groups["balanced_accuracy"].std())
+    for family, method in table.index if reported is not None else ():
+        figure = reported.get(family, {}).get(PAPER_ROWS.get(method, ""))
+        if figure is not None:
+            table.loc[(family, method), "paper"] = figure.mean
+            table.loc[(family, method), "paper_deviation"] = np.nan if figure.deviation is None else figure.deviation
+    return table
+
+
+def write(
+    out: Path,
+    name: str,
+    *,
+    tree: xr.DataTree | xr.Dataset | None = None,
+    table: pd.DataFrame | None = None,
+    figure: Figure | None = None,
+) -> None:
+    """Write `name.nc`, `name.csv` and `name.png`, and print the table."""
+    out.mkdir(parents=True, exist_ok=True)
+    if tree is not None:
+        save(tree if isinstance(tree, xr.DataTree) else xr.DataTree(tree), out / f"{name}.nc")
+    if table is not None:
+        table.to_csv(out / f"{name}.csv")
+        print(table.round(3).to_string())
+    if figure is not None:
+        figure.savefig(out / f"{name}.png", dpi=100)
+        plt.close(figure)
+
+
+def accuracy_panels(table: pd.DataFrame) -> Figure:
+    """One panel a family: balanced accuracy of every method with its deviation, and the paper's figures."""
+    families = list(dict.fromkeys(table.index.get_level_values("family")))
+    size = (3.2 * len(families) + 1.5, 4.6)
+    figure, panels = plt.subplots(1, len(families), figsize=size, layout="constrained", sharey=True, squeeze=False)
+    for axes, family in zip(panels[0], families, strict=True):
+        rows = table.loc[family]
+        places = np.arange(len(rows))
+        ours = rows["balanced_accuracy"], places
+        axes.errorbar(*ours, xerr=rows["deviation"].fillna(0), fmt="o", markersize=5, label="here")
+        if "paper" in rows:
+            axes.plot(rows["paper"], places, "kx", markersize=6, label="paper")
+        axes.set(title=family, xlabel="balanced accuracy (%)", yticks=places, yticklabels=rows.index)
+        axes.grid(axis="x", alpha=0.3)
+    panels[0, 0].invert_yaxis()
+    panels[0, -1].legend(fontsize="small")
+    return figure
+
+
+def draw_matrix(axes: Axes, matrix: Any, title: str, sides: tuple[str, str], limit: float = 1.0) -> Any:
+    """A heat map with zero in white, rows and columns counted from one; returns what a colour bar needs."""
+    rows, columns = matrix.shape
+    extent = (0.5, columns + 0.5, rows + 0.5, 0.5)
+    image = axes.imshow(matrix, cmap="RdBu_r", vmin=-limit, vmax=limit, aspect="auto", extent=extent)
+    axes.set_title(title, fontsize="medium")
+    axes.set(ylabel=sides[0], xlabel=sides[1])
+    axes.locator_params(integer=True)
+    return image
+
+
+def vote_correlations(votes: Votes, labels: np.ndarray) -> LayerCorrelations:
+    """Correlations between voters, over all items and given the label."""
+    key = jax.random.key(0)  # neither vote shares nor correlations of votes are random
+    return decorrelation(MajorityVote().fit(votes, key=key), votes, labels, key=key)[0]

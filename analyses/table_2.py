@@ -1,0 +1,36 @@
+"""Table 2 of the paper: every method on the DREAM challenges S1 to S3, beside the paper's figures.
+
+    python analyses/table_2.py --data ROOT [--out DIR] [--repetitions 3] [--methods NAME …]
+
+Takes as many of the three as are there. Each method is fitted with several keys; the deviation is over keys.
+"""
+
+from pathlib import Path
+
+import jax
+import pandas as pd
+from common import METHODS, accuracy_panels, find, run, score_table, write
+
+from latentens.compare import compare
+from latentens.errors import DataNotFoundError
+from latentens.paper import TABLE_2
+
+SCORES = ("balanced_accuracy", "log_score", "seconds")
+
+
+def main(
+    data: Path | None, out: Path, seed: int, repetitions: int = 3, methods: tuple[str, ...] = tuple(METHODS)
+) -> pd.DataFrame:
+    datasets = find(TABLE_2, data)
+    if not datasets:
+        raise DataNotFoundError("the DREAM challenges are not to be had by simulation; say where they are by --data")
+    chosen = {name: METHODS[name] for name in methods}
+    key = jax.random.key(seed)
+    tree = compare(datasets, chosen, key=key, repetitions=repetitions, folder=out / "fits", resamples=200)
+    table = score_table(tree, SCORES, TABLE_2)
+    write(out, "table_2", tree=tree, table=table, figure=accuracy_panels(table))
+    return table
+
+
+if __name__ == "__main__":
+    run(main, __doc__)

