@@ -1,8 +1,8 @@
 """Table 2 of the paper: every method on the DREAM challenges S1 to S3, beside the paper's figures.
 
-    python analyses/table_2.py --data ROOT [--out DIR] [--repetitions 3] [--methods NAME …]
+    python analyses/table_2.py --data ROOT [--out DIR] [--repetitions 1] [--methods NAME …]
 
-Takes as many of the three as are there. Each method is fitted with several keys; the deviation is over keys.
+Takes as many of the three as are there. With several repetitions the deviation is over keys.
 """
 
 from pathlib import Path
@@ -19,7 +19,7 @@ SCORES = ("balanced_accuracy", "log_score", "seconds")
 
 
 def main(
-    data: Path | None, out: Path, seed: int, repetitions: int = 3, methods: tuple[str, ...] = tuple(METHODS)
+    data: Path | None, out: Path, seed: int, repetitions: int = 1, methods: tuple[str, ...] = tuple(METHODS)
 ) -> pd.DataFrame:
     datasets = find(TABLE_2, data)
     if not datasets:
