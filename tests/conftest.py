@@ -53,6 +53,18 @@ def arbitrary_params(model, seed):
     return {name: np.asarray(draw(name, shape)) for name, shape in inspect(model).parameter_shapes.items()}
 
 
+def slow_but(*quick):
+    """All cases, those that are not named here left to the slow run."""
+    return [name if name in quick else pytest.param(name, marks=pytest.mark.slow) for name in CASES]
+
+
+PAPER_CASES = [
+    pytest.param(name, marks=[] if name in ("Tree", "TruncatedGaussian") else pytest.mark.slow)
+    for name, (model, _) in CASES.items()
+    if hasattr(model, "paper_params")
+]
+
+
 @pytest.fixture(params=CASES, scope="session")
 def case(request):
     """A model at arbitrary parameters, with its brute-force joint p(label, votes)."""
@@ -60,7 +72,7 @@ def case(request):
     return model, arbitrary_params(model, seed=3), oracle
 
 
-@pytest.fixture(params=[name for name, (model, _) in CASES.items() if hasattr(model, "paper_params")], scope="session")
+@pytest.fixture(params=PAPER_CASES, scope="session")
 def paper_case(request):
     """A model at the parameters of the paper's experiment, with a million simulated rows."""
     model, _ = CASES[request.param]

@@ -106,8 +106,11 @@ def test_residuals_do_not_depend_on_how_the_parameters_were_estimated():
 
 @pytest.mark.parametrize(
     ("model", "params", "share_missing"),
-    [(DawidSkene(5), FIVE, 0.0), (DawidSkene(5), FIVE, 0.3), (DawidSkene(5, num_classes=3), three_classes(5), 0.2)],
-    ids=["complete", "gaps", "three classes"],
+    [
+        pytest.param(DawidSkene(5), FIVE, 0.0, id="complete", marks=pytest.mark.slow),
+        pytest.param(DawidSkene(5), FIVE, 0.3, id="gaps"),
+        pytest.param(DawidSkene(5, num_classes=3), three_classes(5), 0.2, id="three classes", marks=pytest.mark.slow),
+    ],
 )
 def test_p_values_are_uniform_under_the_model(model, params, share_missing):
     overall, single = [], []
@@ -127,7 +130,10 @@ def with_copycat(votes, copier, copied, how_often, seed=0):
     return Votes.from_matrix(matrix, num_classes=votes.num_classes)
 
 
-@pytest.mark.parametrize(("params", "share_missing"), [(two_classes(8), 0.2), (three_classes(8), 0.2)])
+@pytest.mark.parametrize(
+    ("params", "share_missing"),
+    [(two_classes(8), 0.2), pytest.param(three_classes(8), 0.2, marks=pytest.mark.slow)],
+)
 def test_a_copycat_is_found(params, share_missing):
     model = DawidSkene(8, num_classes=3 if "confusion" in params else 2)
     votes = with_copycat(draw(model, params, 2000, 7, share_missing), copier=3, copied=2, how_often=0.4)

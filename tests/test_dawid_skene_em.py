@@ -103,7 +103,7 @@ def crowdkit_estimates(votes, rounds):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", ["bluebird", "rte", "dog", "condInd/1"])
+@pytest.mark.parametrize("name", ["bluebird", "rte", "dog", pytest.param("condInd/1", marks=pytest.mark.slow)])
 def test_equals_crowdkit_run_to_convergence(name):
     votes = load_or_skip(name).votes
     labels, shares, confusion = crowdkit_estimates(votes, rounds=100)

@@ -64,9 +64,9 @@ def test_tree_is_at_least_as_likely_as_the_truth(tree, algorithm):
 @pytest.mark.parametrize(
     "model",
     [
-        DawidSkene(4, num_classes=3),
         Tree((0, 0, 1, 1)),
-        TopDown(4, 2),
+        pytest.param(DawidSkene(4, num_classes=3), marks=pytest.mark.slow),
+        pytest.param(TopDown(4, 2), marks=pytest.mark.slow),
         pytest.param(TruncatedGaussian(4), marks=pytest.mark.slow),
         pytest.param(LayeredGraph(4, (2, 2)), marks=pytest.mark.slow),
     ],

@@ -177,7 +177,10 @@ def test_a_row_without_votes_gets_the_prior(method_name):
     assert np.ptp(fit.label_probs[:, 1]) > 0.5
 
 
-@pytest.mark.parametrize("method_name", METHODS)
+@pytest.mark.parametrize(
+    "method_name",
+    [pytest.param(name, marks=pytest.mark.slow) if name.startswith("latent") else name for name in METHODS],
+)
 def test_five_hundred_voters(method_name):
     method = METHODS[method_name]
     if isinstance(method, LatentSpectral):

@@ -10,6 +10,7 @@ from latentens.models import DawidSkene, LayeredGraph, Tree, TruncatedGaussian
 from latentens.precision import double_precision
 from latentens.structure import inspect
 from latentens.votes import Triplets
+from tests.conftest import slow_but
 from tests.oracles import truncated_gaussian
 
 
@@ -40,6 +41,7 @@ def test_posterior_and_likelihood_equal_brute_force(case, missing):
     assert log_likelihood(model, params, votes) == pytest.approx(np.log(joint.sum(axis=1)).sum(), rel=1e-10)
 
 
+@pytest.mark.parametrize("case", slow_but("DawidSkene-4-classes", "LayeredGraph"), indirect=True)
 def test_sparse_votes_give_the_same_as_dense_ones(case):
     model, params, _ = case
     votes = as_votes(model, random_rows(model, 24, 0.6))
@@ -151,6 +153,7 @@ def test_prevalence_at_its_bound():
     np.testing.assert_allclose(exact, [[0, 1], [0, 1]], atol=1e-10)
 
 
+@pytest.mark.parametrize("case", slow_but("LayeredGraph", "TruncatedGaussian", "mood"), indirect=True)
 @double_precision
 def test_gradient_equals_finite_differences(case):
     model, params, _ = case

@@ -48,6 +48,7 @@ def test_start_from_the_stack_says_what_the_stack_says(chain):
     assert likelihood == pytest.approx(stack.diagnostics["log_likelihood"], rel=0.01)
 
 
+@pytest.mark.slow
 def test_independent_voters_need_no_hidden_units():
     truth = {"prevalence": 0.5, "sensitivity": np.full(6, 0.8), "specificity": np.full(6, 0.7)}
     dataset = simulate(DawidSkene(6), 2000, key=KEY, params=truth)
