@@ -9,16 +9,14 @@ distribution function of each parameter's ranks stays in the band around the dia
 from pathlib import Path
 
 import jax
-import matplotlib.pyplot as plt
-import numpy as np
 import pandas as pd
 import xarray as xr
 from common import run, write
-from scipy.stats import binom
 
 from latentens.calibration import simulation_based_calibration
 from latentens.methods import Nuts
 from latentens.models import DawidSkene, Tree
+from latentens.report import rank_figure
 
 MODELS = {"DawidSkene": DawidSkene(5), "Tree": Tree((0, 0, 0, 1, 1, 1, 2, 2, 2))}
 
@@ -34,28 +32,17 @@ def main(
     models: tuple[str, ...] = tuple(MODELS),
 ) -> pd.DataFrame:
     del data  # everything is simulated
-    size = (5 * len(models), 4)
-    figure, (panels,) = plt.subplots(1, len(models), figsize=size, layout="constrained", sharey=True, squeeze=False)
     tables, ranks = {}, {}
-    for axes, name in zip(panels, models, strict=True):
-        model = MODELS[name]
-        method = Nuts(model, num_chains=2, num_warmup=warmup, num_samples=2 * draws)
+    for name in models:
+        method = Nuts(MODELS[name], num_chains=2, num_warmup=warmup, num_samples=2 * draws)
         settings = {"num_simulations": simulations, "num_items": items, "num_draws": draws}
         folder = out / "sbc" / name
-        found = simulation_based_calibration(model, method, key=jax.random.key(seed), folder=folder, **settings)
-        grid = np.linspace(0, 1, 101)
-        shares = (found.uniforms[:, None] <= grid[:, None]).mean(axis=0)
-        low, high = (binom.ppf(end, simulations, grid) / simulations - grid for end in (0.005, 0.995))
-        axes.fill_between(grid, low, high, color="black", alpha=0.15, label="99 % at each point")
-        axes.plot(grid, shares - grid[:, None], linewidth=0.8)
-        title = f"{name}: p = {found.p_value:.2f} for all {len(found.names)} parameters"
-        axes.set(title=title, xlabel="normalised rank of the truth")
+        found = simulation_based_calibration(MODELS[name], method, key=jax.random.key(seed), folder=folder, **settings)
+        write(out, f"sbc_{name}", figure=rank_figure(found))
         tables[name] = pd.DataFrame({"p_value": found.p_values}, pd.Index(found.names, name="parameter"))
         ranks[name] = xr.Dataset({"rank": (("simulation", "parameter"), found.ranks)}, {"parameter": list(found.names)})
-    panels[0].set_ylabel("distribution function − diagonal")
-    panels[0].legend(loc="upper left", fontsize="small")
     table = pd.concat(tables, names=["model"])
-    write(out, "sbc", tree=xr.DataTree.from_dict(ranks), table=table, figure=figure)
+    write(out, "sbc", tree=xr.DataTree.from_dict(ranks), table=table)
     return table
 
 
