@@ -27,13 +27,13 @@ TINY = {
     "figure_rbm_weights": {},
     "figure_recovery": {},
     "figure_singular_values": {},
-    "figure_tree": {},
     "table_1": {"families": ("condInd",), "methods": ("Vote", "SML")},
     "table_2": {"repetitions": 2, "methods": ("Vote", "SML")},
 }
 TINY_SLOW = {
     "appendix_top_down": {"draws": 1, "items": 200, "overlaps": (0.1,)},
     "appendix_variational": {"sets": 1, "most_items": 200, "sweeps": ("coupling",)},
+    "figure_tree": {},
     "magic": {"blocks": 1, "methods": ("Vote", "RBM stack")},
     "sbc": {"simulations": 2, "items": 20, "draws": 9, "warmup": 20, "models": ("DawidSkene",)},
 }

@@ -51,7 +51,7 @@ def test_dawid_skene_equals_closed_form_em(voters, algorithm):
     assert fit.diagnostics["converged"]
 
 
-@pytest.mark.parametrize("algorithm", ["lbfgs", "em"])
+@pytest.mark.parametrize("algorithm", ["lbfgs", pytest.param("em", marks=pytest.mark.slow)])
 def test_tree_is_at_least_as_likely_as_the_truth(tree, algorithm):
     fit = MaximumLikelihood(Tree(), algorithm, starts=0).fit(tree.votes, key=KEY)
     assert fit.diagnostics["log_likelihood"] >= log_likelihood(Tree(), tree.params, tree.votes)

@@ -64,6 +64,7 @@ def test_healthy_chains_are_said_to_be_healthy(sampled):
     assert all(value.shape[:2] == (2, 1000) for value in diagnostics["sample_stats"].values())
 
 
+@pytest.mark.slow
 def test_label_switching_is_removed_draw_by_draw():
     """A chain that starts in the mirrored mode ends up with the same labels and parameters as the others."""
     model = DawidSkene(6)

@@ -116,7 +116,7 @@ def tree():
 
 
 @double_precision
-@pytest.mark.parametrize("persistent", [True, False])
+@pytest.mark.parametrize("persistent", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_sampled_training_comes_close_to_the_exact_maximum(tree, persistent):
     shared = {"penalty": 0.0, "informed": False, "gibbs_steps": 5, "epochs": 40, "patience": 40, "batch_size": 64}
     options = SampledTraining(persistent=persistent, learning_rate=1.0, **shared)

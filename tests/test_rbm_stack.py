@@ -256,6 +256,7 @@ def test_what_cannot_be_is_refused(make, message):
         make()
 
 
+@pytest.mark.slow
 def test_a_large_machine_is_trained_and_scored_by_sampling(monkeypatch):
     monkeypatch.setattr("latentens.rbm.training.LONGEST_EXACT", 0.1)
     truth = dawid_skene_to_rbm(0.5, np.full(20, 0.8), np.full(20, 0.8))

@@ -20,7 +20,7 @@ def chain():
 
 @pytest.fixture(scope="module")
 def fit(chain):
-    return TopDownMLE(starts=2, max_hidden=4).fit(chain.votes, key=KEY)
+    return TopDownMLE(starts=1, max_hidden=4).fit(chain.votes, key=KEY)
 
 
 def test_its_own_model_is_fitted_as_well_as_the_truth(chain, fit):
