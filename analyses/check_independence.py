@@ -1,6 +1,6 @@
 """False alarms and power of the check of conditional independence.
 
-    python analyses/check_independence.py [--data ROOT] [--out out/check_independence] [--seed 0] [--simulations 100]
+    python analyses/check_independence.py [--data ROOT] [--out DIR] [--seed 0] [--simulations 100]
 
 Writes `checks.csv`, one line a data set, and `pairs.csv`, the p-value of every pair of voters. Votes of condInd come
 from the model that is checked: its share of rejections should be the level of 5 %, and the p-values of its pairs should
@@ -8,13 +8,13 @@ be uniform. ROOT is the folder of the authors' files; without it, or where a set
 checked only.
 """
 
-import argparse
 import time
 from pathlib import Path
 
 import jax
 import numpy as np
 import pandas as pd
+from common import run
 from rich.console import Console
 from rich.progress import track
 from scipy.stats import binomtest, kstest
@@ -87,9 +87,4 @@ def report(checks: pd.DataFrame, pairs: pd.DataFrame) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--data", type=Path)
-    parser.add_argument("--out", type=Path, default=Path("out/check_independence"))
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--simulations", type=int, default=100)
-    main(**vars(parser.parse_args()))
+    run(main, __doc__)

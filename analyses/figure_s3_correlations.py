@@ -5,7 +5,6 @@ The stack 99-25-1 is trained by sampling, without labels; these only divide the 
 taken as it is passed on to the next layer, as one random state for each item.
 """
 
-import argparse
 from pathlib import Path
 
 import jax
@@ -13,6 +12,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import xarray as xr
+from common import run
 
 from latentens.datasets import load
 from latentens.methods import RBMStack
@@ -25,7 +25,7 @@ NUM_HIDDEN = 25
 
 
 @double_precision
-def main(data: str | None, out: Path, seed: int) -> None:
+def main(data: Path | None, out: Path, seed: int) -> None:
     dataset = load("S3", root=data)
     fit_key, sample_key = jax.random.split(jax.random.key(seed))
     fit = RBMStack(hidden=(NUM_HIDDEN, 1)).fit(dataset.votes, key=fit_key)
@@ -74,8 +74,4 @@ def draw(matrices: xr.Dataset, file: Path) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", help="folder of the paper's data")
-    parser.add_argument("--out", type=Path, default=Path("out"))
-    parser.add_argument("--seed", type=int, default=0)
-    main(**vars(parser.parse_args()))
+    run(main, __doc__)
