@@ -23,7 +23,7 @@ from latentens.simulation import Dataset, simulate
 from latentens.votes import Votes
 
 COLUMNS: Mapping[str, tuple[str, Callable[[float], str]]] = {
-    "balanced_accuracy": ("balanced\naccuracy %", lambda value: f"{100 * value:.2f}"),
+    "balanced_accuracy": ("balanced\nacc. %", lambda value: f"{100 * value:.2f}"),
     "log_score": ("log\nscore", lambda value: f"{value:.3f}"),
     "mean_kl": ("KL from\nBayes", lambda value: f"{value:.3f}"),
     "confident_share": ("above\n.99 %", lambda value: f"{100 * value:.0f}"),

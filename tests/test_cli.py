@@ -196,3 +196,9 @@ def test_options_out_of_range_exit_with_2(invoke, tmp_path):
     code, _, error = invoke("compare", "--items", "0", cwd=tmp_path)
     assert code == 2
     assert "--items" in error
+
+
+def test_help_does_not_wait_for_what_commands_need():
+    code = "import sys, latentens.cli; print([name for name in ('jax', 'pandas', 'xarray') if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

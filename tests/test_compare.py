@@ -254,5 +254,11 @@ def test_bad_requests_are_refused_before_any_work(datasets, methods, words):
         compare(datasets, methods, key=KEY)
 
 
-def test_compare_is_a_function_of_the_package():
+def test_compare_is_a_function_whatever_was_imported_before():
+    code = "import latentens.compare.files, latentens.report; from latentens import *; print(compare, report)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("<function compare")
+    assert "<function report" in done.stdout
     assert latentens.compare is compare
+    with pytest.raises(AttributeError, match="no attribute 'oracle'"):
+        _ = latentens.oracle
