@@ -120,7 +120,7 @@ def score_table(tree: Any) -> Table:
     """The main scores of a comparison, means over repetitions."""
     means = full_scores(tree).drop_vars("error").mean("repetition").to_dataframe()
     shown = {name: column for name, column in COLUMNS.items() if name in means and means[name].notna().any()}
-    table = Table(box=SIMPLE_HEAD)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("data set")
     table.add_column("method", overflow="fold")
     for heading, _ in shown.values():
