@@ -18,12 +18,12 @@ import pandas as pd
 from common import run, write
 from scipy.special import expit
 
-from latentens.distributions import binary_states
+from latentens.datasets import Dataset, simulate
+from latentens.evaluation.scores import mean_kl
 from latentens.methods import RBMStack
 from latentens.models import TopDown
-from latentens.progress import track_late
-from latentens.scores import mean_kl
-from latentens.simulation import Dataset, simulate
+from latentens.programs.distributions import binary_states
+from latentens.runtime.progress import track_late
 
 
 def overlapping_params(model: TopDown, overlap: float, key: jax.Array) -> dict[str, np.ndarray]:

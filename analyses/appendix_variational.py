@@ -18,14 +18,14 @@ import numpy as np
 import pandas as pd
 from common import run, write
 
-from latentens.compare import compare, full_scores
-from latentens.distributions import BoltzmannHidden
+from latentens.comparison import compare, full_scores
+from latentens.datasets import simulate
 from latentens.methods import RBMStack
 from latentens.models import DeepBeliefNet
-from latentens.precision import double_precision
-from latentens.rbm.exact import ExactTraining
+from latentens.programs.distributions import BoltzmannHidden
 from latentens.rbm.rows import Rows
-from latentens.simulation import simulate
+from latentens.rbm.training.exact import ExactTraining
+from latentens.runtime.precision import double_precision
 
 SWEEPS = {"items": (300, 1000, 3000, 10_000), "hidden units": (3, 4, 5), "coupling": (1.0, 1.5, 2.0, 3.0)}
 BASE = {"items": 3000, "hidden units": 3, "coupling": 2.0}

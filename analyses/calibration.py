@@ -15,9 +15,9 @@ import xarray as xr
 from common import METHODS, known_set, run, score_table, write
 from matplotlib.figure import Figure
 
-from latentens.calibration import reliability
-from latentens.compare import EXACT, compare, data_trees
+from latentens.comparison import EXACT, compare, data_trees
 from latentens.datasets import PAPER_ITEMS, PAPER_MODELS
+from latentens.evaluation.sbc import reliability
 
 SCORES = ("balanced_accuracy", "log_score", "calibration_error_debiased", "confident_share", "confident_wrong")
 DISTANCES = ("mean_kl", "total_variation", "root_mean_square_difference", "accuracy_regret")

@@ -14,12 +14,12 @@ import pandas as pd
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from paper import Reported
 
-from latentens.checks import LayerCorrelations, decorrelation
-from latentens.compare import EXACT, full_scores, save
-from latentens.datasets import PAPER_ITEMS, load, simulate_paper
+from latentens.comparison import EXACT, full_scores, save
+from latentens.datasets import PAPER_ITEMS, Dataset, load, simulate_paper
 from latentens.errors import DataNotFoundError, LatentensError
-from latentens.fit import Fit, Method
+from latentens.evaluation.independence import LayerCorrelations, decorrelation
 from latentens.methods import (
     Cubam,
     DawidSkeneEM,
@@ -34,8 +34,7 @@ from latentens.methods import (
     Supervised,
     TopDownMLE,
 )
-from latentens.paper import Reported
-from latentens.simulation import Dataset
+from latentens.methods.base import Fit, Method
 from latentens.votes import Votes
 
 METHODS: dict[str, Method] = {

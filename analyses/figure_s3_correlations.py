@@ -15,11 +15,11 @@ import xarray as xr
 from common import run
 
 from latentens.datasets import load
+from latentens.evaluation.scores import balanced_accuracy
 from latentens.methods import RBMStack
 from latentens.methods.rbm_stack import stack_machines
-from latentens.precision import double_precision
 from latentens.rbm.stack import hidden_sample
-from latentens.scores import balanced_accuracy
+from latentens.runtime.precision import double_precision
 
 NUM_HIDDEN = 25
 

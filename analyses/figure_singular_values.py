@@ -12,13 +12,13 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from common import family_of, find, paper_sets, run, write
 from matplotlib.ticker import MaxNLocator
+from paper import ARCHITECTURES
 
 from latentens.datasets import PAPER_ITEMS, PAPER_MODELS
-from latentens.paper import ARCHITECTURES
-from latentens.precision import double_precision
-from latentens.progress import track_late
-from latentens.rbm.architecture import SingularValueRule
 from latentens.rbm.rows import rows_from_votes
+from latentens.rbm.training.width_rule import SingularValueRule
+from latentens.runtime.precision import double_precision
+from latentens.runtime.progress import track_late
 
 
 @double_precision

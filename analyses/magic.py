@@ -15,12 +15,12 @@ import pandas as pd
 from common import METHODS, find, run, score_table, write
 from matplotlib.figure import Figure
 
-from latentens.compare import compare, full_scores
+from latentens.comparison import compare, full_scores
 from latentens.errors import DataNotFoundError
-from latentens.fit import Fit, Method
 from latentens.methods import LatentSpectral, RBMStack
-from latentens.rbm.exact import ExactTraining
+from latentens.methods.base import Fit, Method
 from latentens.rbm.search import random_search
+from latentens.rbm.training.exact import ExactTraining
 from latentens.votes import Votes
 
 

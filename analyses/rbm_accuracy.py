@@ -11,8 +11,8 @@ import pandas as pd
 
 from latentens.datasets import load
 from latentens.errors import DataNotFoundError
+from latentens.evaluation.scores import balanced_accuracy
 from latentens.methods import RBMStack
-from latentens.scores import balanced_accuracy
 
 NAMES = (*(f"{family}/{number}" for family in ("condInd", "Tree", "LG", "TG") for number in range(1, 6)), "S1", "S3")
 

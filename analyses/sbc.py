@@ -13,10 +13,10 @@ import pandas as pd
 import xarray as xr
 from common import run, write
 
-from latentens.calibration import simulation_based_calibration
+from latentens.evaluation.sbc import simulation_based_calibration
 from latentens.methods import Nuts
 from latentens.models import DawidSkene, Tree
-from latentens.report import rank_figure
+from latentens.reporting import rank_figure
 
 MODELS = {"DawidSkene": DawidSkene(5), "Tree": Tree((0, 0, 0, 1, 1, 1, 2, 2, 2))}
 

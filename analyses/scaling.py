@@ -29,10 +29,10 @@ from rich.progress import track
 
 from latentens.methods import DawidSkeneEM, MajorityVote, MaximumLikelihood, SpectralMetaLearner
 from latentens.methods.dawid_skene_em import random_estimates
-from latentens.methods.label_counts import count_rows, expectation, maximisation
+from latentens.methods.independent.label_counts import count_rows, expectation, maximisation
 from latentens.models import DawidSkene
 from latentens.rbm import Machine
-from latentens.rbm.energy import log_partition
+from latentens.rbm.machine import log_partition
 from latentens.votes import Triplets, Votes
 
 matplotlib.use("agg")

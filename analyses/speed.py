@@ -24,10 +24,9 @@ from matplotlib import pyplot
 from rich.console import Console
 from scaling import load_per_core, sparse_votes
 
-from latentens.datasets import load
+from latentens.datasets import load, simulate
 from latentens.models import DawidSkene, TopDown, Tree
 from latentens.rbm import rows_from_votes
-from latentens.simulation import simulate
 
 matplotlib.use("agg")
 

@@ -30,8 +30,8 @@ from latentens.methods import (
     RestrictedLikelihood,
     SpectralMetaLearner,
 )
-from latentens.methods.conditional_independence import log_likelihoods
-from latentens.methods.rows import vote_indicator
+from latentens.methods.independent.likelihood import log_likelihoods
+from latentens.methods.indicator import vote_indicator
 from latentens.votes import Votes
 
 METHODS = (

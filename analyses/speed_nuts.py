@@ -27,9 +27,9 @@ from rich.console import Console
 from rich.table import Table
 
 from latentens import GenerativeModel, Votes, simulate
-from latentens.marginal import observe, to_point, unconstrain
+from latentens.inference.nuts_chains import Sampler, log_density
 from latentens.models import DawidSkene, TopDown, Tree
-from latentens.sampling import Sampler, log_density
+from latentens.programs.marginal import observe, to_point, unconstrain
 
 
 @config_enumerate

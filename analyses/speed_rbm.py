@@ -16,13 +16,12 @@ import jax.numpy as jnp
 import numpy as np
 from sklearn.neural_network import BernoulliRBM
 
-from latentens.datasets import load
+from latentens.datasets import Dataset, load
+from latentens.evaluation.scores import balanced_accuracy
 from latentens.methods import RBMStack
-from latentens.precision import double_precision
 from latentens.rbm import ExactTraining, Machine, Rows, SampledTraining, mean_log_likelihood, rows_from_votes
 from latentens.rbm.stack import hidden_sample
-from latentens.scores import balanced_accuracy
-from latentens.simulation import Dataset
+from latentens.runtime.precision import double_precision
 from latentens.votes import Votes
 
 VOTERS, UNITS, EPOCHS = 15, 3, 50

@@ -21,9 +21,10 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from latentens import simulate, tables
+from latentens import simulate
 from latentens.models import LayeredGraph
-from latentens.structure import inspect
+from latentens.programs import tables
+from latentens.programs.contract import inspect
 
 
 def layered_graph_by_unit(params: dict, votes: jax.Array, layers: tuple[int, ...]) -> None:

@@ -11,10 +11,10 @@ from pathlib import Path
 import jax
 import pandas as pd
 from common import METHODS, SupervisedElsewhere, accuracy_panels, paper_sets, run, score_table, write
+from paper import TABLE_1
 
-from latentens.compare import compare
+from latentens.comparison import compare
 from latentens.datasets import PAPER_ITEMS, PAPER_MODELS
-from latentens.paper import TABLE_1
 
 SCORES = ("balanced_accuracy", "log_score", "mean_kl", "seconds")
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import jax
 import pandas as pd
 from common import METHODS, accuracy_panels, find, run, score_table, write
+from paper import TABLE_2
 
-from latentens.compare import compare
+from latentens.comparison import compare
 from latentens.errors import DataNotFoundError
-from latentens.paper import TABLE_2
 
 SCORES = ("balanced_accuracy", "log_score", "seconds")
 

@@ -1,46 +1,70 @@
 """Unsupervised ensemble learning with every method next to the exact Bayes posterior."""
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from latentens.compare import compare
-    from latentens.model import GenerativeModel
-    from latentens.report import report
-    from latentens.simulation import Dataset, simulate
-    from latentens.tables import bayes_posterior, log_likelihood
+    from latentens import comparison, datasets, evaluation, methods, models, rbm, reporting
+    from latentens.comparison import compare, load, save
+    from latentens.datasets import Dataset, simulate
+    from latentens.evaluation import check_independence
+    from latentens.methods.base import Fit, Method
+    from latentens.programs import GenerativeModel, bayes_posterior, log_likelihood
+    from latentens.reporting import report
     from latentens.votes import Votes
 
-__all__ = ["Dataset", "GenerativeModel", "Votes", "bayes_posterior", "compare", "log_likelihood", "report", "simulate"]
+__all__ = [
+    "Dataset",
+    "Fit",
+    "GenerativeModel",
+    "Method",
+    "Votes",
+    "bayes_posterior",
+    "check_independence",
+    "compare",
+    "comparison",
+    "datasets",
+    "evaluation",
+    "load",
+    "log_likelihood",
+    "methods",
+    "models",
+    "rbm",
+    "report",
+    "reporting",
+    "save",
+    "simulate",
+]
 
 _HOMES = {
-    "Dataset": "simulation",
-    "GenerativeModel": "model",
+    "Dataset": "datasets",
+    "Fit": "methods.base",
+    "GenerativeModel": "programs",
+    "Method": "methods.base",
     "Votes": "votes",
-    "bayes_posterior": "tables",
-    "compare": "compare",
-    "log_likelihood": "tables",
-    "report": "report",
-    "simulate": "simulation",
+    "bayes_posterior": "programs",
+    "check_independence": "evaluation",
+    "compare": "comparison",
+    "load": "comparison",
+    "log_likelihood": "programs",
+    "report": "reporting",
+    "save": "comparison",
+    "simulate": "datasets",
 }
+"""The module of each function and class; the other public names are packages."""
 
 
-class _Package(ModuleType):
-    """Imports what it re-exports when first asked for it, so that the command's help need not wait for JAX."""
-
-    def __getattr__(self, name: str) -> Any:
-        if name not in _HOMES:
-            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
-        value = getattr(import_module(f"{self.__name__}.{_HOMES[name]}"), name)
-        setattr(self, name, value)
-        return value
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        """`compare` and `report` stay functions when the packages of these names are imported."""
-        if not (name in _HOMES and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
+def __getattr__(name: str) -> Any:
+    """Import what is re-exported on first use, so that the command's help does not wait for JAX."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name in _HOMES:
+        value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    else:
+        value = import_module(f"{__name__}.{name}")
+    globals()[name] = value
+    return value
 
 
-sys.modules[__name__].__class__ = _Package
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -9,8 +9,8 @@ import numpyro
 import numpyro.distributions as dist
 from jaxtyping import Array, Float, Int
 
-from latentens.model import GenerativeModel, Params
-from latentens.precision import numpy_draw
+from latentens.programs.model import GenerativeModel, Params
+from latentens.runtime.precision import numpy_draw
 
 
 @dataclass(frozen=True)

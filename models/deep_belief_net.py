@@ -8,9 +8,9 @@ import numpyro
 import numpyro.distributions as dist
 from jaxtyping import Array, Float, Int
 
-from latentens.distributions import BoltzmannHidden
-from latentens.model import GenerativeModel
-from latentens.precision import numpy_draw
+from latentens.programs.distributions import BoltzmannHidden
+from latentens.programs.model import GenerativeModel
+from latentens.runtime.precision import numpy_draw
 
 
 @dataclass(frozen=True)

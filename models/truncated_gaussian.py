@@ -10,9 +10,9 @@ import numpyro.distributions as dist
 from jax.scipy.special import log_ndtr
 from jaxtyping import Array, Float, Int
 
-from latentens.distributions import QuadratureNormal
-from latentens.model import GenerativeModel, Params
-from latentens.precision import numpy_draw
+from latentens.programs.distributions import QuadratureNormal
+from latentens.programs.model import GenerativeModel, Params
+from latentens.runtime.precision import numpy_draw
 
 
 @dataclass(frozen=True)

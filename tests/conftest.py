@@ -10,9 +10,9 @@ import numpyro.distributions as dist
 import pytest
 
 from latentens import GenerativeModel
+from latentens.datasets import simulate
 from latentens.models import DawidSkene, DeepBeliefNet, LayeredGraph, TopDown, Tree, TruncatedGaussian
-from latentens.simulation import simulate
-from latentens.structure import inspect
+from latentens.programs.contract import inspect
 from tests import oracles
 
 

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from latentens import GenerativeModel, simulate
-from latentens.datasets import load
-from latentens.fit import Fit, Method
-from latentens.scores import balanced_accuracy
-from latentens.simulation import Dataset
+from latentens.datasets import Dataset, load
+from latentens.evaluation.scores import balanced_accuracy
+from latentens.methods.base import Fit, Method
 from latentens.votes import Votes
 
 DATA = Path(__file__).parents[2] / "shared" / "data"

@@ -6,14 +6,14 @@ from dataclasses import replace
 import jax
 import numpy as np
 
-from latentens.devices import fetch
-from latentens.marginal import observe, to_point
+from latentens.datasets import simulate
+from latentens.inference.nuts_chains import Sampler, log_density
 from latentens.methods import MaximumLikelihood
 from latentens.models import DawidSkene
-from latentens.precision import double_precision
+from latentens.programs.marginal import observe, to_point
 from latentens.rbm import ExactTraining, rows_from_votes
-from latentens.sampling import Sampler, log_density
-from latentens.simulation import simulate
+from latentens.runtime.devices import fetch
+from latentens.runtime.precision import double_precision
 from latentens.votes import Votes
 
 MODEL = DawidSkene(4)

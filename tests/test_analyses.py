@@ -12,11 +12,10 @@ import pytest
 import xarray as xr
 from scipy.io import savemat
 
-from latentens import paper
-from latentens.compare import compare, full_scores
-from latentens.datasets import PAPER_MODELS, load
+from analyses import paper
+from latentens.comparison import compare, full_scores
+from latentens.datasets import PAPER_MODELS, load, simulate
 from latentens.models import TopDown
-from latentens.simulation import simulate
 from tests.reference import DATA, KEY
 
 FOLDER = Path(__file__).parents[1] / "analyses"

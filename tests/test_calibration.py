@@ -9,12 +9,14 @@ import pytest
 from scipy.stats import binom
 from sklearn.isotonic import IsotonicRegression
 
-from latentens import GenerativeModel, calibration
-from latentens.calibration import reliability, simulation_based_calibration, uniformity
+from latentens import GenerativeModel
 from latentens.errors import LatentensError
+from latentens.evaluation import sbc
+from latentens.evaluation.reliability import reliability
+from latentens.evaluation.sbc import simulation_based_calibration, uniformity
 from latentens.methods import MajorityVote, Nuts
 from latentens.models import DawidSkene
-from latentens.randomness import numpy_generator
+from latentens.runtime.randomness import numpy_generator
 from tests.test_scores import calibrated, overconfident
 
 KEY = jax.random.key(2)
@@ -113,7 +115,7 @@ def test_right_draws_pass_and_too_narrow_ones_fail():
 def test_the_truth_is_oriented_as_the_draws_are(monkeypatch):
     settings = {"num_simulations": 100, "num_items": 4, "key": KEY}
     assert simulation_based_calibration(OneSkill(), by_grid, **settings).p_value > 0.05
-    monkeypatch.setattr(calibration, "_oriented", lambda model, params, votes: params)
+    monkeypatch.setattr(sbc, "_oriented", lambda model, params, votes: params)
     assert simulation_based_calibration(OneSkill(), by_grid, **settings).p_value < 0.01
 
 
@@ -123,7 +125,7 @@ def test_ties_are_broken_at_random():
     def always_the_truth(votes, key):
         return {"skill": np.full(9, truth.pop())}
 
-    original = calibration._oriented
+    original = sbc._oriented
 
     def remember(*args):
         params = original(*args)
@@ -131,7 +133,7 @@ def test_ties_are_broken_at_random():
         return params
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(calibration, "_oriented", remember)
+        patch.setattr(sbc, "_oriented", remember)
         result = simulation_based_calibration(
             OneSkill(), always_the_truth, num_simulations=60, num_items=4, key=KEY, num_draws=9
         )
@@ -170,7 +172,7 @@ def test_uniformity_is_the_simultaneous_band_of_the_distribution_function():
             tails += [binom.cdf(below, 40, i / 40), binom.sf(below - 1, 40, i / 40)]
         return min(tails)
 
-    np.testing.assert_allclose(calibration._least_tails(values), [least_tail(sample) for sample in values.T])
+    np.testing.assert_allclose(sbc._least_tails(values), [least_tail(sample) for sample in values.T])
     p_values = uniformity(values, rng)
     assert p_values[0] > 0.05
     assert p_values[2] < 0.01

@@ -8,16 +8,16 @@ import pytest
 from scipy.stats import kstest
 
 from latentens import Votes, simulate
-from latentens.checks import check_independence, check_model, decorrelation
 from latentens.errors import VotesError
-from latentens.fit import Fit
+from latentens.evaluation.independence import check_independence, check_model, decorrelation
+from latentens.evaluation.voter_pairs import states_of
 from latentens.methods import DawidSkeneEM
+from latentens.methods.base import Fit
 from latentens.methods.rbm_stack import stack_params
 from latentens.models import DawidSkene, Tree
-from latentens.precision import double_precision
-from latentens.rbm.energy import Machine
-from latentens.tables import checked_tables
-from latentens.voter_pairs import states_of
+from latentens.programs.tables import checked_tables
+from latentens.rbm.machine import Machine
+from latentens.runtime.precision import double_precision
 from tests import oracles
 from tests.conftest import CASES, arbitrary_params
 

@@ -11,7 +11,7 @@ import pytest
 
 from latentens import Votes, bayes_posterior
 from latentens.cli import main
-from latentens.compare import load
+from latentens.comparison import load
 from latentens.methods import DawidSkeneEM
 from latentens.models import Tree
 

@@ -17,13 +17,13 @@ import xarray as xr
 
 import latentens
 from latentens import Dataset, GenerativeModel, compare
-from latentens.compare import EXACT, data_trees, full_scores, load, save
-from latentens.compare.cells import Cell, describe
+from latentens.comparison import EXACT, data_trees, full_scores, load, save
+from latentens.comparison.cell import Cell, describe
 from latentens.errors import LatentensError
-from latentens.fit import Fit, Method
+from latentens.evaluation.scores import evaluate
 from latentens.methods import DawidSkeneEM, MajorityVote, MaximumLikelihood, Nuts, RBMStack
+from latentens.methods.base import Fit, Method
 from latentens.models import DawidSkene
-from latentens.scores import evaluate
 from tests.reference import KEY, independent_votes
 
 RATES = np.linspace(0.6, 0.9, 6)
@@ -255,7 +255,7 @@ def test_bad_requests_are_refused_before_any_work(datasets, methods, words):
 
 
 def test_compare_is_a_function_whatever_was_imported_before():
-    code = "import latentens.compare.files, latentens.report; from latentens import *; print(compare, report)"
+    code = "import latentens.comparison.netcdf, latentens.reporting; from latentens import *; print(compare, report)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("<function compare")
     assert "<function report" in done.stdout

@@ -4,9 +4,9 @@ from scipy.optimize import minimize
 from scipy.stats import norm
 
 from latentens.errors import LatentensError
+from latentens.evaluation.scores import balanced_accuracy
 from latentens.methods import Cubam
 from latentens.methods.cubam import Entries, Voters, estimate_signals, estimate_voters
-from latentens.scores import balanced_accuracy
 from tests.reference import KEY, independent_votes, load_or_skip, percent
 
 

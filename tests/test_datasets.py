@@ -7,8 +7,8 @@ from scipy.io import savemat
 
 from latentens.datasets import load, simulate_paper
 from latentens.errors import DataNotFoundError, VotesError
+from latentens.evaluation.scores import balanced_accuracy
 from latentens.models import Tree
-from latentens.scores import balanced_accuracy
 
 AUTHORS = Path(__file__).parents[2] / "shared" / "data"
 needs_authors = pytest.mark.skipif(not AUTHORS.is_dir(), reason="the authors' data are not at hand")

@@ -6,8 +6,8 @@ from latentens import log_likelihood
 from latentens.errors import LatentensError
 from latentens.methods import DawidSkeneEM
 from latentens.methods.dawid_skene_em import random_estimates
-from latentens.methods.label_counts import count_rows, expectation, maximisation
-from latentens.methods.rows import vote_indicator
+from latentens.methods.independent.label_counts import count_rows, expectation, maximisation
+from latentens.methods.indicator import vote_indicator
 from latentens.models import DawidSkene
 from latentens.votes import Triplets, Votes
 from tests.reference import KEY, independent_votes, largest_standard_score, load_or_skip, percent, votes_of_classes

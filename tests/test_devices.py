@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from latentens.devices import CACHE_VARIABLE, keep_compiled
+from latentens.runtime.devices import CACHE_VARIABLE, keep_compiled
 from tests import spread_fits
 
 ROOT = Path(__file__).parents[1]

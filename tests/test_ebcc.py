@@ -5,7 +5,7 @@ from scipy.stats import dirichlet
 from latentens.errors import LatentensError
 from latentens.methods import DawidSkeneEM, Ebcc
 from latentens.methods.ebcc import _concentrations, _dirichlet_divergence, _divergence, _prior, _responsibilities
-from latentens.methods.rows import vote_indicator
+from latentens.methods.indicator import vote_indicator
 from latentens.votes import Votes
 from tests.reference import KEY, independent_votes, load_or_skip, percent, votes_of_classes
 

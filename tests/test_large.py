@@ -6,19 +6,26 @@ import jax
 import numpy as np
 import pytest
 
-from latentens import distinct, layout, marginal, votes
 from latentens.errors import LimitError, VotesError
-from latentens.limits import MEMORY_VARIABLE, TIME_VARIABLE, check_time, memory_limit
-from latentens.methods import DawidSkeneEM, SpectralMetaLearner, dawid_skene_em, incidence, spectral
-from latentens.methods.incidence import incidence_of
-from latentens.methods.label_counts import count_rows, expectation
-from latentens.methods.moments import complete_blocks, leading_vector, scale_of, vote_moments
-from latentens.methods.rows import vote_indicator
-from latentens.methods.sparse_covariance import complete_sparse_diagonal, leading_sparse_vector, sparse_scale_of
+from latentens.methods import DawidSkeneEM, SpectralMetaLearner, dawid_skene_em
+from latentens.methods import spectral_meta_learner as spectral
+from latentens.methods.independent import incidence
+from latentens.methods.independent.incidence import incidence_of
+from latentens.methods.independent.label_counts import count_rows, expectation
+from latentens.methods.indicator import vote_indicator
+from latentens.methods.spectral.moments import complete_blocks, leading_vector, scale_of, vote_moments
+from latentens.methods.spectral.sparse_covariance import (
+    complete_sparse_diagonal,
+    leading_sparse_vector,
+    sparse_scale_of,
+)
 from latentens.models import DawidSkene, Tree
-from latentens.precision import double_precision
-from latentens.tables import Tables
-from latentens.votes import Triplets, Votes
+from latentens.programs import marginal
+from latentens.programs import row_layout as layout
+from latentens.programs.tables import Tables
+from latentens.runtime.limits import MEMORY_VARIABLE, TIME_VARIABLE, check_time, memory_limit
+from latentens.runtime.precision import double_precision
+from latentens.votes import Triplets, Votes, distinct, votes
 from tests.reference import KEY, independent_votes, votes_of_classes
 
 RATES = np.linspace(0.6, 0.9, 7), np.linspace(0.85, 0.65, 7)

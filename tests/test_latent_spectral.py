@@ -2,15 +2,15 @@ import numpy as np
 import pytest
 
 from latentens import simulate
+from latentens.evaluation.scores import balanced_accuracy
 from latentens.methods import LatentSpectral
-from latentens.methods import voter_groups as groups_module
-from latentens.methods.moments import Rates, vote_moments
-from latentens.methods.rows import vote_indicator
-from latentens.methods.tree_estimates import TreeEstimates, tree_log_likelihoods
-from latentens.methods.voter_groups import group_residual, group_scores
+from latentens.methods.indicator import vote_indicator
+from latentens.methods.spectral import voter_groups as groups_module
+from latentens.methods.spectral.moments import Rates, vote_moments
+from latentens.methods.spectral.tree_estimates import TreeEstimates, tree_log_likelihoods
+from latentens.methods.spectral.voter_groups import group_residual, group_scores
 from latentens.models import Tree
-from latentens.scores import balanced_accuracy
-from latentens.tables import bayes_posterior, log_likelihood
+from latentens.programs.tables import bayes_posterior, log_likelihood
 from tests.reference import KEY, independent_votes, largest_standard_score, load_or_skip, percent
 
 TREE = Tree((0, 0, 0, 1, 1, 1, 2, 2, 2))

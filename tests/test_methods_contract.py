@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from latentens.errors import VotesError
-from latentens.fit import Method
+from latentens.inference.orient import vote_shares
 from latentens.methods import (
     Cubam,
     DawidSkeneEM,
@@ -22,8 +22,8 @@ from latentens.methods import (
     ebcc,
     glad,
 )
+from latentens.methods.base import Method
 from latentens.methods.cubam import Voters
-from latentens.orient import vote_shares
 from latentens.votes import Triplets, Votes
 from tests.reference import KEY, independent_votes, votes_of_classes
 

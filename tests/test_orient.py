@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from latentens import Votes
-from latentens.orient import orientation, vote_shares
+from latentens.inference.orient import orientation, vote_shares
 
 
 @pytest.mark.parametrize("num_classes", [2, 3, 4])

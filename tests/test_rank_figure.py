@@ -1,8 +1,8 @@
 import matplotlib.pyplot as plt
 import numpy as np
 
-from latentens.calibration import SimulationRanks
-from latentens.report import rank_figure
+from latentens.evaluation.sbc import SimulationRanks
+from latentens.reporting import rank_figure
 
 
 def test_every_parameter_has_its_panel_and_verdict():

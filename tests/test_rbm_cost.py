@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from latentens.errors import LimitError
-from latentens.limits import MEMORY_VARIABLE
-from latentens.precision import double_precision
 from latentens.rbm import ExactTraining, Machine, SampledTraining, choose_training
-from latentens.rbm.cost import announce, exact_cost
-from latentens.rbm.energy import log_partition, log_unnormalised
+from latentens.rbm.machine import log_partition, log_unnormalised
 from latentens.rbm.rows import Rows
+from latentens.rbm.training.cost import announce, exact_cost
+from latentens.runtime.limits import MEMORY_VARIABLE
+from latentens.runtime.precision import double_precision
 
 
 def rows(num_rows=50, num_visible=12, gaps=False):

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from latentens.errors import LatentensError
-from latentens.precision import double_precision
 from latentens.rbm import (
     Machine,
     energy,
@@ -19,7 +18,8 @@ from latentens.rbm import (
     state_posterior,
     visible_probs,
 )
-from latentens.rbm.energy import _log_sum_over_hidden, enumerate_states, sum_softplus
+from latentens.rbm.machine import _log_sum_over_hidden, enumerate_states, sum_softplus
+from latentens.runtime.precision import double_precision
 
 VISIBLE, HIDDEN = 4, 3
 STATES = {size: np.array(list(itertools.product((0.0, 1.0), repeat=size))) for size in (HIDDEN, VISIBLE)}

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from latentens.datasets import simulate
 from latentens.errors import LatentensError, ParameterError
 from latentens.models import DawidSkene
-from latentens.precision import double_precision
+from latentens.programs.tables import log_likelihood as model_log_likelihood
 from latentens.rbm import (
     ExactTraining,
     Machine,
@@ -18,8 +19,7 @@ from latentens.rbm import (
     rows_from_votes,
     train_machine,
 )
-from latentens.simulation import simulate
-from latentens.tables import log_likelihood as model_log_likelihood
+from latentens.runtime.precision import double_precision
 from latentens.votes import Votes
 
 probability = st.floats(0.02, 0.98)

@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from latentens.datasets import simulate
 from latentens.errors import LatentensError
 from latentens.models import Tree
-from latentens.precision import double_precision
 from latentens.rbm import (
     ExactTraining,
     Rows,
@@ -21,10 +21,10 @@ from latentens.rbm import (
     state_posterior,
     train_machine,
 )
-from latentens.rbm.energy import Machine, hidden_states
-from latentens.rbm.exact import penalised_loss
-from latentens.rbm.sampled import contrastive_loss, fill_gaps, jump, run_chains
-from latentens.simulation import simulate
+from latentens.rbm.machine import Machine, hidden_states
+from latentens.rbm.training.exact import penalised_loss
+from latentens.rbm.training.sampled import contrastive_loss, fill_gaps, jump, run_chains
+from latentens.runtime.precision import double_precision
 
 
 @double_precision

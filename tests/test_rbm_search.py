@@ -5,11 +5,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from latentens.datasets import simulate
 from latentens.errors import LatentensError
 from latentens.models import Tree
 from latentens.rbm import ExactTraining, SampledTraining, random_search
 from latentens.rbm import search as search_module
-from latentens.simulation import simulate
 
 SPACE = {"num_hidden": [2], "penalty": lambda generator: 10 ** generator.uniform(-4, 1)}
 KEY = jax.random.key(0)

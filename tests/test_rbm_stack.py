@@ -7,12 +7,12 @@ import jax
 import numpy as np
 import pytest
 
-from latentens.datasets import load
+from latentens.datasets import load, simulate
 from latentens.errors import LatentensError, VotesError
+from latentens.evaluation.scores import balanced_accuracy
 from latentens.methods import RBMStack
 from latentens.methods.rbm_stack import stack_machines
 from latentens.models import DawidSkene, Tree
-from latentens.precision import double_precision
 from latentens.rbm import (
     ExactTraining,
     Machine,
@@ -24,10 +24,9 @@ from latentens.rbm import (
     rows_from_votes,
     train_machine,
 )
-from latentens.rbm.architecture import narrowed
 from latentens.rbm.stack import flip_hidden, hidden_distribution, hidden_sample, top_probs
-from latentens.scores import balanced_accuracy
-from latentens.simulation import simulate
+from latentens.rbm.training.width_rule import narrowed
+from latentens.runtime.precision import double_precision
 from latentens.votes import Votes
 
 DATA = Path(__file__).parents[1] / ".." / "shared" / "data"
@@ -258,7 +257,7 @@ def test_what_cannot_be_is_refused(make, message):
 
 @pytest.mark.slow
 def test_a_large_machine_is_trained_and_scored_by_sampling(monkeypatch):
-    monkeypatch.setattr("latentens.rbm.training.LONGEST_EXACT", 0.1)
+    monkeypatch.setattr("latentens.rbm.training.base.LONGEST_EXACT", 0.1)
     truth = dawid_skene_to_rbm(0.5, np.full(20, 0.8), np.full(20, 0.8))
     drawn = simulate(DawidSkene(20), 1_000, key=KEY, params={
         "prevalence": 0.5, "sensitivity": np.full(20, 0.8), "specificity": np.full(20, 0.8),

@@ -2,8 +2,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from latentens import Votes, reading
+from latentens import Votes
 from latentens.errors import VotesError
+from latentens.votes import files as reading
 
 pytest.importorskip("pyarrow")
 

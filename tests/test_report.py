@@ -15,21 +15,21 @@ from PIL import Image
 
 import latentens
 from latentens import Dataset, Votes
-from latentens.compare import EXACT, full_scores
+from latentens.comparison import EXACT, full_scores
 from latentens.datasets import load
 from latentens.errors import LatentensError
-from latentens.fit import Fit, Method
+from latentens.evaluation.intervals import PairedDifference
+from latentens.inference.orient import vote_shares
 from latentens.methods import DawidSkeneEM, MajorityVote
+from latentens.methods.base import Fit, Method
 from latentens.models import DawidSkene
-from latentens.orient import vote_shares
-from latentens.report.cells import score_tables
-from latentens.report.findings import Leader, find
-from latentens.report.html import Html, element
-from latentens.report.tables import Mean, confidence_shares, split_settings
-from latentens.report.view import views
-from latentens.report.words import summarise
-from latentens.report.write import safe_names
-from latentens.uncertainty import PairedDifference
+from latentens.reporting.findings import Leader, find
+from latentens.reporting.html import Html, element
+from latentens.reporting.score_tables import Mean, confidence_shares, split_settings
+from latentens.reporting.table_cells import score_tables
+from latentens.reporting.view import views
+from latentens.reporting.wording import summarise
+from latentens.reporting.write import safe_names
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 NASTY = '<b>my</b> & "data"/1'

@@ -5,10 +5,11 @@ import jax
 import numpy as np
 import pytest
 
-from latentens import Votes, simulate, simulation
+from latentens import Votes, simulate
+from latentens.datasets import Dataset
+from latentens.datasets import dataset as simulation
 from latentens.errors import LatentensError, ParameterError, VotesError
 from latentens.models import DawidSkene, Tree
-from latentens.simulation import Dataset
 
 USER_MODEL = '''
 from dataclasses import dataclass

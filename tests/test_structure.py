@@ -6,11 +6,12 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 
-from latentens import GenerativeModel, structure
-from latentens.distributions import QuadratureNormal
+from latentens import GenerativeModel
 from latentens.errors import ContractError
 from latentens.models import DawidSkene, DeepBeliefNet, LayeredGraph, Tree, TruncatedGaussian
-from latentens.structure import inspect
+from latentens.programs import contract as structure
+from latentens.programs.contract import inspect
+from latentens.programs.distributions import QuadratureNormal
 
 
 def vote(says_one=0.7):

@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 
 from latentens import methods
+from latentens.datasets import Dataset
 from latentens.errors import VotesError
-from latentens.fit import GoldMethod, Method
+from latentens.evaluation.scores import balanced_accuracy
 from latentens.methods import Supervised
-from latentens.scores import balanced_accuracy
-from latentens.simulation import Dataset
+from latentens.methods.base import GoldMethod, Method
 from tests.reference import KEY, independent_votes, load_or_skip, votes_of_classes
 
 RATES = np.linspace(0.6, 0.9, 6), np.linspace(0.9, 0.6, 6)

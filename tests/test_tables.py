@@ -4,11 +4,12 @@ import jax
 import numpy as np
 import pytest
 
-from latentens import Votes, bayes_posterior, log_likelihood, simulate, tables
+from latentens import Votes, bayes_posterior, log_likelihood, simulate
 from latentens.errors import ParameterError, VotesError
 from latentens.models import DawidSkene, LayeredGraph, Tree, TruncatedGaussian
-from latentens.precision import double_precision
-from latentens.structure import inspect
+from latentens.programs import tables
+from latentens.programs.contract import inspect
+from latentens.runtime.precision import double_precision
 from latentens.votes import Triplets
 from tests.conftest import slow_but
 from tests.oracles import truncated_gaussian

@@ -5,7 +5,7 @@ import pytest
 from latentens import Votes, log_likelihood, simulate
 from latentens.errors import LatentensError, VotesError
 from latentens.methods import RBMStack, TopDownMLE
-from latentens.methods.top_down import _from_stack
+from latentens.methods.top_down_mle import _from_stack
 from latentens.models import DawidSkene, TopDown
 from tests.reference import percent
 

@@ -3,10 +3,10 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest, norm
 
-from latentens import uncertainty
-from latentens.randomness import numpy_generator
-from latentens.scores import evaluate
-from latentens.uncertainty import compare_accuracy, compare_log_scores, intervals
+from latentens.evaluation import intervals as uncertainty
+from latentens.evaluation.intervals import compare_accuracy, compare_log_scores, intervals
+from latentens.evaluation.scores import evaluate
+from latentens.runtime.randomness import numpy_generator
 from tests.test_scores import calibrated, overconfident
 
 KEY = jax.random.key(3)

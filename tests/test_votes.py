@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from latentens import Votes, tabulation
+from latentens import Votes
 from latentens.errors import VotesError
-from latentens.votes import Triplets
+from latentens.votes import Triplets, tabulation
 
 MATRICES = arrays(np.int8, st.tuples(st.integers(1, 12), st.integers(1, 20)), elements=st.integers(-1, 3))
 

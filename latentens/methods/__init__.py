@@ -6,14 +6,14 @@ from latentens.methods.ebcc import Ebcc
 from latentens.methods.glad import Glad
 from latentens.methods.iterative_maximum_likelihood import IterativeMaximumLikelihood
 from latentens.methods.latent_spectral import LatentSpectral
+from latentens.methods.majority_vote import MajorityVote
 from latentens.methods.maximum_likelihood import MaximumLikelihood
 from latentens.methods.nuts import Nuts
 from latentens.methods.rbm_stack import RBMStack
 from latentens.methods.restricted_likelihood import RestrictedLikelihood
-from latentens.methods.spectral import SpectralMetaLearner
+from latentens.methods.spectral_meta_learner import SpectralMetaLearner
 from latentens.methods.supervised import Supervised, SupervisedReference
-from latentens.methods.top_down import TopDownMLE
-from latentens.methods.vote import MajorityVote
+from latentens.methods.top_down_mle import TopDownMLE
 
 __all__ = [
     "Cubam",

@@ -9,10 +9,10 @@ from jaxtyping import Float, Int
 from scipy.special import expit, log_ndtr, ndtr
 
 from latentens.errors import LatentensError
-from latentens.fit import Fit, Method, Posterior
-from latentens.methods.rows import require_two_classes, row_predictor, vote_indicator
-from latentens.orient import orientation
-from latentens.randomness import numpy_generator
+from latentens.inference.orient import orientation
+from latentens.methods.base import Fit, Method, Posterior
+from latentens.methods.indicator import require_two_classes, row_predictor, vote_indicator
+from latentens.runtime.randomness import numpy_generator
 from latentens.votes import Votes
 
 SIGNAL_SPREAD = 0.8

@@ -9,10 +9,9 @@ from jaxtyping import Float, Int
 from scipy.special import expit
 
 from latentens.errors import LatentensError
-from latentens.fit import Fit, Method, Posterior
-from latentens.methods.conditional_independence import named_params, posterior, safe_log
-from latentens.methods.imbalance import third_moment_imbalance
-from latentens.methods.label_counts import (
+from latentens.inference.orient import orientation, vote_shares
+from latentens.methods.base import Fit, Method, Posterior
+from latentens.methods.independent.label_counts import (
     CountedRows,
     Estimates,
     Expected,
@@ -21,11 +20,13 @@ from latentens.methods.label_counts import (
     expectation,
     maximisation,
 )
-from latentens.methods.moments import rates_at
-from latentens.methods.rows import by_blocks, row_predictor, vote_indicator
-from latentens.methods.spectral import independent_posterior, rank_one_structure, spectral_score
-from latentens.orient import orientation, vote_shares
-from latentens.randomness import numpy_generator
+from latentens.methods.independent.likelihood import named_params, posterior
+from latentens.methods.indicator import by_blocks, row_predictor, vote_indicator
+from latentens.methods.spectral.imbalance import third_moment_imbalance
+from latentens.methods.spectral.moments import rates_at
+from latentens.methods.spectral_meta_learner import independent_posterior, rank_one_structure, spectral_score
+from latentens.runtime.numerics import safe_log
+from latentens.runtime.randomness import numpy_generator
 from latentens.votes import Votes
 
 SPECTRAL_VOTERS = 2000

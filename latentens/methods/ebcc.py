@@ -9,11 +9,11 @@ from jaxtyping import Float, Int
 from scipy.special import digamma, gammaln
 
 from latentens.errors import LatentensError
-from latentens.fit import Fit, Method, Posterior
-from latentens.methods.conditional_independence import named_params
-from latentens.methods.rows import Indicator, row_predictor, vote_indicator
-from latentens.orient import orientation, vote_shares
-from latentens.randomness import numpy_generator
+from latentens.inference.orient import orientation, vote_shares
+from latentens.methods.base import Fit, Method, Posterior
+from latentens.methods.independent.likelihood import named_params
+from latentens.methods.indicator import Indicator, row_predictor, vote_indicator
+from latentens.runtime.randomness import numpy_generator
 from latentens.votes import Votes
 
 CLASS_CONCENTRATION = 1.0

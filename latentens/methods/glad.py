@@ -9,12 +9,12 @@ from jaxtyping import Float, Int
 from scipy.special import expit, log_expit, logsumexp, softmax
 
 from latentens.errors import LatentensError
-from latentens.fit import Fit, Method, Posterior
-from latentens.methods.conditional_independence import named_params
-from latentens.methods.rows import row_predictor
-from latentens.orient import orientation
-from latentens.triplets import Triplets
+from latentens.inference.orient import orientation
+from latentens.methods.base import Fit, Method, Posterior
+from latentens.methods.independent.likelihood import named_params
+from latentens.methods.indicator import row_predictor
 from latentens.votes import Votes
+from latentens.votes.triplets import Triplets
 
 ABILITY_MEAN = EASE_MEAN = 1.0
 LARGEST_STEP = 1.0

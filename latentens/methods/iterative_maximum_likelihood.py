@@ -6,8 +6,8 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int
 
-from latentens.fit import Fit, Method, Posterior
-from latentens.methods.conditional_independence import (
+from latentens.methods.base import Fit, Method, Posterior
+from latentens.methods.independent.likelihood import (
     Confusion,
     lean_to_score,
     log_odds,
@@ -15,8 +15,8 @@ from latentens.methods.conditional_independence import (
     posterior,
     two_class_confusion,
 )
+from latentens.methods.indicator import Indicator, require_two_classes, row_predictor, vote_indicator
 from latentens.methods.restricted_likelihood import RestrictedLikelihood
-from latentens.methods.rows import Indicator, require_two_classes, row_predictor, vote_indicator
 from latentens.votes import Votes
 
 

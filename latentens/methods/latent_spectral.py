@@ -7,14 +7,14 @@ import jax
 import numpy as np
 from scipy.special import logsumexp, softmax
 
-from latentens.fit import Fit, Method, Posterior
-from latentens.methods.conditional_independence import lean_to_score
-from latentens.methods.moments import VoteMoments, vote_moments
-from latentens.methods.rows import require_two_classes, row_predictor, vote_indicator
-from latentens.methods.spectral import without_structure
-from latentens.methods.tree_estimates import TreeEstimates, estimate_tree, tree_log_likelihoods
-from latentens.methods.voter_groups import Groups, candidate_groups, group_residual, group_scores
-from latentens.randomness import numpy_generator
+from latentens.methods.base import Fit, Method, Posterior
+from latentens.methods.independent.likelihood import lean_to_score
+from latentens.methods.indicator import require_two_classes, row_predictor, vote_indicator
+from latentens.methods.spectral.moments import VoteMoments, vote_moments
+from latentens.methods.spectral.tree_estimates import TreeEstimates, estimate_tree, tree_log_likelihoods
+from latentens.methods.spectral.voter_groups import Groups, candidate_groups, group_residual, group_scores
+from latentens.methods.spectral_meta_learner import without_structure
+from latentens.runtime.randomness import numpy_generator
 from latentens.votes import Votes
 
 Select = Literal["residual", "likelihood"]

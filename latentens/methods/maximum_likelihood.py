@@ -11,11 +11,13 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 from numpyro.distributions import constraints
 
-from latentens.devices import fetch, spread
 from latentens.errors import LatentensError
-from latentens.expectation import Expectation
-from latentens.fit import Fit, GoldMethod, Method, Posterior
-from latentens.marginal import (
+from latentens.inference.em import Expectation
+from latentens.inference.optimise import Optima, descend, minimise, stack
+from latentens.inference.orient import orientation
+from latentens.methods.base import Fit, GoldMethod, Method, Posterior
+from latentens.methods.majority_vote import MajorityVote
+from latentens.programs.marginal import (
     Observations,
     by_row_blocks,
     draw_starts,
@@ -28,11 +30,9 @@ from latentens.marginal import (
     to_point,
     unpack,
 )
-from latentens.methods.vote import MajorityVote
-from latentens.model import GenerativeModel, Params
-from latentens.optimise import Optima, descend, minimise, stack
-from latentens.orient import orientation
-from latentens.tables import bayes_posterior, build_tables, checked_params, log_joint, log_likelihood
+from latentens.programs.model import GenerativeModel, Params
+from latentens.programs.tables import bayes_posterior, build_tables, checked_params, log_joint, log_likelihood
+from latentens.runtime.devices import fetch, spread
 from latentens.votes import Votes
 
 Gold = Int[np.ndarray, " item"] | None

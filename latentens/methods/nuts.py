@@ -9,16 +9,16 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
 
-from latentens.devices import fetch
 from latentens.errors import LatentensError
-from latentens.fit import Fit, GoldMethod, Posterior
-from latentens.marginal import Observations, label_log_joint, observe, to_point
+from latentens.inference.nuts_chains import Sampler
+from latentens.inference.orient import best_order, vote_shares
+from latentens.methods.base import Fit, GoldMethod, Posterior
 from latentens.methods.maximum_likelihood import MaximumLikelihood
-from latentens.model import GenerativeModel, Params
-from latentens.orient import best_order, vote_shares
-from latentens.randomness import numpy_generator
-from latentens.sampling import Sampler
-from latentens.tables import build_tables
+from latentens.programs.marginal import Observations, label_log_joint, observe, to_point
+from latentens.programs.model import GenerativeModel, Params
+from latentens.programs.tables import build_tables
+from latentens.runtime.devices import fetch
+from latentens.runtime.randomness import numpy_generator
 from latentens.votes import Votes
 
 Gold = Int[np.ndarray, " item"] | None

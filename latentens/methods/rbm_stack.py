@@ -9,15 +9,12 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from latentens.devices import fetch
 from latentens.errors import LatentensError, VotesError
-from latentens.fit import Fit, Method, Posterior
-from latentens.orient import orientation
-from latentens.rbm.architecture import SingularValueRule, narrowed
-from latentens.rbm.energy import Machine
-from latentens.rbm.exact import ExactTraining
+from latentens.inference.orient import orientation
+from latentens.methods.base import Fit, Method, Posterior
 from latentens.rbm.lemma import rbm_to_dawid_skene
 from latentens.rbm.likelihood import mean_log_likelihood
+from latentens.rbm.machine import Machine
 from latentens.rbm.rows import rows_from_votes
 from latentens.rbm.stack import (
     LARGEST_EXACT_LAYER,
@@ -27,8 +24,11 @@ from latentens.rbm.stack import (
     hidden_sample,
     top_probs,
 )
-from latentens.rbm.trained import Trained
-from latentens.rbm.training import Training, choose_training
+from latentens.rbm.training.base import Training, choose_training
+from latentens.rbm.training.exact import ExactTraining
+from latentens.rbm.training.trained import Trained
+from latentens.rbm.training.width_rule import SingularValueRule, narrowed
+from latentens.runtime.devices import fetch
 from latentens.votes import Votes
 
 

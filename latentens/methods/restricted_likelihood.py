@@ -7,12 +7,12 @@ from typing import Literal
 import jax
 import numpy as np
 
-from latentens.fit import Fit, Method, Posterior
-from latentens.methods.conditional_independence import lean_to_score, log_odds
-from latentens.methods.imbalance import RatesAt, likelihood_imbalance, third_moment_imbalance
-from latentens.methods.moments import RATE_BOUNDS, Rates, Vector, rates_at
-from latentens.methods.rows import require_two_classes, row_predictor, vote_indicator
-from latentens.methods.spectral import (
+from latentens.methods.base import Fit, Method, Posterior
+from latentens.methods.independent.likelihood import lean_to_score, log_odds
+from latentens.methods.indicator import require_two_classes, row_predictor, vote_indicator
+from latentens.methods.spectral.imbalance import RatesAt, likelihood_imbalance, third_moment_imbalance
+from latentens.methods.spectral.moments import RATE_BOUNDS, Rates, Vector, rates_at
+from latentens.methods.spectral_meta_learner import (
     RankOne,
     independent_posterior,
     rank_one_structure,

@@ -10,11 +10,11 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPClassifier
 
+from latentens.datasets import Dataset
 from latentens.errors import VotesError
-from latentens.fit import Fit, Method, Posterior
-from latentens.methods.rows import row_predictor, vote_indicator
-from latentens.randomness import numpy_generator
-from latentens.simulation import Dataset
+from latentens.methods.base import Fit, Method, Posterior
+from latentens.methods.indicator import row_predictor, vote_indicator
+from latentens.runtime.randomness import numpy_generator
 from latentens.votes import Votes
 
 

@@ -1,8 +1,9 @@
 """Restricted Boltzmann machines: exact where a layer can be enumerated, sampled above."""
 
 from latentens.rbm.annealing import PartitionEstimate, estimate_log_partition
-from latentens.rbm.architecture import SingularValueRule
-from latentens.rbm.energy import (
+from latentens.rbm.lemma import DawidSkeneParams, dawid_skene_to_rbm, rbm_to_dawid_skene
+from latentens.rbm.likelihood import Likelihood, mean_log_likelihood
+from latentens.rbm.machine import (
     Machine,
     energy,
     free_energy,
@@ -12,15 +13,14 @@ from latentens.rbm.energy import (
     state_posterior,
     visible_probs,
 )
-from latentens.rbm.exact import ExactTraining
-from latentens.rbm.lemma import DawidSkeneParams, dawid_skene_to_rbm, rbm_to_dawid_skene
-from latentens.rbm.likelihood import Likelihood, mean_log_likelihood
 from latentens.rbm.rows import Rows, rows_from_votes
-from latentens.rbm.sampled import SampledTraining
 from latentens.rbm.search import random_search
 from latentens.rbm.stack import hidden_representations
-from latentens.rbm.trained import Trained
 from latentens.rbm.training import choose_training, train_machine
+from latentens.rbm.training.exact import ExactTraining
+from latentens.rbm.training.sampled import SampledTraining
+from latentens.rbm.training.trained import Trained
+from latentens.rbm.training.width_rule import SingularValueRule
 
 __all__ = [
     "DawidSkeneParams",

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from latentens.rbm.energy import Machine, free_energy, hidden_probs, hidden_states, log_partition, visible_probs
+from latentens.rbm.machine import Machine, free_energy, hidden_probs, hidden_states, log_partition, visible_probs
 
 
 class PartitionEstimate(NamedTuple):

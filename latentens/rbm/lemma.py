@@ -8,8 +8,8 @@ from jaxtyping import Float
 from scipy.special import expit, logit
 
 from latentens.errors import LatentensError, ParameterError
-from latentens.precision import double_precision
-from latentens.rbm.energy import Machine
+from latentens.rbm.machine import Machine
+from latentens.runtime.precision import double_precision
 
 
 class DawidSkeneParams(NamedTuple):

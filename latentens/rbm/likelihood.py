@@ -6,10 +6,10 @@ import jax
 from jaxtyping import Array, Float
 
 from latentens.rbm.annealing import estimate_log_partition
-from latentens.rbm.energy import Machine, free_energy, log_likelihood
-from latentens.rbm.exact import ExactTraining, single_unit
+from latentens.rbm.machine import Machine, free_energy, log_likelihood
 from latentens.rbm.rows import Rows
-from latentens.rbm.training import choose_training
+from latentens.rbm.training.base import choose_training
+from latentens.rbm.training.exact import ExactTraining, single_unit
 
 BASE_PENALTY = 1e-3
 """Penalty on the one-unit machine from which annealing starts; it keeps that machine's units from being certain."""

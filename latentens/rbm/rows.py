@@ -6,10 +6,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from latentens.devices import round_up, spread
-from latentens.encoding import MISSING
 from latentens.errors import VotesError
+from latentens.runtime.devices import round_up, spread
 from latentens.votes import Votes
+from latentens.votes.labels import MISSING
 
 MEAN_PSEUDO = 1e-4
 """Share of the data by which the means of visible units are drawn towards one half."""

@@ -10,12 +10,12 @@ import numpy as np
 import pandas as pd
 
 from latentens.errors import LatentensError
-from latentens.precision import double_precision
-from latentens.progress import track_late
-from latentens.rbm.exact import ExactTraining
 from latentens.rbm.likelihood import mean_log_likelihood
 from latentens.rbm.rows import Rows, rows_from_votes
-from latentens.rbm.sampled import SampledTraining
+from latentens.rbm.training.exact import ExactTraining
+from latentens.rbm.training.sampled import SampledTraining
+from latentens.runtime.precision import double_precision
+from latentens.runtime.progress import track_late
 from latentens.votes import Votes
 
 Space = Mapping[str, Sequence[Any] | Callable[[np.random.Generator], Any]]

@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key
 
-from latentens.devices import fetch
-from latentens.precision import double_precision
-from latentens.rbm.energy import Machine, enumerate_states, hidden_probs, hidden_states, state_posterior
+from latentens.rbm.machine import Machine, enumerate_states, hidden_probs, hidden_states, state_posterior
 from latentens.rbm.rows import Rows, rows_from_votes
-from latentens.rbm.sampled import fill_gaps
+from latentens.rbm.training.sampled import fill_gaps
+from latentens.runtime.devices import fetch
+from latentens.runtime.precision import double_precision
 from latentens.votes import Votes
 
 Prediction = Literal["exact", "map", "sample"]

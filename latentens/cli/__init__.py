@@ -1,0 +1,5 @@
+"""The command `latentens`."""
+
+from latentens.cli.app import main
+
+__all__ = ["main"]

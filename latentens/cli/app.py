@@ -1,0 +1,232 @@
+"""The command `latentens`; what a command needs is imported when it runs, so that help comes at once."""
+
+import sys
+from dataclasses import fields
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from typer import Argument, Option
+
+from latentens.errors import LatentensError
+
+app = typer.Typer(
+    help="Unsupervised ensemble learning: many voters, no labels, every method next to the exact Bayes posterior.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+console = Console()
+messages = Console(stderr=True, soft_wrap=True, highlight=False)
+
+SIMULATED_ITEMS = 10_000
+DEFAULT_METHODS = ("MajorityVote", "SpectralMetaLearner", "DawidSkeneEM", "LatentSpectral", "RBMStack")
+
+Items = Annotated[int, Option(min=1, help="Number of items of each simulated set.")]
+Seed = Annotated[int, Option(min=0, help="Seed; the same seed gives the same result.")]
+VotesFile = Annotated[Path, Argument(help="CSV or Parquet file: columns item, voter, vote, or one column a voter.")]
+MethodNames = Annotated[
+    list[str] | None,
+    Option("--methods", "-m", help="Such as 'RBMStack(hidden=(3, 1))'. May be repeated."),
+]
+
+
+def main() -> None:
+    """Run the command; a user's error ends it with one sentence and exit code 2."""
+    try:
+        app()
+    except LatentensError as error:
+        messages.print(f"latentens: {error}", markup=False)
+        sys.exit(2)
+
+
+@app.callback()
+def options(
+    cache: Annotated[
+        Path | None, Option(envvar="LATENTENS_CACHE", help="Folder in which compiled programs are kept for later runs.")
+    ] = None,
+) -> None:
+    """What holds for every command."""
+    if cache:
+        from latentens.runtime.devices import keep_compiled
+
+        keep_compiled(cache)
+
+
+@app.command()
+def compare(
+    votes: Annotated[Path | None, Option(help="CSV or Parquet file of your votes.")] = None,
+    truth: Annotated[Path | None, Option(help="CSV of true labels (item, truth) for --votes.")] = None,
+    data: Annotated[list[str] | None, Option(help="A named set: Tree/1, S1, …. May be repeated.")] = None,
+    root: Annotated[Path | None, Option(help="Folder of the named sets' files.")] = None,
+    model: Annotated[list[str] | None, Option(help="A model to simulate from. May be repeated.")] = None,
+    methods: MethodNames = None,
+    items: Items = SIMULATED_ITEMS,
+    seed: Seed = 1,
+    repetitions: Annotated[int, Option(min=1, help="Fits of each method, with other keys.")] = 1,
+    out: Annotated[Path | None, Option(help="Folder for tree.nc, the report and finished cells.")] = None,
+    scheduler: Annotated[str | None, Option(help="Dask scheduler, such as tcp://host:8786.")] = None,
+) -> None:
+    """Compare methods with each other, with the truth, and with the exact Bayes posterior where it is known.
+
+    Without data of yours: the paper's four simulated sets. With --out, an interrupted comparison goes on where it
+    stopped. Exit code 1 says that some method failed; the others are there.
+
+    Examples:
+        latentens compare --out results
+
+        latentens compare --votes my.csv --truth labels.csv -m DawidSkeneEM -m 'Nuts(DawidSkene)'
+
+        latentens compare --model Tree --model my_model.py:MyModel --items 5000
+    """
+    import jax
+
+    from latentens.cli import support
+    from latentens.cli.names import find_method
+    from latentens.comparison import compare, save
+    from latentens.reporting import report
+
+    if truth and not votes:
+        raise LatentensError("--truth belongs to --votes, and there is none")
+    datasets = support.named_datasets(data or [], root, model or [], items, seed)
+    datasets += [support.users_dataset(votes, truth)] if votes else []
+    datasets = datasets or support.paper_datasets(items, seed)
+    example = datasets[0].votes if len({(d.votes.num_voters, d.votes.num_classes) for d in datasets}) == 1 else None
+    chosen = [find_method(name, example) for name in methods or DEFAULT_METHODS]
+    key, cells = jax.random.key(seed), out / "cells" if out else None
+    with support.connected(scheduler) as client:
+        tree = compare(datasets, chosen, key=key, repetitions=repetitions, folder=cells, client=client)
+    console.print(support.score_table(tree))
+    if out:
+        save(tree, out / "tree.nc")
+        page = report(tree, out)
+        console.print(f"The comparison is in {out / 'tree.nc'}, the report in {page}", highlight=False)
+    if failed := support.failures(tree):
+        messages.print("\n".join(failed), markup=False)
+        raise typer.Exit(1)
+
+
+@app.command()
+def fit(
+    method: Annotated[str, Argument(help="A method's name, perhaps with settings (see `latentens methods`).")],
+    votes: VotesFile,
+    out: Annotated[Path, Option(help="CSV file for the posterior of each item's label.")],
+    seed: Seed = 1,
+) -> None:
+    """Estimate the labels behind a file of votes.
+
+    Examples:
+        latentens fit DawidSkeneEM votes.csv --out posterior.csv
+
+        latentens fit 'RBMStack(hidden=(3, 1))' votes.csv --out posterior.csv
+    """
+    import jax
+
+    from latentens.cli import support
+    from latentens.cli.names import find_method
+
+    support.check_output(out)
+    read = support.users_votes(votes)
+    chosen = find_method(method, read)
+    with messages.status(f"Fitting {method} to {read}"):
+        fitted = chosen.fit(read, key=jax.random.key(seed))
+    support.write_posterior(fitted, read, out)
+    for name in ("log_likelihood", "iterations", "converged", "warnings", "seconds"):
+        if fitted.diagnostics.get(name) not in (None, []):
+            console.print(f"{name.replace('_', ' ')}: {fitted.diagnostics[name]}", highlight=False, markup=False)
+    console.print(f"{read}\nposterior written to {out}", highlight=False)
+
+
+@app.command()
+def check(
+    votes: VotesFile,
+    out: Annotated[Path | None, Option(help="CSV file for the p-value of every pair of voters.")] = None,
+    level: Annotated[float, Option(min=0.0, max=1.0, help="Share of false alarms to be accepted.")] = 0.05,
+    seed: Seed = 1,
+) -> None:
+    """Check, without any label, whether voters err independently given the label, and name those who do not.
+
+    Example: latentens check votes.csv --out pairs.csv
+    """
+    import jax
+
+    from latentens.cli import support
+    from latentens.evaluation.independence import check_independence
+
+    if out:
+        support.check_output(out)
+    read = support.users_votes(votes)
+    with messages.status(f"Checking {read}"):
+        found = check_independence(read, key=jax.random.key(seed), level=level)
+    console.print(found.summary, highlight=False, markup=False)
+    if found.rejected:
+        console.print(support.pair_table(found))
+    if out:
+        support.pair_frame(found).to_csv(out, index=False)
+        console.print(f"{found.num_pairs} pairs of voters written to {out}", highlight=False)
+
+
+@app.command()
+def report(
+    tree: Annotated[Path, Argument(help="A comparison that `latentens compare --out` has saved.")],
+    out: Annotated[Path | None, Option(help="Folder for the report; by default the file's own.")] = None,
+) -> None:
+    """Write the report of a saved comparison: one HTML page, figures and tables. Nothing is fitted again.
+
+    Example: latentens report results/tree.nc --out page
+    """
+    from latentens.comparison import load
+    from latentens.reporting import report
+
+    page = report(load(tree), out or tree.parent)
+    console.print(f"The report is in {page}", highlight=False)
+
+
+@app.command("simulate")
+def simulate_command(
+    model: Annotated[str, Argument(help="A model's name (see `latentens models`), or FILE.py:NAME.")],
+    out: Annotated[Path, Option(help="CSV file for the votes.")],
+    items: Items = SIMULATED_ITEMS,
+    seed: Seed = 1,
+) -> None:
+    """Simulate votes, and write the truth and the exact posterior beside them.
+
+    Parameters are those of the paper's experiment where the model has them, else a draw from the priors.
+
+    Example: latentens simulate Tree --items 5000 --seed 3 --out tree.csv
+    """
+    from latentens.cli import support
+
+    support.check_output(out)
+    with messages.status(f"Simulating {items:,} items of {model}"):
+        words = support.write_simulation(support.simulated(model, items, seed), out)
+    console.print(words)
+
+
+@app.command("models")
+def list_models() -> None:
+    """List the generative models."""
+    from latentens import models
+    from latentens.datasets import PAPER_MODELS
+
+    table = Table("model", "in the paper", "what it says", show_lines=True)
+    paper_names = {type(model).__name__: name for name, model in PAPER_MODELS.items()}
+    for name in models.__all__:
+        table.add_row(name, paper_names.get(name, ""), (getattr(models, name).__doc__ or "").split("\n\n")[0])
+    console.print(table)
+
+
+@app.command("methods")
+def list_methods() -> None:
+    """List the methods and their settings."""
+    from latentens import methods
+    from latentens.cli.names import METHOD_NAMES
+
+    table = Table("method", "settings", "what it is", show_lines=True)
+    for name in METHOD_NAMES:
+        found = getattr(methods, name)
+        table.add_row(name, ", ".join(s.name for s in fields(found)), (found.__doc__ or "").split("\n\n")[0])
+    console.print(table)

@@ -1,0 +1,177 @@
+"""What the commands read, simulate, write and print; imported only when a command runs."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pandas as pd
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from latentens.cli.names import find_model
+from latentens.comparison import full_scores
+from latentens.datasets import PAPER_MODELS, Dataset, from_files, load, read_votes, simulate, simulate_paper
+from latentens.errors import LatentensError
+from latentens.evaluation.independence import ModelCheck
+from latentens.methods.base import Fit
+from latentens.votes import Votes
+
+COLUMNS: Mapping[str, tuple[str, Callable[[float], str]]] = {
+    "balanced_accuracy": ("balanced\nacc. %", lambda value: f"{100 * value:.2f}"),
+    "log_score": ("log\nscore", lambda value: f"{value:.3f}"),
+    "mean_kl": ("KL from\nBayes", lambda value: f"{value:.3f}"),
+    "confident_share": ("above\n.99 %", lambda value: f"{100 * value:.0f}"),
+    "seconds": ("seconds", lambda value: f"{value:.1f}"),
+}
+"""Scores in the printed table: heading and format."""
+
+PAIRS_SHOWN = 10
+"""So many dependent pairs of voters are printed."""
+
+
+def named_datasets(names: list[str], root: Path | None, models: list[str], items: int, seed: int) -> list[Dataset]:
+    """Data sets by name and simulated ones."""
+    return [load(name, root) for name in names] + [simulated(name, items, seed) for name in models]
+
+
+def paper_datasets(items: int, seed: int) -> list[Dataset]:
+    """The paper's four simulated sets."""
+    return [simulate_paper(family, seed, items) for family in PAPER_MODELS]
+
+
+def users_dataset(votes: Path, truth: Path | None) -> Dataset:
+    """A data set from a user's files."""
+    dataset = from_files(votes, truth)
+    _check_usable(dataset.votes, votes)
+    return dataset
+
+
+def users_votes(path: Path) -> Votes:
+    """Votes from a user's file."""
+    votes = read_votes(path)
+    _check_usable(votes, path)
+    return votes
+
+
+def simulated(name: str, items: int, seed: int) -> Dataset:
+    """Items of a model, with the paper's parameters where the model has them, else a draw from the priors."""
+    model = find_model(name)
+    params_key, items_key = jax.random.split(jax.random.key(seed))
+    params = model.paper_params(params_key) if hasattr(model, "paper_params") else None
+    return replace(simulate(model, items, key=items_key, params=params), name=name.rsplit(":", 1)[-1])
+
+
+@contextmanager
+def connected(address: str | None) -> Iterator[Any]:
+    """A client of the Dask scheduler there; without an address none."""
+    if address is None:
+        yield None
+        return
+    try:
+        from distributed import Client
+    except ImportError:
+        raise LatentensError("--scheduler needs Dask: pip install 'latentens[distributed]'") from None
+    try:
+        client = Client(address, timeout=10)
+    except (OSError, ValueError) as error:
+        raise LatentensError(f"no Dask scheduler answers at {address} ({error})") from None
+    with client:
+        yield client
+
+
+def check_output(out: Path) -> None:
+    """Refuse a file that could not be written before any work is done."""
+    if out.suffix != ".csv":
+        raise LatentensError(f"{out} does not end in .csv")
+    if not out.parent.is_dir():
+        raise LatentensError(f"{out.parent} is not a folder")
+
+
+def write_posterior(fitted: Fit, votes: Votes, out: Path) -> None:
+    """One row an item: the most probable label and the probability of each."""
+    classes = np.asarray(votes.class_names)
+    frame = pd.DataFrame(fitted.label_probs, columns=[f"prob_{name}" for name in classes])
+    frame.insert(0, "label", classes[fitted.labels])
+    frame.set_axis(pd.Index(votes.item_names, name="item"), axis=0).to_csv(out)
+
+
+def write_simulation(dataset: Dataset, out: Path) -> str:
+    """Votes, truth with the exact posterior, and parameters; the result says where they are."""
+    exact, params = dataset.bayes_posterior(), dataset.params
+    assert exact is not None, "simulated data come with their model"
+    assert params is not None
+    dataset.votes.to_frame().to_csv(out)
+    truth = pd.DataFrame(exact, columns=[f"bayes_prob_{k}" for k in range(exact.shape[1])])
+    truth.insert(0, "truth", dataset.labels)
+    truth.rename_axis("item").to_csv(truth_path := out.with_suffix(".truth.csv"))
+    values = {name: np.asarray(value).tolist() for name, value in params.items()}
+    params_path = out.with_suffix(".params.json")
+    params_path.write_text(json.dumps({"model": repr(dataset.model), "params": values}, indent=1) + "\n")
+    return f"{dataset.votes}\nwritten to {out}, the truth to {truth_path}, the parameters to {params_path}"
+
+
+def score_table(tree: Any) -> Table:
+    """The main scores of a comparison, means over repetitions."""
+    means = full_scores(tree).drop_vars("error").mean("repetition").to_dataframe()
+    shown = {name: column for name, column in COLUMNS.items() if name in means and means[name].notna().any()}
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("data set")
+    table.add_column("method", overflow="fold")
+    for heading, _ in shown.values():
+        table.add_column(heading, justify="right")
+    for dataset, rows in means.groupby(level="dataset", sort=False):
+        label = str(dataset)
+        for method, row in rows.droplevel("dataset").dropna(how="all").iterrows():
+            figures = (words(row[name]) if np.isfinite(row[name]) else "" for name, (_, words) in shown.items())
+            table.add_row(label, str(method), *figures)
+            label = ""
+        table.add_section()
+    return table
+
+
+def pair_frame(check: ModelCheck) -> pd.DataFrame:
+    """Every pair of voters that was checked, the strongest residual first."""
+    first, second = np.nonzero(np.triu(check.checked, k=1))
+    names = np.asarray(check.voter_names)
+    frame = pd.DataFrame(
+        {
+            "voter": names[first],
+            "other": names[second],
+            "residual_correlation": check.residual[first, second],
+            "standard_error": check.standard_error[first, second],
+            "p_value": check.pair_p_values[first, second],
+            "adjusted_p_value": check.adjusted_p_values[first, second],
+        }
+    )
+    return frame.sort_values("residual_correlation", key=lambda values: -values.abs(), kind="stable")
+
+
+def pair_table(check: ModelCheck) -> Table:
+    """The pairs of voters that stand out most."""
+    table = Table(title=f"The strongest of {len(check.dependent_pairs)} dependent pairs")
+    for heading in ("voter", "other", "residual\ncorrelation", "p, for all\npairs together"):
+        table.add_column(heading, justify="left" if heading in ("voter", "other") else "right")
+    frame = pair_frame(check)
+    for pair in frame[frame["adjusted_p_value"] <= check.level].head(PAIRS_SHOWN).itertuples():
+        p_value = f"{pair.adjusted_p_value:.3f}"
+        table.add_row(str(pair.voter), str(pair.other), f"{pair.residual_correlation:+.3f}", p_value)
+    return table
+
+
+def failures(tree: Any) -> list[str]:
+    """A sentence for each fit that failed."""
+    cells = full_scores(tree)["error"].to_dataframe().reset_index()
+    failed = cells[cells["error"] != ""]
+    return [f"{cell.method} failed on {cell.dataset}: {cell.error}" for cell in failed.itertuples()]
+
+
+def _check_usable(votes: Votes, path: Path) -> None:
+    """One item or one voter can be read, but says nothing about who errs."""
+    for number, what in ((votes.num_items, "item"), (votes.num_voters, "voter")):
+        if number < 2:
+            raise LatentensError(f"{path} has votes of only one {what}; at least two are needed")

@@ -1,0 +1,145 @@
+"""Methods × data sets × repetitions: each cell is run once, kept on disk when done, and joined into one tree."""
+
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import jax
+import numpy as np
+import xarray as xr
+
+from latentens.comparison.cell import Cell, Outcome, describe, run, score
+from latentens.comparison.netcdf import load_outcome, save_outcome
+from latentens.comparison.tree import EXACT, Address, assemble
+from latentens.datasets.dataset import Dataset
+from latentens.errors import LatentensError
+from latentens.methods.base import GoldMethod, Method, Posterior
+from latentens.runtime.progress import track_late
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+AnyMethod = Method | GoldMethod
+
+RESERVED = frozenset({"scores", "intervals", "pairs", EXACT})
+
+
+def compare(
+    datasets: Dataset | Iterable[Dataset],
+    methods: Iterable[AnyMethod] | Mapping[str, AnyMethod],
+    *,
+    key: jax.Array,
+    repetitions: int = 1,
+    folder: str | Path | None = None,
+    resamples: int = 1000,
+    client: "Client | None" = None,
+) -> xr.DataTree:
+    """Fit every method to every data set and lay all posteriors next to the exact one.
+
+    The layout of the result is told in `latentens.comparison.tree`. A method that fails is recorded with its error.
+
+    Args:
+        datasets: One data set or several, with different names.
+        methods: Methods, or methods by the names they get in tables; by default their class and changed settings.
+        key: Random key; the same key gives the same tree but for seconds and memory.
+        repetitions: How often each method is fitted to each data set, with another key each time.
+        folder: Where finished cells are kept, made if need be. With the same folder, an interrupted comparison goes on
+            where it stopped, and one with more methods or data sets fits only what is new.
+        resamples: Bootstrap samples behind the intervals of the scores.
+        client: A Dask client on whose workers the cells are run; by default they run here, one by one.
+    """
+    sets = [datasets] if isinstance(datasets, Dataset) else list(datasets)
+    named = dict(methods) if isinstance(methods, Mapping) else _named(methods)
+    _check(sets, named, repetitions)
+    exact = {dataset.name: dataset.bayes_posterior() for dataset in sets}
+    keys = {
+        (dataset.name, repetition): _cell_key(key, dataset.name, repetition)
+        for dataset in sets
+        for repetition in range(repetitions)
+    }
+    cells = [
+        Cell(dataset, exact[dataset.name], name, method, repetition, _data(keys[dataset.name, repetition]), resamples)
+        for dataset in sets
+        for repetition in range(repetitions)
+        for name, method in named.items()
+    ]
+    outcomes: dict[Address, Outcome] = {}
+    for dataset in sets:
+        if (probs := exact[dataset.name]) is not None:
+            ours = _exact_outcome(dataset, probs, resamples, key=keys[dataset.name, 0])
+            outcomes |= {(dataset.name, repetition, EXACT): ours for repetition in range(repetitions)}
+    done = _run_all(cells, None if folder is None else Path(folder), client)
+    outcomes |= {cell.address: done[cell.address] for cell in cells}
+    return assemble(sets, outcomes, _data(key))
+
+
+def _named(methods: Iterable[AnyMethod]) -> dict[str, AnyMethod]:
+    named: dict[str, AnyMethod] = {}
+    for method in methods:
+        if describe(method) in named:
+            raise LatentensError(f"{describe(method)} is asked for twice; give names as a dict to have it so")
+        named[describe(method)] = method
+    return named
+
+
+def _check(datasets: Sequence[Dataset], methods: Mapping[str, AnyMethod], repetitions: int) -> None:
+    names = [dataset.name for dataset in datasets]
+    if not names or not methods or repetitions < 1:
+        raise LatentensError("a comparison needs at least one data set, one method and one repetition")
+    for name in names:
+        if names.count(name) > 1:
+            raise LatentensError(f"two data sets are called {name!r}; give them different names")
+    for name in (*names, *methods):
+        if name in RESERVED or not name.strip("/"):
+            raise LatentensError(f"{name!r} cannot be the name of a data set or a method; take another")
+
+
+def _exact_outcome(dataset: Dataset, probs: Posterior, resamples: int, *, key: jax.Array) -> Outcome:
+    """The exact posterior as if a method had found it."""
+    scored = score(dataset, probs, probs, resamples, key=key)
+    return Outcome(repr(dataset.model), np.nan, np.nan, label_probs=probs, **scored)
+
+
+def _run_all(cells: Sequence[Cell], folder: Path | None, client: "Client | None") -> dict[Address, Outcome]:
+    """The outcome of every cell: from the folder if it is there, else run and put there."""
+    done: dict[Address, Outcome] = {}
+    paths: dict[Address, Path] = {}
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        paths = {cell.address: folder / f"{cell.fingerprint()}.nc" for cell in cells}
+        done = {address: load_outcome(path) for address, path in paths.items() if path.is_file()}
+    left = [cell for cell in cells if cell.address not in done]
+    finished = _here(left) if client is None else _on_workers(left, client)
+    for address, outcome in finished:
+        if paths:
+            save_outcome(outcome, paths[address])
+        done[address] = outcome
+    return done
+
+
+def _here(cells: Sequence[Cell]) -> Iterator[tuple[Address, Outcome]]:
+    for cell in track_late(cells, lambda cell: f"{cell.name} on {cell.dataset.name}"):
+        yield cell.address, run(cell)
+
+
+def _on_workers(cells: Sequence[Cell], client: "Client") -> Iterator[tuple[Address, Outcome]]:
+    """Outcomes in the order in which workers finish; the cells of a worker that is lost are run by others."""
+    from distributed import as_completed
+
+    futures = {client.submit(run, cell, pure=False): cell for cell in cells}
+    for future in track_late(as_completed(futures), "Comparing", total=len(cells)):
+        cell = futures[future]
+        try:
+            yield cell.address, future.result()
+        except Exception as error:  # one worker after another was lost with this cell
+            yield cell.address, Outcome(repr(cell.method), np.nan, np.nan, repr(error))
+
+
+def _cell_key(key: jax.Array, name: str, repetition: int) -> jax.Array:
+    """Depends on the data set's name and not on its place, so that a larger sweep repeats a smaller one."""
+    return jax.random.fold_in(jax.random.fold_in(key, zlib.crc32(name.encode())), repetition)
+
+
+def _data(key: jax.Array) -> np.ndarray:
+    return np.asarray(jax.random.key_data(key))

@@ -1,0 +1,17 @@
+"""Data sets: votes together with what is known of the truth."""
+
+from latentens.datasets.dataset import Dataset, simulate
+from latentens.datasets.named import ROOT_VARIABLE, from_files, load, read_votes
+from latentens.datasets.paper import PAPER_ITEMS, PAPER_MODELS, simulate_paper
+
+__all__ = [
+    "PAPER_ITEMS",
+    "PAPER_MODELS",
+    "ROOT_VARIABLE",
+    "Dataset",
+    "from_files",
+    "load",
+    "read_votes",
+    "simulate",
+    "simulate_paper",
+]

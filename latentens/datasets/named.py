@@ -1,0 +1,142 @@
+"""Data sets by name: the paper's, from the authors' files or simulated anew, and crowd-sourced ones."""
+
+import json
+import os
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Int
+from scipy.io import loadmat
+from scipy.io.matlab import MatReadError
+
+from latentens.datasets.dataset import Dataset
+from latentens.datasets.paper import PAPER_MODELS, simulate_paper
+from latentens.errors import DataNotFoundError, VotesError
+from latentens.models import Tree
+from latentens.programs.model import GenerativeModel
+from latentens.votes import Votes
+from latentens.votes.labels import encode_labels, read_csv
+from latentens.votes.triplets import Duplicates
+
+ROOT_VARIABLE = "LATENTENS_DATA"
+
+FILES = {
+    r"(condInd|Tree|LG|TG)/(\d+)": "simulated/{0}/dataset{1}.mat",
+    r"(S[123])": "real/Dream/{0}_data.mat",
+    r"magic/(\d+)": "real/magic/magic_block_{0}.mat",
+}
+"""Patterns of names and the authors' files they stand for, below `datasets/`."""
+
+
+def load(name: str, root: str | Path | None = None) -> Dataset:
+    """Load a data set with its true labels.
+
+    Args:
+        name: `condInd/1` … `TG/5`, `S1` … `S3`, `magic/1` … for the paper's sets, or the name of a folder with
+            `label.csv` (item, worker, label) and `truth.csv` (item, truth).
+        root: Folder of the files, by default what the variable LATENTENS_DATA says. The authors' layout
+            (`datasets/simulated/…`, `datasets/real/…`, and beside `datasets` a file `true_params.json`) and folders
+            of crowd data are found in it directly, or in its folders `rbmpaper` and `crowds`. Without any root
+            `condInd`, `Tree`, `LG` and `TG` are simulated as the paper describes, the number being the seed.
+    """
+    root = root if root is not None else os.environ.get(ROOT_VARIABLE)
+    for pattern, template in FILES.items():
+        if match := re.fullmatch(pattern, name):
+            family, relative = match.group(1), template.format(*match.groups())
+            if root is None and family in PAPER_MODELS:
+                return simulate_paper(family, int(match.group(2)))
+            return _load_authors(name, family, _find(name, relative, root, ("datasets", "rbmpaper/datasets", ".")))
+    return _load_crowd(name, _find(name, f"{name}/label.csv", root, (".", "crowds")))
+
+
+def _find(name: str, relative: str, root: str | Path | None, folders: tuple[str, ...]) -> Path:
+    if root is None:
+        raise DataNotFoundError(f"{name} comes from a file: say where by root=… or the variable {ROOT_VARIABLE}")
+    for folder in folders:
+        if (path := Path(root, folder, relative)).is_file():
+            return path
+    wanted = Path(root, folders[0], relative)
+    source = (
+        "the folder `datasets` of the paper's authors (ushaham/RBMpaper on GitHub)"
+        if relative.endswith(".mat")
+        else "a crowd-sourced data set as label.csv (columns item, worker, label) and truth.csv (item, truth)"
+    )
+    raise DataNotFoundError(f"{name}: there is no file {wanted}; fetch {source} and put it there")
+
+
+def _load_authors(name: str, family: str, path: Path) -> Dataset:
+    """A `.mat` file with votes `f` (voter, item) and labels `y`, coded 0, 1 or −1, 1; nothing in it is executed."""
+    try:
+        content = loadmat(path, variable_names=("f", "y"))
+    except (MatReadError, ValueError, NotImplementedError, TypeError) as error:
+        raise VotesError(f"{path} is not a readable MATLAB file ({error})") from None
+    for variable in ("f", "y"):
+        values = content.get(variable)
+        if values is None or values.dtype.kind not in "iufb" or not np.isin(values, (-1, 0, 1)).all():
+            raise VotesError(f"{path} has no variable {variable!r} of votes coded 0, 1 or -1, 1")
+    votes = Votes.from_matrix(content["f"].T > 0, num_classes=2)
+    model, params = _true_params(family, path)
+    return Dataset(name, votes, (content["y"].ravel() > 0).astype(np.int8), model, params)
+
+
+def _true_params(family: str, path: Path) -> tuple[GenerativeModel | None, dict[str, Any] | None]:
+    """Model and parameters from `true_params.json` in a folder above the data."""
+    found = [folder / "true_params.json" for folder in path.parents[:4] if (folder / "true_params.json").is_file()]
+    known = json.loads(found[0].read_text()) if found else {}
+    if family not in known:
+        return None, None
+    values = known[family]
+    model = Tree(tuple(values["voter_parent"])) if family == "Tree" else PAPER_MODELS[family]
+    params = {k: np.asarray(v, dtype=np.float64) for k, v in values.items() if k not in ("note", "voter_parent")}
+    return model, params
+
+
+def read_votes(path: str | Path, **options: Any) -> Votes:
+    """Votes from a Parquet file, if its name ends so, or a CSV file; options as in `Votes.from_csv`."""
+    read = Votes.from_parquet if Path(path).suffix == ".parquet" else Votes.from_csv
+    return read(path, **options)
+
+
+def from_files(votes: str | Path, truth: str | Path | None = None, *, duplicates: Duplicates = "error") -> Dataset:
+    """A data set from a file of votes and, perhaps, a CSV file of true labels.
+
+    Args:
+        votes: As `read_votes` reads it.
+        truth: Columns item and truth; items that are not in it have no known label.
+        duplicates: As in `Votes.from_csv`.
+    """
+    read = read_votes(votes, duplicates=duplicates)
+    name = Path(votes).stem
+    if truth is None:
+        return Dataset(name, read, np.full(read.num_items, -1, dtype=np.int8))
+    table = read_csv(truth)
+    if not {"item", "truth"} <= set(table.columns):
+        raise VotesError(f"{truth} has no columns 'item' and 'truth'")
+    written = pd.concat([pd.Series(read.class_names).astype(str), table["truth"]])
+    _, classes = encode_labels(written.to_numpy())
+    if classes != read.class_names:  # a class that no voter ever named
+        read = read_votes(votes, classes=classes, duplicates=duplicates)
+    labels = _align(read, table, classes)
+    if (labels < 0).all():
+        raise VotesError(f"{truth} names none of the items of {votes}")
+    return Dataset(name, read, labels)
+
+
+def _load_crowd(name: str, path: Path) -> Dataset:
+    truth_path = path.with_name("truth.csv")
+    if not truth_path.is_file():
+        raise DataNotFoundError(f"{name}: there is no file {truth_path}; put the true labels there (item, truth)")
+    # a worker's later answer replaces the earlier
+    return replace(from_files(path, truth_path, duplicates="last"), name=name)
+
+
+def _align(votes: Votes, truth: pd.DataFrame, classes: tuple[Any, ...]) -> Int[np.ndarray, " item"]:
+    codes, _ = encode_labels(truth["truth"].to_numpy(), classes)
+    by_item = pd.Series(codes, index=truth["item"])
+    if by_item.index.has_duplicates:
+        raise VotesError(f"item {by_item.index[by_item.index.duplicated()][0]!r} has more than one true label")
+    return by_item.reindex([str(item) for item in votes.item_names], fill_value=-1).to_numpy()

@@ -1,0 +1,182 @@
+"""Simulation-based calibration: do posterior draws mean what they say?"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Float, Int
+from scipy.special import bdtr, bdtrc
+
+from latentens.datasets import simulate
+from latentens.errors import LatentensError
+from latentens.evaluation.reliability import upper_tail
+from latentens.inference.orient import orientation
+from latentens.methods.base import GoldMethod, Method
+from latentens.methods.nuts import Nuts
+from latentens.programs.contract import inspect
+from latentens.programs.model import GenerativeModel, Params
+from latentens.programs.tables import bayes_posterior
+from latentens.runtime.progress import track_late
+from latentens.runtime.randomness import numpy_generator
+from latentens.votes import Votes
+
+Sampler = Callable[[Votes, jax.Array], Mapping[str, np.ndarray]]
+
+NULL_SIMULATIONS = 2000
+"""So many uniform samples give the p-values of uniformity."""
+
+
+class SimulationRanks(NamedTuple):
+    """Where true parameters lie among posterior draws; uniformly, if the draws are right.
+
+    Attributes:
+        names: The parameters, element by element.
+        ranks: How many of the draws are below the truth; ties are broken at random.
+        num_draws: Number of draws, the largest possible rank.
+        uniforms: The ranks made continuous, uniform on [0, 1] if the draws are right.
+        p_values: Chance that the distribution function of as many uniform numbers leaves the band around the diagonal
+            that this one just touches (Säilynoja et al. 2022), for each element.
+    """
+
+    names: tuple[str, ...]
+    ranks: Int[np.ndarray, "simulation element"]
+    num_draws: int
+    uniforms: Float[np.ndarray, "simulation element"]
+    p_values: Float[np.ndarray, " element"]
+
+    @property
+    def p_value(self) -> float:
+        """The smallest p-value, corrected for the number of elements (Bonferroni)."""
+        return min(1.0, float(self.p_values.min()) * len(self.p_values))
+
+
+def simulation_based_calibration(
+    model: GenerativeModel,
+    method: Method | GoldMethod | Sampler | None = None,
+    *,
+    num_simulations: int,
+    num_items: int,
+    key: jax.Array,
+    num_draws: int = 99,
+    folder: Path | None = None,
+) -> SimulationRanks:
+    """Rank true parameters among posterior draws, over parameters and votes drawn from the model (Talts et al. 2018).
+
+    Labels can change places: the draws of a fit have their labels put in the order that the votes say. What is ranked
+    is thus a function of parameters and votes, which is as good as a parameter (Modrák et al. 2023) as long as it is
+    the same for draws and truth; so the truth is put in order by the same rule.
+
+    Args:
+        model: The generative model.
+        method: What draws from the posterior: a method whose fits have draws, or a function of votes and a random key
+            that gives draws by name, oriented as those of a fit, the draws on the first axis. By default `Nuts(model)`.
+        num_simulations: Number of data sets.
+        num_items: Number of items of each.
+        key: Random key; the same key gives the same ranks.
+        num_draws: Draws kept of each fit, evenly spaced, so that they are nearly independent.
+        folder: Where finished simulations are kept, so that an interrupted run goes on from there.
+    """
+    if num_simulations < 2:
+        raise LatentensError("num_simulations must be at least 2: fewer say nothing about a distribution")
+    method = Nuts(model) if method is None else method
+    sampler, called = _sampler(method), getattr(method, "__name__", method)
+    _claim(
+        folder, f"{called} on {model}: {num_items} items, {num_draws} draws, key {jax.random.key_data(key).tolist()}"
+    )
+    simulation_key, uniform_key = jax.random.split(key)
+    rows = []
+    for index in track_late(range(num_simulations), "Simulation-based calibration"):
+        path = folder / f"{index}.npy" if folder else None
+        if path is None or not path.exists():
+            row = _simulated_ranks(model, sampler, num_items, num_draws, jax.random.fold_in(simulation_key, index))
+            _keep(row, path)
+        else:
+            row = np.load(path)
+        rows.append(row)
+    ranks = np.stack(rows)
+    generator = numpy_generator(uniform_key)
+    uniforms = (ranks + generator.random(ranks.shape)) / (num_draws + 1)
+    return SimulationRanks(_element_names(model), ranks, num_draws, uniforms, uniformity(uniforms, generator))
+
+
+def uniformity(
+    values: Float[np.ndarray, "simulation element"], generator: np.random.Generator
+) -> Float[np.ndarray, " element"]:
+    """The p-value of each column being uniform on [0, 1], by the simultaneous band of its distribution function."""
+    by_chance = -_least_tails(generator.random((len(values), NULL_SIMULATIONS)))
+    return np.array([upper_tail(-tail, by_chance) for tail in _least_tails(values)])
+
+
+def _least_tails(values: Float[np.ndarray, "simulation element"]) -> Float[np.ndarray, " element"]:
+    """The smallest binomial tail probability of the number of values up to i/n, over i from 1 to n − 1."""
+    size, elements = values.shape
+    cells = np.clip(np.ceil(values * size).astype(int), 1, size) - 1
+    counts = np.bincount((cells + size * np.arange(elements)).ravel(), minlength=size * elements)
+    below = np.cumsum(counts.reshape(elements, size), axis=1)[:, :-1].astype(np.float64)
+    expected = np.arange(1, size) / size
+    return np.minimum(bdtr(below, size, expected), bdtrc(below - 1, size, expected)).min(axis=1)
+
+
+def _sampler(method: Method | GoldMethod | Sampler) -> Sampler:
+    if not isinstance(method, Method | GoldMethod):
+        return method
+
+    def draw(votes: Votes, key: jax.Array) -> Mapping[str, np.ndarray]:
+        draws = method.fit(votes, key=key).draws
+        if draws is None:
+            raise LatentensError(f"{type(method).__name__} has no posterior draws; choose Nuts")
+        return {name: value.reshape(-1, *value.shape[2:]) for name, value in draws.items()}
+
+    return draw
+
+
+def _simulated_ranks(
+    model: GenerativeModel, sampler: Sampler, num_items: int, num_draws: int, key: jax.Array
+) -> Int[np.ndarray, " element"]:
+    data_key, sample_key, tie_key = jax.random.split(key, 3)
+    dataset = simulate(model, num_items, key=data_key)
+    assert dataset.params is not None, "simulated data come with their parameters"
+    truth = _oriented(model, dataset.params, dataset.votes)
+    draws = sampler(dataset.votes, sample_key)
+    available = min(len(draws[name]) for name in truth)
+    if available < num_draws:
+        raise LatentensError(f"{available} draws are fewer than num_draws={num_draws}; take more draws or lower it")
+    kept = np.linspace(0, available - 1, num_draws).round().astype(int)
+    columns = np.concatenate([np.asarray(draws[name])[kept].reshape(num_draws, -1) for name in truth], axis=1)
+    values = np.concatenate([np.ravel(value) for value in truth.values()])
+    ties = (columns == values).sum(axis=0)
+    return (columns < values).sum(axis=0) + numpy_generator(tie_key).integers(ties + 1)
+
+
+def _oriented(model: GenerativeModel, params: Params, votes: Votes) -> dict[str, np.ndarray]:
+    """The parameters with their labels in the order that the votes say, where the model can relabel them."""
+    order = orientation(bayes_posterior(model, params, votes), votes)
+    relabelled = model.relabel(params, order)
+    return {name: (relabelled or params)[name] for name in inspect(model).parameter_shapes}
+
+
+def _element_names(model: GenerativeModel) -> tuple[str, ...]:
+    shapes = inspect(model).parameter_shapes.items()
+    indexed = ((name, index) for name, shape in shapes for index in np.ndindex(*shape))
+    return tuple(f"{name}[{', '.join(map(str, index))}]" if index else name for name, index in indexed)
+
+
+def _claim(folder: Path | None, settings: str) -> None:
+    """Write down whose simulations a folder holds, or refuse it if it holds those of other settings."""
+    if folder is None:
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "settings.txt"
+    if path.exists() and path.read_text() != settings:
+        raise LatentensError(f"{folder} holds simulations of other settings ({path.read_text()}); take another folder")
+    path.write_text(settings)
+
+
+def _keep(row: np.ndarray, path: Path | None) -> None:
+    """Write a finished simulation so that an interruption leaves all of it or nothing."""
+    if path is not None:
+        unfinished = path.with_suffix(".unfinished.npy")
+        np.save(unfinished, row)
+        unfinished.replace(path)

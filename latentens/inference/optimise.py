@@ -1,0 +1,140 @@
+"""L-BFGS from many starting points side by side, the loss compiled once for all of them."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, PyTree
+from scipy.optimize import minimize
+
+from latentens.runtime.devices import fetch, num_workers
+from latentens.runtime.precision import double_precision
+from latentens.runtime.progress import track_late
+
+Loss = Callable[[Any, Any], Float[Array, ""]]
+Start = TypeVar("Start")
+End = TypeVar("End")
+
+
+class Optima(NamedTuple):
+    """Where each start ended."""
+
+    points: PyTree[Float[np.ndarray, "start ..."]]
+    losses: Float[np.ndarray, " start"]
+    slopes: Float[np.ndarray, " start"]
+    """Largest entry of the gradient."""
+    iterations: Int[np.ndarray, " start"]
+    curves: list[Float[np.ndarray, " iteration"]]
+    """The loss at the start and after each iteration."""
+
+    @property
+    def best(self) -> int:
+        """The start that ended lowest."""
+        return int(np.nanargmin(self.losses))
+
+    def point(self, start: int) -> PyTree[Float[np.ndarray, "..."]]:
+        """The point where a start ended."""
+        return jax.tree.map(lambda leaf: leaf[start], self.points)
+
+
+def joined(first: Optima, second: Optima) -> Optima:
+    """The optima of two sets of starts as one."""
+    points = jax.tree.map(lambda *leaves: np.concatenate(leaves), first.points, second.points)
+    losses, slopes, iterations = (np.concatenate(pair) for pair in zip(first[1:4], second[1:4], strict=True))
+    return Optima(points, losses, slopes, iterations, first.curves + second.curves)
+
+
+class Descent(NamedTuple):
+    """Where one start ended."""
+
+    point: PyTree[Float[np.ndarray, "..."]]
+    loss: float
+    slope: float
+    iterations: int
+
+
+def minimise(
+    loss: Loss,
+    starts: Sequence[PyTree[Float[np.ndarray, "..."]]],
+    data: PyTree,
+    *,
+    max_iterations: int,
+    tolerance: float,
+    description: str,
+) -> Optima:
+    """Minimise a function from several starts, as many at a time as there are cores.
+
+    Each start runs on its own: in one vectorised program all would pay for the line searches of the slowest.
+
+    Args:
+        loss: `loss(point, data)`; hashable, since the compiled code is kept by it.
+        starts: Starting points.
+        data: Second argument of the loss.
+        max_iterations: Limit on the iterations of each start.
+        tolerance: A start has converged when no entry of its gradient exceeds this.
+        description: What the progress bar says.
+    """
+    run = partial(descend, loss, data=data, max_iterations=max_iterations, tolerance=tolerance)
+    descend(loss, starts[0], data, max_iterations=0, tolerance=tolerance)  # compiles
+    descents, curves = zip(*in_parallel(run, starts, description), strict=True)
+    points, losses, slopes, iterations = zip(*descents, strict=True)
+    return Optima(stack(points), np.array(losses), np.array(slopes), np.array(iterations), list(curves))
+
+
+def descend(
+    loss: Loss, start: PyTree[Float[np.ndarray, "..."]], data: PyTree, *, max_iterations: int, tolerance: float
+) -> tuple[Descent, Float[np.ndarray, " iteration"]]:
+    """Minimise a function from one start by L-BFGS; also returns the loss after each iteration."""
+    leaves, tree = jax.tree.flatten(start)
+    shapes = tuple(np.shape(leaf) for leaf in leaves)
+    flat_start = np.concatenate([np.ravel(leaf) for leaf in leaves])
+
+    def value_and_gradient(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        value, gradient = fetch(_value_and_gradient(loss, tree, shapes, flat, data))
+        return float(value), gradient
+
+    curve = [value_and_gradient(flat_start)[0]]
+    end = minimize(
+        value_and_gradient,
+        flat_start,
+        jac=True,
+        method="L-BFGS-B",
+        callback=lambda intermediate_result: curve.append(float(intermediate_result.fun)),
+        options={"maxiter": max_iterations, "maxfun": 20 * max_iterations, "gtol": tolerance, "ftol": 0, "maxcor": 20},
+    )
+    slope = float(np.abs(end.jac).max(initial=0.0))
+    return Descent(_split(tree, shapes, end.x), float(end.fun), slope, int(end.nit)), np.array(curve)
+
+
+def in_parallel(run: Callable[[Start], End], starts: Sequence[Start], description: str) -> list[End]:
+    """Run something from each start, in double precision and, on one device, as many threads as there are cores.
+
+    What it needs compiled should be compiled before, or every thread does it for itself.
+    """
+    with ThreadPoolExecutor(num_workers()) as pool:
+        futures = [pool.submit(double_precision(run), start) for start in starts]
+        finished = as_completed(futures)
+        for _ in track_late(futures, description):
+            next(finished)
+    return [future.result() for future in futures]
+
+
+def stack(trees: Sequence[PyTree]) -> PyTree:
+    """One tree whose leaves have a leading axis for the trees."""
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *trees)
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def _value_and_gradient(loss: Loss, tree: Any, shapes: tuple, flat: Array, data: Any) -> tuple[Array, Array]:
+    return jax.value_and_grad(lambda point: loss(_split(tree, shapes, point), data))(flat)
+
+
+def _split(tree: Any, shapes: tuple, flat: Any) -> PyTree:
+    """The inverse of flattening."""
+    ends = np.cumsum([int(np.prod(shape)) for shape in shapes])[:-1]
+    parts = (jnp if isinstance(flat, jax.Array) else np).split(flat, ends)
+    return jax.tree.unflatten(tree, [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)])

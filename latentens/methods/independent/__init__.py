@@ -1,0 +1,1 @@
+"""What methods for voters who err independently given the label share."""

@@ -1,0 +1,149 @@
+"""Expected counts of labels and votes under conditionally independent voters, several sets of parameters at a time.
+
+All goes by odds against the first label: what the votes say about that label itself is the same sum for any
+parameters, so that each row is looked up and counted for the other labels only.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+from scipy import sparse
+
+from latentens.methods.base import Posterior
+from latentens.methods.independent.incidence import Block, Incidence, Sums, incidence_of
+from latentens.runtime.numerics import safe_log
+from latentens.votes import Votes
+
+LARGEST_EXPONENT = 700.0
+"""Exponentials up to this do not overflow, not even a sum of a hundred."""
+
+
+class Estimates(NamedTuple):
+    """Parameters of several starts side by side."""
+
+    shares: Float[np.ndarray, "label start"]
+    confusion: Float[np.ndarray, "label start voter vote"]
+
+
+class Expected(NamedTuple):
+    """Expected counts under some parameters, and the log-likelihood of these where it is known."""
+
+    labels: Float[np.ndarray, "label start"]
+    votes: Float[np.ndarray, "label start voter vote"]
+    log_likelihood: Float[np.ndarray, " start"]
+
+
+class CountedRows(NamedTuple):
+    """Distinct rows of votes and how often each occurs."""
+
+    incidence: Incidence
+    counts: Float[np.ndarray, " row"] | None
+    """None if every row occurs once."""
+    num_items: int
+    cast: Float[np.ndarray, "voter vote"]
+    """How often each voter cast each vote."""
+
+    def counts_of(self, block: Block) -> Float[np.ndarray, " row"] | None:
+        """The counts of the rows of a block."""
+        return None if self.counts is None else self.counts[block.place]
+
+
+def count_rows(rows: Votes, counts: Int[np.ndarray, " row"]) -> CountedRows:
+    """Lay out distinct rows."""
+    incidence = incidence_of(rows)
+    weights = None if (counts == 1).all() else counts.astype(np.float64)
+
+    def cast(block: Block) -> Sums:
+        return (block.transpose @ (np.ones(block.matrix.shape[0]) if weights is None else weights[block.place]),)
+
+    (totals,) = incidence.sum_blocks(cast)
+    return CountedRows(incidence, weights, int(counts.sum()), incidence.gather(totals).reshape(rows.num_voters, -1))
+
+
+def expect_labels(data: CountedRows, starts: Sequence[Posterior]) -> Expected:
+    """The counts if each start's probabilities were the posterior of the labels."""
+
+    def count(block: Block) -> Sums:
+        probs = np.stack([start[block.place, 1:] for start in starts], axis=2)
+        return _count(block, probs, data.counts_of(block))
+
+    totals, labels = data.incidence.sum_blocks(count)
+    return _expected(data, totals, labels, np.full(len(starts), np.nan))
+
+
+def expectation(data: CountedRows, estimates: Estimates) -> Expected:
+    """The counts under the posterior at some parameters, without keeping the posterior of the rows."""
+    log_shares, log_confusion = map(safe_log, estimates)
+    num_starts = log_shares.shape[1]
+    table = (log_confusion[1:] - log_confusion[0]).reshape(-1, data.cast.size).T
+    table = data.incidence.spread(table)
+    offset = (log_shares[1:] - log_shares[0]).ravel()
+
+    def count(block: Block) -> Sums:
+        odds = _product(block.matrix, table)
+        odds += offset
+        probs, log_totals = _normalise(odds.reshape(len(odds), -1, num_starts))
+        counts = data.counts_of(block)
+        # the plain sum of einsum: the threads of a matrix product would get into the way of ours
+        above_first = log_totals.sum(axis=0) if counts is None else np.einsum("r,rs->s", counts, log_totals)
+        return *_count(block, probs, counts), above_first
+
+    totals, labels, above_first = data.incidence.sum_blocks(count)
+    of_first = data.num_items * log_shares[0] + (log_confusion[0] * data.cast).sum(axis=(1, 2))
+    return _expected(data, totals, labels, of_first + above_first)
+
+
+def maximisation(data: CountedRows, expected: Expected, pseudo_count: float) -> Estimates:
+    """Shares and confusion matrices that maximise the expected log-likelihood; even where a voter has no counts."""
+    votes = expected.votes + pseudo_count
+    total = votes.sum(axis=3, keepdims=True)
+    confusion = np.where(total > 0, votes / np.where(total > 0, total, 1.0), 1 / votes.shape[3])
+    return Estimates(expected.labels / data.num_items, confusion)
+
+
+def _normalise(
+    odds: Float[np.ndarray, "row other start"],
+) -> tuple[Float[np.ndarray, "row other start"], Float[np.ndarray, "row start"]]:
+    """Probabilities of the labels after the first from log-odds against it, and `log(1 + Σ exp(odds))`."""
+    highest = None
+    if odds.max() > LARGEST_EXPONENT:  # rare; elsewhere the first label's zero is as good as the highest odds
+        highest = np.maximum(odds.max(axis=1, keepdims=True), 0.0)
+        odds -= highest
+    joint = np.exp(odds, out=odds)
+    total = joint[:, 0] + (1.0 if highest is None else np.exp(-highest[:, 0]))
+    for other in range(1, joint.shape[1]):
+        total += joint[:, other]
+    joint /= total[:, None]
+    np.log(total, out=total)
+    return joint, total if highest is None else total + highest[:, 0]
+
+
+def _count(block: Block, probs: Float[np.ndarray, "row other start"], counts: Float[np.ndarray, " row"] | None) -> Sums:
+    """Totals by cell and by label."""
+    weights = probs.reshape(len(probs), -1)
+    if counts is not None:
+        weights = weights * counts[:, None]
+    return _product(block.transpose, weights), weights.sum(axis=0)
+
+
+def _product(
+    matrix: sparse.csr_array | sparse.csc_array, array: Float[np.ndarray, "inner column"]
+) -> Float[np.ndarray, "outer column"]:
+    """`matrix @ array`, by the quicker routine for vectors if there is one column."""
+    return matrix @ array if array.shape[1] > 1 else (matrix @ array[:, 0])[:, None]
+
+
+def _expected(
+    data: CountedRows,
+    totals: Float[np.ndarray, "cell column"],
+    labels: Float[np.ndarray, " column"],
+    log_likelihood: Float[np.ndarray, " start"],
+) -> Expected:
+    """Counts of all labels; the first label has what the others leave."""
+    others = data.incidence.gather(totals).T.reshape(-1, len(log_likelihood), *data.cast.shape)
+    first = np.maximum(data.cast - others.sum(axis=0), 0.0)
+    labels = labels.reshape(-1, len(log_likelihood))
+    first_label = np.maximum(data.num_items - labels.sum(axis=0), 0.0)
+    return Expected(np.concatenate([first_label[None], labels]), np.concatenate([first[None], others]), log_likelihood)

@@ -1,0 +1,65 @@
+"""Voters who err independently given the label: p(x, y) = p(y) Π_i p(x_i | y), over the votes that were cast.
+
+The likelihoods, posteriors and parameter names that SML, RL, iMLE and EM share.
+"""
+
+import numpy as np
+from jaxtyping import Float
+from scipy.special import softmax
+
+from latentens.methods.indicator import Indicator
+from latentens.runtime.numerics import safe_log
+
+ROUNDING = 1e-12
+"""A score this close to zero is zero."""
+
+Confusion = Float[np.ndarray, "voter label vote"]
+PerVoter = Float[np.ndarray, " voter"]
+
+
+def two_class_confusion(sensitivity: PerVoter, specificity: PerVoter) -> Confusion:
+    """Confusion matrices of voters with the given sensitivities and specificities."""
+    given_zero = np.stack([specificity, 1 - specificity], axis=-1)
+    given_one = np.stack([1 - sensitivity, sensitivity], axis=-1)
+    return np.stack([given_zero, given_one], axis=1)
+
+
+def log_likelihoods(indicator: Indicator, confusion: Confusion) -> Float[np.ndarray, "row label"]:
+    """`log p(votes | label)` of each row."""
+    table = safe_log(confusion).transpose(0, 2, 1)
+    return indicator @ table.reshape(-1, table.shape[-1])
+
+
+def log_odds(indicator: Indicator, sensitivity: PerVoter, specificity: PerVoter) -> Float[np.ndarray, " row"]:
+    """`log p(votes | 1) − log p(votes | 0)` of each row."""
+    given_label = log_likelihoods(indicator, two_class_confusion(sensitivity, specificity))
+    return given_label[:, 1] - given_label[:, 0]
+
+
+def posterior(
+    indicator: Indicator, shares: Float[np.ndarray, " label"], confusion: Confusion
+) -> Float[np.ndarray, "row label"]:
+    """`p(label | votes)` of each row."""
+    return softmax(safe_log(shares) + log_likelihoods(indicator, confusion), axis=1)
+
+
+def lean_to_score(
+    probs: Float[np.ndarray, "row label"], score: Float[np.ndarray, " row"]
+) -> Float[np.ndarray, "row label"]:
+    """The nearest probabilities of two classes whose more probable one is the sign of a score.
+
+    A method may label by a rule that is not the maximum of its own posterior. Where rule and posterior contradict
+    each other the posterior becomes even, with the last digit in favour of the rule; where the score is zero, so
+    that the rule is silent, the posterior stands.
+    """
+    barely = np.nextafter(0.5, 1.0)
+    of_one = np.where(score > ROUNDING, np.maximum(probs[:, 1], barely), probs[:, 1])
+    of_one = np.where(score < -ROUNDING, np.minimum(of_one, 0.5), of_one)
+    return np.stack([1 - of_one, of_one], axis=1)
+
+
+def named_params(shares: Float[np.ndarray, " label"], confusion: Confusion) -> dict[str, np.ndarray]:
+    """Parameters under the names of the model `DawidSkene`."""
+    if len(shares) > 2:
+        return {"prevalence": shares, "confusion": confusion}
+    return {"prevalence": shares[1], "sensitivity": confusion[:, 1, 1], "specificity": confusion[:, 0, 0]}

@@ -1,0 +1,61 @@
+"""Rows of votes as methods use them: laid out for matrix products, taken once each, refused if unfit."""
+
+from collections.abc import Callable
+
+import numpy as np
+from jaxtyping import Float
+from scipy import sparse
+
+from latentens.errors import VotesError
+from latentens.methods.base import Posterior
+from latentens.votes import Votes
+
+Indicator = Float[np.ndarray, "row voter*vote"] | sparse.csr_array
+"""One where the voter cast the vote; a missing vote is all zeros. Either kind of array takes part in `@`."""
+
+DENSE_CELLS = 2**25
+"""Up to this many cells votes that are stored as a matrix become a dense indicator."""
+
+
+def vote_indicator(votes: Votes, num_classes: int) -> Indicator:
+    """The votes as an indicator matrix, dense where that is affordable."""
+    width = votes.num_voters * num_classes
+    if not votes.is_sparse and votes.num_items * width <= DENSE_CELLS:
+        return (votes.matrix[:, :, None] == np.arange(num_classes)).reshape(-1, width).astype(np.float64)
+    item, voter, vote = votes.triplets
+    cells = voter * np.int32(num_classes) + vote
+    return sparse.csr_array((np.ones(len(item)), cells, votes.bounds), shape=(votes.num_items, width))
+
+
+def require_two_classes(votes: Votes, method: object) -> None:
+    """Refuse votes for more than two classes."""
+    if votes.num_classes != 2:
+        raise VotesError(
+            f"{type(method).__name__} is for two classes, but the votes have {votes.num_classes}: "
+            "use DawidSkeneEM or Ebcc, or ask one class against the rest"
+        )
+
+
+def row_predictor(posterior: Callable[[Votes], Posterior], fitted: Votes) -> Callable[[Votes], Posterior]:
+    """A predictor that works on distinct rows, and only on votes of the form it was fitted to.
+
+    Args:
+        posterior: Gives the label probabilities of rows.
+        fitted: The votes that the method was fitted to.
+    """
+    num_voters, num_classes = fitted.num_voters, fitted.num_classes
+
+    def predictor(votes: Votes) -> Posterior:
+        if votes.num_voters != num_voters or votes.num_classes > num_classes:
+            raise VotesError(
+                f"the method was fitted to {num_voters} voters and {num_classes} classes, "
+                f"so it cannot predict from {votes.num_voters} voters and {votes.num_classes} classes"
+            )
+        return by_blocks(posterior, votes.patterns.votes)[votes.patterns.inverse]
+
+    return predictor
+
+
+def by_blocks(function: Callable[[Votes], np.ndarray], rows: Votes) -> np.ndarray:
+    """What a function says about each row, asked about some rows at a time to bound its memory."""
+    return np.concatenate([function(block) for _, block in rows.blocks()])

@@ -1,0 +1,83 @@
+"""The class imbalance b = P(y=1) − P(y=0) of conditionally independent voters whose rank-one vector is known."""
+
+from collections.abc import Callable
+
+import numpy as np
+from jaxtyping import Float, Int
+from scipy.optimize import minimize_scalar
+
+from latentens.methods.independent.likelihood import log_likelihoods, two_class_confusion
+from latentens.methods.indicator import Indicator, vote_indicator
+from latentens.methods.spectral.moments import Rates, Vector, signed_votes
+from latentens.votes import Votes
+
+GRID = np.arange(-99, 100) / 100
+BLOCK = 16
+"""So many values of b are tried at a time, which bounds the memory."""
+BLOCK_CELLS = 2**24
+"""Rows are processed in blocks whose arrays have about this many cells."""
+
+RatesAt = Callable[[float], Rates]
+
+
+def likelihood_imbalance(votes: Votes, rates_at: RatesAt, *, refine: bool) -> float:
+    """The b that maximises the likelihood, the voters' rates being functions of b.
+
+    Args:
+        votes: The votes.
+        rates_at: Sensitivities and specificities at a value of b.
+        refine: Whether to go on between the points of the grid −.99, −.98, …, .99.
+    """
+    indicator, counts = vote_indicator(votes.patterns.votes, 2), votes.patterns.counts
+    blocks = [GRID[start : start + BLOCK] for start in range(0, len(GRID), BLOCK)]
+    heights = np.concatenate([_log_likelihoods(indicator, counts, block, rates_at) for block in blocks])
+    best = float(GRID[np.argmax(heights)])
+    if not refine:
+        return best
+    found = minimize_scalar(
+        lambda b: -_log_likelihoods(indicator, counts, np.array([b]), rates_at)[0],
+        bounds=(max(best - 0.01, GRID[0]), min(best + 0.01, GRID[-1])),
+        method="bounded",
+        options={"xatol": 1e-7},
+    )
+    return float(found.x) if -found.fun >= heights.max() else best
+
+
+def _log_likelihoods(
+    indicator: Indicator, counts: Int[np.ndarray, " row"], imbalances: Float[np.ndarray, " value"], rates_at: RatesAt
+) -> Float[np.ndarray, " value"]:
+    """The log-likelihood of all votes at each of some values of b."""
+    confusion = np.concatenate([two_class_confusion(*rates_at(b)) for b in imbalances], axis=1)
+    log_shares = np.log(np.stack([1 - imbalances, 1 + imbalances], axis=1) / 2)
+    given_label = log_likelihoods(indicator, confusion).reshape(-1, *log_shares.shape)
+    given_label += log_shares
+    return counts @ np.logaddexp(given_label[:, :, 0], given_label[:, :, 1])
+
+
+def third_moment_imbalance(votes: Votes, mean: Vector, vector: Vector, groups: Int[np.ndarray, " voter"]) -> float:
+    """The third moments' b = −α/√(4 + α²), α their least-squares slope on v_i v_j v_k.
+
+    Over triples of voters from three different groups, each triple over the items on which all three voted. The sums
+    over triples are elementary symmetric polynomials of group sums, row by row; no array of d³ cells is made.
+    """
+    rows, counts, _ = votes.patterns
+    signed, cast = signed_votes(vote_indicator(rows, 2))
+    # Σ over the voters of each group of what a row has in them
+    membership = (groups[:, None] == np.arange(groups.max() + 1)).astype(np.float64)
+    of_sign, of_mean, of_square = (x[:, None] * membership for x in (vector, mean * vector, vector**2))
+    above = below = 0.0
+    size = max(1, BLOCK_CELLS // membership.shape[1])
+    for block in (slice(start, start + size) for start in range(0, len(counts), size)):
+        above += counts[block] @ _third_symmetric(signed[block] @ of_sign - cast[block] @ of_mean)
+        below += counts[block] @ _third_symmetric(cast[block] @ of_square)
+    if not below > 0:
+        return 0.0
+    items = max(votes.num_items, 3)
+    slope = items**2 / ((items - 1) * (items - 2)) * above / below
+    return float(np.clip(-slope / np.sqrt(4 + slope**2), GRID[0], GRID[-1]))
+
+
+def _third_symmetric(terms: Float[np.ndarray, "row group"]) -> Float[np.ndarray, " row"]:
+    """Σ_{i<j<k} t_i t_j t_k by Newton's identity."""
+    first, second, third = (np.sum(terms**power, axis=1) for power in (1, 2, 3))
+    return (first**3 - 3 * first * second + 2 * third) / 6

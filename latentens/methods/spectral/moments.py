@@ -1,0 +1,125 @@
+"""Moments of two-class votes f = 2x − 1 ∈ {−1, 1}, and what conditional independence says about them.
+
+Off the diagonal the covariance is R = v vᵀ with v_i = (ψ_i + η_i − 1) √(1 − b²), ψ_i and η_i being sensitivity and
+specificity and b = P(y=1) − P(y=0); the third central moments are −2b/√(1 − b²) · v_i v_j v_k.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+from scipy import linalg, sparse
+
+from latentens.methods.indicator import Indicator, vote_indicator
+from latentens.runtime.limits import check_memory
+from latentens.votes import Votes
+
+Vector = Float[np.ndarray, " voter"]
+Matrix = Float[np.ndarray, "voter voter"]
+
+RATE_BOUNDS = 0.01, 0.99
+"""Estimated sensitivities and specificities are kept within these."""
+
+
+BLOCK_CELLS = 2**22
+"""Voters are taken so many at a time that a table of them and all others has about this many cells."""
+
+
+class VoteMoments(NamedTuple):
+    """First and second moments; of a pair of voters over the items on which both voted."""
+
+    mean: Vector
+    covariance: Matrix
+
+
+class Rates(NamedTuple):
+    """Estimated parameters of each voter."""
+
+    sensitivity: Vector
+    specificity: Vector
+
+
+def signed_votes(indicator: Indicator) -> tuple[Indicator, Indicator]:
+    """f, zero where a vote is missing, and whether the vote was cast."""
+    zero, one = indicator[:, 0::2], indicator[:, 1::2]
+    return one - zero, one + zero
+
+
+def vote_moments(votes: Votes) -> VoteMoments:
+    """Means and pairwise-complete covariances; zero for a pair with fewer than two items in common."""
+    check_memory(
+        8.0 * 4 * votes.num_voters**2,
+        f"the covariances of {votes.num_voters:,} voters",
+        "use a method that does without them, such as DawidSkeneEM",
+    )
+    means, rows = zip(*_moments_by_voters(votes), strict=True)
+    return VoteMoments(np.concatenate(means), np.concatenate(rows))
+
+
+def sparse_moments(votes: Votes) -> tuple[Vector, sparse.csr_array]:
+    """The same with the covariances as a sparse matrix, for many voters few of whom share items."""
+    means, rows = zip(*((mean, sparse.csr_array(block)) for mean, block in _moments_by_voters(votes)), strict=True)
+    return np.concatenate(means), sparse.vstack(rows, format="csr")
+
+
+def _moments_by_voters(votes: Votes) -> Iterator[tuple[Vector, Float[np.ndarray, "some voter"]]]:
+    """Means of some voters and their covariances with all, for one lot of voters after the other."""
+    rows, counts, _ = votes.patterns
+    signed, cast = signed_votes(vote_indicator(rows, 2))
+    weights = sparse.diags_array(counts.astype(np.float64))
+    of_voter = [array if isinstance(array, np.ndarray) else array.tocsc() for array in (signed, cast)]
+    size = max(1, BLOCK_CELLS // votes.num_voters)
+    for some in (slice(start, start + size) for start in range(0, votes.num_voters, size)):
+        some_signed, some_cast = ((weights @ array[:, some]).T for array in of_voter)
+        together, products, sums, others = (
+            _dense(left @ right)
+            for left, right in ((some_cast, cast), (some_signed, signed), (some_signed, cast), (some_cast, signed))
+        )
+        # sums[i, j] is the sum of f_i over the items on which j voted too, others[i, j] that of f_j
+        centred = products - sums * others / np.maximum(together, 1)
+        covariance = np.where(together > 1, centred / np.maximum(together - 1, 1), 0.0)
+        own = np.arange(len(sums)), np.arange(votes.num_voters)[some]
+        yield sums[own] / np.maximum(together[own], 1), covariance
+
+
+def _dense(array: np.ndarray | sparse.csr_array | sparse.csc_array | sparse.bsr_array) -> Matrix:
+    return array if isinstance(array, np.ndarray) else array.toarray()
+
+
+def complete_blocks(covariance: Matrix, groups: Int[np.ndarray, " voter"]) -> Matrix:
+    """Replace the covariances inside groups, diagonal included, by what the rest implies under rank one.
+
+    r_ij = Σ r_ik r_kl r_lj / Σ r_kl² over k, l outside the group and in different groups; zero where the sum below
+    is. With one voter a group this is the least-squares completion of the diagonal.
+    """
+    same = groups[:, None] == groups[None, :]
+    across = np.where(same, 0.0, covariance)
+    touching = np.zeros(groups.max() + 1)
+    np.add.at(touching, groups, (across**2).sum(axis=1))
+    below = (across**2).sum() - 2 * touching[groups]
+    # the difference is rounding noise where nothing is left outside the group
+    usable = below > 1e-12 * max((across**2).sum(), np.finfo(float).tiny)
+    implied = (across @ across @ across) / np.where(usable, below, 1.0)[:, None]
+    return np.where(same, np.where(usable[:, None], implied, 0.0), covariance)
+
+
+def leading_vector(matrix: Matrix) -> Vector:
+    """The unit eigenvector of the largest algebraic eigenvalue."""
+    last = len(matrix) - 1
+    return linalg.eigh(matrix, subset_by_index=(last, last))[1][:, 0]
+
+
+def scale_of(vector: Vector, covariance: Matrix, groups: Int[np.ndarray, " voter"]) -> float:
+    """C = ⟨vvᵀ, R⟩ / ⟨vvᵀ, vvᵀ⟩ over pairs from different groups; C ≤ 0 means that there is no structure."""
+    outer = np.where(groups[:, None] == groups[None, :], 0.0, np.outer(vector, vector))
+    below = (outer**2).sum()
+    return float((outer * covariance).sum() / below) if below > 0 else 0.0
+
+
+def rates_at(imbalance: float, mean: Vector, vector: Vector) -> Rates:
+    """ψ = ½(1 + μ + v√((1−b)/(1+b))) and η = ½(1 − μ + v√((1+b)/(1−b))) at class imbalance b, within bounds."""
+    ratio = np.sqrt((1 - imbalance) / (1 + imbalance))
+    sensitivity = (1 + mean + vector * ratio) / 2
+    specificity = (1 - mean + vector / ratio) / 2
+    return Rates(np.clip(sensitivity, *RATE_BOUNDS), np.clip(specificity, *RATE_BOUNDS))

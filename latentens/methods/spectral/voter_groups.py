@@ -1,0 +1,100 @@
+"""Groups of voters who share a hidden opinion, found in the covariances of their votes (Jaffe et al. 2016)."""
+
+import numpy as np
+from jaxtyping import Float, Int
+from scipy import linalg
+from sklearn.cluster import KMeans
+from threadpoolctl import threadpool_limits
+
+from latentens.methods.spectral.moments import Matrix, complete_blocks, leading_vector
+
+Groups = Int[np.ndarray, " voter"]
+"""The group of each voter, 0 … number of groups − 1."""
+
+SCORE_TERMS = 2**28
+"""About so many terms of the scores are computed at most; up to 128 voters these are all."""
+
+
+def group_scores(covariance: Matrix, generator: np.random.Generator) -> Float[np.ndarray, "voter voter"]:
+    """S_ij = Σ_{k≠l∉{i,j}} |r_ij r_kl − r_il r_kj|: high where i and j are of one group, zero on the diagonal.
+
+    With many voters k and l run over a random subset of them only.
+    """
+    num_voters = len(covariance)
+    off_diagonal = covariance - np.diag(np.diag(covariance))
+    num_references = min(num_voters, int(np.sqrt(SCORE_TERMS)) // num_voters)
+    references = np.sort(generator.choice(num_voters, num_references, replace=False))
+    among = off_diagonal[np.ix_(references, references)]
+    towards = off_diagonal[:, references]
+    scores = np.stack(
+        [_scores_of(row, against, among, towards) for row, against in zip(off_diagonal, towards, strict=True)]
+    )
+    # the sums above run over all k, l: take off those with k = l and those with k = j or l = i
+    touched = np.zeros(num_voters)
+    touched[references] = np.abs(among).sum(axis=1)
+    is_reference = np.isin(np.arange(num_voters), references)
+    both = np.outer(is_reference, is_reference)
+    size = np.abs(off_diagonal)
+    scores += -np.abs(towards) @ np.abs(towards).T - size * (touched[:, None] + touched) + both * size**2
+    return np.maximum(scores - np.diag(np.diag(scores)), 0.0)
+
+
+def _scores_of(
+    row: Float[np.ndarray, " voter"],
+    against: Float[np.ndarray, " reference"],
+    among: Float[np.ndarray, "reference reference"],
+    towards: Float[np.ndarray, "voter reference"],
+) -> Float[np.ndarray, " voter"]:
+    """Σ_{k,l} |r_ij r_kl − r_il r_kj| for one i and every j."""
+    terms = row[:, None, None] * among
+    terms -= towards[:, :, None] * against
+    return np.abs(terms, out=terms).sum(axis=(1, 2))
+
+
+def candidate_groups(
+    scores: Float[np.ndarray, "voter voter"], most: int, restarts: int, generator: np.random.Generator
+) -> list[Groups]:
+    """Spectral clusterings of the voters into 3, 4, … groups, and each voter alone.
+
+    Args:
+        scores: What `group_scores` gives.
+        most: Largest number of groups to try, beside each voter alone.
+        restarts: Starts of k-means.
+        generator: Seeds k-means.
+    """
+    num_voters = len(scores)
+    degree = scores.sum(axis=1)
+    shrink = np.where(degree > 0, 1 / np.sqrt(np.where(degree > 0, degree, 1.0)), 0.0)
+    laplacian = np.diag((degree > 0).astype(float)) - shrink[:, None] * scores * shrink
+    vectors = linalg.eigh(laplacian)[1]
+    found = [np.arange(num_voters)]
+    with threadpool_limits(1):  # with so few points threads cost more than they give
+        for num_groups in range(3, min(most, num_voters - 1) + 1):
+            points = vectors[:, :num_groups]
+            if len(np.unique(points.round(9), axis=0)) >= num_groups:
+                seed = int(generator.integers(2**31))
+                found.append(KMeans(num_groups, n_init=restarts, random_state=seed).fit_predict(points))
+    return found
+
+
+def group_residual(covariance: Matrix, groups: Groups) -> float:
+    """How far the covariances are from a tree: rank one across groups, and rank one inside each."""
+    completed = complete_blocks(covariance, groups)
+    across = groups[:, None] != groups
+    residual = _rank_one_residual(completed, across)
+    for members in large_groups(groups):
+        inside = complete_blocks(covariance[np.ix_(members, members)], np.arange(len(members)))
+        residual += _rank_one_residual(inside, ~np.eye(len(members), dtype=bool))
+    return residual
+
+
+def large_groups(groups: Groups) -> list[Int[np.ndarray, " member"]]:
+    """The members of each group of more than two."""
+    members = [np.flatnonzero(groups == group) for group in range(groups.max() + 1)]
+    return [voters for voters in members if len(voters) > 2]
+
+
+def _rank_one_residual(completed: Matrix, counted: np.ndarray) -> float:
+    vector = leading_vector(completed)
+    difference = np.trace(completed) * np.outer(vector, vector) - completed
+    return float((difference[counted] ** 2).sum())

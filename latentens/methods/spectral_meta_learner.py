@@ -1,0 +1,131 @@
+"""SML, the spectral meta-learner (Parisi, Strino, Nadler & Kluger 2014)."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from latentens.inference.orient import orientation, vote_shares
+from latentens.methods.base import Fit, Method, Posterior
+from latentens.methods.independent.likelihood import lean_to_score, named_params, posterior, two_class_confusion
+from latentens.methods.indicator import by_blocks, require_two_classes, row_predictor, vote_indicator
+from latentens.methods.spectral.imbalance import likelihood_imbalance
+from latentens.methods.spectral.moments import (
+    Rates,
+    Vector,
+    complete_blocks,
+    leading_vector,
+    rates_at,
+    scale_of,
+    signed_votes,
+    sparse_moments,
+    vote_moments,
+)
+from latentens.methods.spectral.sparse_covariance import (
+    complete_sparse_diagonal,
+    leading_sparse_vector,
+    sparse_scale_of,
+)
+from latentens.votes import Votes
+
+DENSE_VOTERS = 3000
+"""Covariances of up to this many voters are a full matrix, those of more who share few items a sparse one."""
+
+
+class RankOne(NamedTuple):
+    """The covariance of the votes as v vᵀ."""
+
+    mean: Vector
+    """The mean of each voter's votes."""
+    vector: Vector
+    """v, oriented and scaled; entries of voters worse than chance are negative."""
+    scale: float
+    """C ≤ 0: the votes hold no usable structure, and `vector` is not scaled."""
+
+
+@dataclass(frozen=True)
+class SpectralMetaLearner(Method):
+    """Label by the sign of Σ v_i f_i, v vᵀ being the covariance of the votes f ∈ {−1, 1} off its diagonal.
+
+    The probabilities are the posterior of conditionally independent voters whose rates follow from v and from the
+    class imbalance of highest likelihood, moved to even odds where they contradict the label.
+    """
+
+    def _fit(self, votes: Votes, key: jax.Array) -> Fit:
+        del key  # nothing here is random
+        require_two_classes(votes, self)
+        rank_one = rank_one_structure(votes)
+        if rank_one.scale <= 0:
+            return without_structure(votes, rank_one.scale)
+        rates_given = partial(rates_at, mean=rank_one.mean, vector=rank_one.vector)
+        imbalance = likelihood_imbalance(votes, rates_given, refine=True)
+        rates = rates_given(imbalance)
+
+        def label_probs(rows: Votes) -> Posterior:
+            return lean_to_score(independent_posterior(rows, imbalance, rates), spectral_score(rows, rank_one.vector))
+
+        predictor = row_predictor(label_probs, votes)
+        diagnostics: dict[str, Any] = {
+            "label_probs": "posterior at the estimated rates, even where it contradicts the label sign(v·f)",
+            "scale": rank_one.scale,
+            "fallback": None,
+            "score": spectral_score(votes.patterns.votes, rank_one.vector)[votes.patterns.inverse],
+        }
+        params = {**rates_params(imbalance, rates), "spectral_vector": rank_one.vector}
+        return Fit(predictor(votes), predictor, params, diagnostics)
+
+
+def rank_one_structure(votes: Votes) -> RankOne:
+    """The vector v of the votes: leading eigenvector of their completed covariance, oriented and scaled."""
+    if votes.is_sparse and votes.num_voters > DENSE_VOTERS:
+        mean, covariance = sparse_moments(votes)
+        vector = leading_sparse_vector(complete_sparse_diagonal(covariance))
+        vector = oriented(np.where(covariance.diagonal() > 0, vector, 0.0), votes)
+        scale = sparse_scale_of(vector, covariance)
+    else:
+        mean, full = vote_moments(votes)
+        alone = np.arange(votes.num_voters)
+        vector = leading_vector(complete_blocks(full, alone))
+        vector = oriented(np.where(np.diag(full) > 0, vector, 0.0), votes)
+        scale = scale_of(vector, full, alone)
+    return RankOne(mean, vector * np.sqrt(scale) if scale > 0 else vector, scale)
+
+
+def spectral_score(rows: Votes, vector: Vector) -> np.ndarray:
+    """Σ v_i f_i over the votes that were cast."""
+
+    def score(block: Votes) -> np.ndarray:
+        return signed_votes(vote_indicator(block, 2))[0] @ vector
+
+    return by_blocks(score, rows)
+
+
+def oriented(vector: Vector, votes: Votes) -> Vector:
+    """The vector, or its negative, whose scores agree better with the majority."""
+    score = spectral_score(votes.patterns.votes, vector)[votes.patterns.inverse]
+    says_one = (1 + np.sign(score)) / 2
+    flipped = orientation(np.stack([1 - says_one, says_one], axis=1), votes)[0] == 1
+    return -vector if flipped else vector
+
+
+def independent_posterior(rows: Votes, imbalance: float, rates: Rates) -> Posterior:
+    """`p(label | votes)` of conditionally independent voters."""
+    shares = np.array([1 - imbalance, 1 + imbalance]) / 2
+    return posterior(vote_indicator(rows, 2), shares, two_class_confusion(*rates))
+
+
+def rates_params(imbalance: float, rates: Rates) -> dict[str, np.ndarray]:
+    """Parameters under their names."""
+    return named_params(np.array([1 - imbalance, 1 + imbalance]) / 2, two_class_confusion(*rates))
+
+
+def without_structure(votes: Votes, scale: float) -> Fit:
+    """Vote shares, for votes whose covariances hold no rank-one structure."""
+    diagnostics = {
+        "label_probs": "vote shares, not the posterior of a model",
+        "scale": scale,
+        "fallback": "the covariances of the votes hold no rank-one structure: vote shares instead",
+    }
+    return Fit(vote_shares(votes), vote_shares, diagnostics=diagnostics)

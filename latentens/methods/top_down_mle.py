@@ -1,0 +1,87 @@
+"""The directed chain label → hidden units → votes at its exact maximum."""
+
+from dataclasses import dataclass, replace
+
+import jax
+import numpy as np
+from jaxtyping import Array
+
+from latentens.errors import LatentensError, VotesError
+from latentens.methods.base import Fit, Method
+from latentens.methods.maximum_likelihood import MaximumLikelihood
+from latentens.methods.rbm_stack import RBMStack, stack_machines
+from latentens.models import DawidSkene, TopDown
+from latentens.rbm.lemma import rbm_to_dawid_skene
+from latentens.votes import Votes
+
+
+@dataclass(frozen=True)
+class TopDownMLE(Method):
+    """The chain Y → H → X with sigmoid links, fitted by the marginal likelihood and the model's weak priors.
+
+    The number of hidden units is chosen by BIC. Votes do not determine the label above one or two hidden units, so
+    sizes start at three; against them stands the model without hidden units, `DawidSkene`. Sizes grow while BIC falls.
+    Without the priors the likelihood has many optima of about the same height, some of them with a label that copies a
+    single hidden unit.
+
+    Attributes:
+        num_hidden: Number of hidden units, 0 for none; by default chosen by BIC.
+        max_hidden: The largest number that is tried.
+        starts: Random starts of each size, besides the start from an RBM stack of that size.
+        max_iterations: Limit on the iterations of each start.
+        tolerance: Largest entry of the gradient, per item, at convergence.
+    """
+
+    num_hidden: int | None = None
+    max_hidden: int = 8
+    starts: int = 6
+    max_iterations: int = 600
+    tolerance: float = 1e-5
+
+    def __post_init__(self) -> None:
+        if self.num_hidden is not None and (self.num_hidden < 0 or self.num_hidden in (1, 2)):
+            raise LatentensError(f"{self.num_hidden} hidden units do not determine a label; take 0, 3 or more")
+
+    def _fit(self, votes: Votes, key: jax.Array) -> Fit:
+        if votes.num_classes > 2:
+            raise VotesError(f"TopDownMLE is for two classes, but the votes have {votes.num_classes}: use DawidSkeneEM")
+        sizes = (0, *range(3, self.max_hidden + 1)) if self.num_hidden is None else (self.num_hidden,)
+        fits: dict[int, Fit] = {}
+        for size in sizes:
+            fits[size] = self._fit_size(votes, size, jax.random.fold_in(key, size))
+            criteria = [fit.diagnostics["bic"] for fit in fits.values()]
+            if len(criteria) > 2 and criteria[-1] > criteria[-2]:
+                break
+        best = min(fits, key=lambda size: fits[size].diagnostics["bic"])
+        by_size = {size: fit.diagnostics["bic"] for size, fit in fits.items()}
+        architecture = (votes.num_voters, best, 1) if best else (votes.num_voters, 1)
+        diagnostics = {**fits[best].diagnostics, "architecture": architecture, "bic_by_hidden_units": by_size}
+        return replace(fits[best], diagnostics=diagnostics)
+
+    def _fit_size(self, votes: Votes, size: int, key: Array) -> Fit:
+        fit_key, stack_key = jax.random.split(key)
+        if size == 0:
+            return MaximumLikelihood(DawidSkene(votes.num_voters), starts=2).fit(votes, key=fit_key)
+        chain = MaximumLikelihood(
+            TopDown(votes.num_voters, size),
+            starts=self.starts,
+            warm=(),
+            initial=(_from_stack(votes, size, stack_key),),
+            use_prior=True,
+            max_iterations=self.max_iterations,
+            tolerance=self.tolerance,
+        )
+        return chain.fit(votes, key=fit_key)
+
+
+def _from_stack(votes: Votes, size: int, key: Array) -> dict[str, np.ndarray]:
+    """Parameters from a stack of two machines: the upper one is Dawid–Skene for the hidden units of the lower."""
+    lower, upper = stack_machines(RBMStack(hidden=(size, 1)).fit(votes, key=key).params)
+    params = {
+        "prevalence": rbm_to_dawid_skene(upper).prevalence,
+        "hidden_bias": upper.visible_bias,
+        "label_weights": upper.weights[:, 0],
+        "visible_bias": lower.visible_bias,
+        "weights": lower.weights,
+    }
+    return {name: np.asarray(value) for name, value in params.items()}

@@ -1,0 +1,233 @@
+"""What a program is made of: its sites, their supports and who depends on whom, with the contract checked."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+from typing import Any
+
+import jax
+import numpy as np
+import numpyro.distributions as dist
+from jaxtyping import Float, Shaped
+from numpyro import handlers
+from numpyro.infer.inspect import get_dependencies
+
+from latentens.errors import ContractError
+from latentens.programs.model import GenerativeModel
+from latentens.runtime.precision import double_precision
+
+MAX_CONFIGURATIONS = 2**20
+"""The most joint configurations of hidden sites that are laid out in one table."""
+
+PROBE_ITEMS = 3
+
+
+@dataclass(frozen=True, eq=False)
+class HiddenSite:
+    """A site inside the plate `item` other than `vote`: the label or a hidden unit.
+
+    Attributes:
+        name: Name of the site.
+        support: Its values.
+        log_weights: Log quadrature weights of the values, for a continuous site.
+        parents: The hidden sites on which it depends directly.
+    """
+
+    name: str
+    support: Shaped[np.ndarray, "value *event"]
+    log_weights: Float[np.ndarray, " value"] | None
+    parents: frozenset[str]
+
+
+@dataclass(frozen=True, eq=False)
+class Structure:
+    """The static part of a program.
+
+    Attributes:
+        hidden: The hidden sites in program order, `label` among them.
+        vote_parents: The hidden sites on which `vote` depends directly.
+        num_labels: Number of values of `label`.
+        num_voters: Number of voters.
+        num_vote_classes: Number of values of a vote.
+        parameter_shapes: Shape of each parameter.
+    """
+
+    hidden: Mapping[str, HiddenSite]
+    vote_parents: frozenset[str]
+    num_labels: int
+    num_voters: int
+    num_vote_classes: int
+    parameter_shapes: Mapping[str, tuple[int, ...]]
+
+    @property
+    def label_informs_votes(self) -> bool:
+        """Whether the label is an ancestor of the votes, so that votes can say something about its parameters."""
+        ancestors, pending = set(), set(self.vote_parents)
+        while pending:
+            name = pending.pop()
+            ancestors.add(name)
+            pending |= self.hidden[name].parents - ancestors
+        return "label" in ancestors
+
+
+def inspect(model: GenerativeModel) -> Structure:
+    """Read off the structure of a model's program; raise `ContractError` where it breaks the contract."""
+    try:
+        hash(model)
+    except TypeError as error:
+        raise ContractError(
+            f"{type(model).__name__} cannot be hashed ({error}); give it tuples in place of arrays"
+        ) from None
+    return _inspect(model)
+
+
+@lru_cache(maxsize=256)
+@double_precision
+def _inspect(model: GenerativeModel) -> Structure:
+    sites = _probe(model, PROBE_ITEMS)
+    inside = {name: site for name, site in sites.items() if site["in_plate"]}
+    for name in ("label", "vote"):
+        if name not in inside:
+            where = "outside the plate 'item'" if name in sites else "missing"
+            raise _broken(
+                model, name, f"is {where}", f"sample {name!r} inside `with numpyro.plate('item', num_items):`"
+            )
+    parameters = {name: site["shape"] for name, site in sites.items() if not site["in_plate"]}
+    for name, site in _probe(model, PROBE_ITEMS + 1).items():
+        if name in parameters and site["shape"] != parameters[name]:
+            raise _broken(
+                model, name, "has one value an item but is outside the plate 'item'", "move it into the plate"
+            )
+    dependencies = get_dependencies(model.program, (PROBE_ITEMS,))["prior_dependencies"]
+    parents = {name: frozenset(dependencies[name]) & set(inside) - {name} for name in inside}
+    for name in inside:
+        if "vote" in parents[name]:
+            raise _broken(model, name, "depends on 'vote'", "let votes depend on hidden sites, never the reverse")
+    if not parents["vote"]:
+        raise _broken(model, "vote", "depends on no site of its item", "let votes depend on the label or a hidden site")
+    hidden = {
+        name: HiddenSite(name, site["support"], site["log_weights"], parents[name])
+        for name, site in inside.items()
+        if name != "vote"
+    }
+    num_voters, num_vote_classes = inside["vote"]["shape"]
+    return Structure(hidden, parents["vote"], len(hidden["label"].support), num_voters, num_vote_classes, parameters)
+
+
+def _probe(model: GenerativeModel, num_items: int) -> dict[str, dict[str, Any]]:
+    """Describe every sample site without running the program on numbers."""
+    sites: dict[str, dict[str, Any]] = {}
+
+    def run(key: jax.Array) -> None:
+        with handlers.trace() as trace, handlers.seed(rng_seed=key):
+            model.program(num_items)
+        for name, site in trace.items():
+            if site["type"] == "param":
+                raise _broken(model, name, "is a numpyro.param", "give it a prior with numpyro.sample")
+            if site["type"] == "sample" and not _is_prior_factor(site):
+                sites[name] = _describe(model, site, num_items)
+
+    jax.eval_shape(run, jax.random.key(0))
+    return sites
+
+
+def _is_prior_factor(site: dict[str, Any]) -> bool:
+    """Whether a site only adds to the log prior density of the parameters."""
+    return site["is_observed"] and all(frame.name != "item" for frame in site["cond_indep_stack"])
+
+
+def _describe(model: GenerativeModel, site: dict[str, Any], num_items: int) -> dict[str, Any]:
+    name, distribution = site["name"], site["fn"]
+    plates = [frame.name for frame in site["cond_indep_stack"]]
+    if "item" not in plates:
+        if distribution.is_discrete:
+            raise _broken(
+                model, name, "is discrete but outside the plate 'item'", "move it into the plate or make it a field"
+            )
+        return {"in_plate": False, "shape": np.shape(site["value"])}
+    if site["is_observed"]:
+        raise _broken(model, name, "is observed inside the plate 'item'", "observe nothing but `vote`, by obs=votes")
+    if site["scale"] is not None:
+        raise _broken(model, name, "is rescaled", "leave out handlers.scale and plate subsampling")
+    if isinstance(_innermost(distribution), dist.MaskedDistribution):
+        raise _broken(model, name, "is masked", "leave masks out: missing votes are allowed for everywhere")
+    if len(plates) > 1:
+        others = ", ".join(repr(plate) for plate in plates if plate != "item")
+        raise _broken(model, name, f"is also in the plate {others}", "make it a vector of each item by .to_event(1)")
+    if distribution.batch_shape != (num_items,):
+        raise _broken(
+            model,
+            name,
+            f"has batch shape {distribution.batch_shape} for {num_items} items",
+            "make vectors by .to_event(1)",
+        )
+    if name == "vote":
+        return {"in_plate": True, "shape": _vote_shape(model, distribution)}
+    support, log_weights = _support(model, name, distribution)
+    if name == "label" and not _are_codes(support):
+        raise _broken(model, name, "does not take the values 0, 1, …", "use Bernoulli or Categorical")
+    return {"in_plate": True, "support": support, "log_weights": log_weights}
+
+
+def _vote_shape(model: GenerativeModel, distribution: dist.Distribution) -> tuple[int, int]:
+    """Number of voters and of vote classes."""
+    independent = isinstance(distribution, dist.Independent) and distribution.reinterpreted_batch_ndims == 1
+    base = distribution.base_dist if independent else distribution
+    if not independent or base.event_shape != ():
+        kind, shape = type(_innermost(distribution)).__name__, distribution.event_shape
+        raise _broken(
+            model, "vote", f"does not factorise over voters ({kind} with event shape {shape})",
+            "use a distribution of single votes, such as Bernoulli, with .to_event(1)",
+        )  # fmt: skip
+    values, _ = _support(model, "vote", base)
+    if not _are_codes(values):
+        raise _broken(model, "vote", "does not take the values 0, 1, …", "use Bernoulli or Categorical")
+    return distribution.event_shape[0], len(values)
+
+
+def _innermost(distribution: dist.Distribution) -> dist.Distribution:
+    while isinstance(distribution, dist.Independent | dist.ExpandedDistribution):
+        distribution = distribution.base_dist
+    return distribution
+
+
+def _are_codes(values: Shaped[np.ndarray, "value *event"]) -> bool:
+    return len(values) > 1 and np.array_equal(values, np.arange(len(values)))
+
+
+def _support(
+    model: GenerativeModel, name: str, distribution: dist.Distribution
+) -> tuple[Shaped[np.ndarray, "value *event"], Float[np.ndarray, " value"] | None]:
+    """All values of a site and, if it is continuous, their log weights; a vector's by the product of its elements'."""
+    base = _innermost(distribution)
+    log_weights = getattr(base, "log_quadrature_weights", None)
+    if not base.has_enumerate_support or not (base.is_discrete or log_weights is not None):
+        kind = type(base).__name__
+        fault = f"has no finite support ({kind})" if base.is_discrete else f"is continuous ({kind})"
+        raise _broken(
+            model, name, f"{fault} inside the plate 'item'", "use a finite discrete site, or QuadratureNormal"
+        )
+    with jax.ensure_compile_time_eval():
+        values = np.asarray(base.enumerate_support(expand=False)).reshape(-1, *base.event_shape)
+    if name == "vote":
+        return values, None
+    repeats = prod(distribution.event_shape[: len(distribution.event_shape) - len(base.event_shape)])
+    if len(values) ** repeats > MAX_CONFIGURATIONS:
+        raise too_many_configurations(model, len(values) ** repeats, [name])
+    index = np.indices((len(values),) * repeats).reshape(repeats, -1).T
+    support = values[index].reshape(-1, *distribution.event_shape)
+    return support, None if log_weights is None else log_weights[index].sum(-1)
+
+
+def too_many_configurations(model: GenerativeModel, count: int, names: list[str]) -> ContractError:
+    """The error for a table that would be too large."""
+    sites = ", ".join(repr(name) for name in names)
+    return ContractError(
+        f"{model}: the site{'s' * (len(names) > 1)} {sites} would be summed over {count:,} joint configurations, "
+        f"more than the limit of {MAX_CONFIGURATIONS:,}; use fewer hidden units"
+    )
+
+
+def _broken(model: GenerativeModel, name: str, fault: str, remedy: str) -> ContractError:
+    return ContractError(f"{model}: site {name!r} {fault}; {remedy}")

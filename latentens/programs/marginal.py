@@ -1,0 +1,246 @@
+"""The marginal program: parameters in unconstrained space, labels and hidden units summed out by the tables."""
+
+import math
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.nn import logsumexp
+from jaxtyping import Array, Float, Int
+from numpyro import handlers
+from numpyro.distributions import constraints
+from numpyro.distributions.transforms import biject_to
+
+from latentens.errors import ContractError, VotesError
+from latentens.programs.contract import Structure, inspect
+from latentens.programs.model import GenerativeModel, Params
+from latentens.programs.row_layout import Rows, encode
+from latentens.programs.tables import Tables, check_fit, fixed_hidden, log_joint, row_log_likelihood
+from latentens.runtime.devices import round_up, spread
+from latentens.runtime.limits import check_memory
+from latentens.runtime.randomness import numpy_generator
+from latentens.votes import Votes
+from latentens.votes.labels import MISSING
+
+FARTHEST = 15.0
+"""Parameters given at a bound start this far out in unconstrained space."""
+
+
+BLOCK_CELLS = 2**24
+"""Rows are gone through in blocks for which a table of all states of each row has at most so many cells."""
+
+BLOCK_COPIES = 4
+"""So many tables of a block are in memory at a time, gradient included."""
+
+
+class Observations(NamedTuple):
+    """Distinct rows of votes with their counts and, where some items' labels are known, what those labels exclude."""
+
+    rows: Rows
+    counts: Float[Array, " row"]
+    log_allowed: Float[Array, "label row"] | None
+
+    @property
+    def num_items(self) -> Float[Array, ""]:
+        """Number of items."""
+        return self.counts.sum()
+
+
+class Unpacked(NamedTuple):
+    """Parameters in their own space, their log prior density, and the log volume change of the transform."""
+
+    params: dict[str, Array]
+    log_prior: Float[Array, ""]
+    log_volume: Float[Array, ""]
+
+
+def observe(
+    model: GenerativeModel, votes: Votes, gold: Int[np.ndarray, " item"] | None = None
+) -> tuple[Observations, Int[np.ndarray, " item"]]:
+    """Lay out votes, and known labels if there are any, for fitting a model.
+
+    Returns:
+        The observations and the row of each item.
+    """
+    structure = check_fit(model, votes)
+    if not structure.label_informs_votes:
+        raise ContractError(
+            f"{model}: site 'label' is no ancestor of 'vote', so votes say nothing about how the label comes about; "
+            "use simulate and bayes_posterior with known parameters, or a model whose votes depend on the label"
+        )
+    patterns = votes.patterns
+    if gold is None or (np.asarray(gold) == MISSING).all():
+        rows, counts, log_allowed, inverse = patterns.votes, patterns.counts, None, patterns.inverse
+    else:
+        gold = _checked_gold(np.asarray(gold), votes.num_items, structure.num_labels)
+        pairs = patterns.inverse * (structure.num_labels + 1) + gold + 1
+        _, first, inverse, counts = np.unique(pairs, return_index=True, return_inverse=True, return_counts=True)
+        excluded = (gold[first] >= 0) & (gold[first] != np.arange(structure.num_labels)[:, None])
+        rows, log_allowed = votes.take(first), np.where(excluded, -np.inf, 0.0)
+    num_rows = round_up(len(counts) + _spare_rows(len(counts)))
+    cells_a_row = _cells_a_row(structure)
+    check_memory(
+        BLOCK_COPIES * 8.0 * cells_a_row * num_rows / _num_blocks(num_rows, cells_a_row),
+        f"fitting {model} to {len(counts):,} distinct rows of votes",
+        "use fewer hidden units, or fit a sample of the items by votes.take",
+    )
+    laid_out = encode(rows, structure.num_vote_classes, num_rows)
+    spare = num_rows - len(counts)
+    allowed = None if log_allowed is None else spread(np.pad(log_allowed, ((0, 0), (0, spare))))
+    return Observations(laid_out, spread(np.pad(counts, (0, spare)).astype(float)), allowed), inverse
+
+
+def _cells_a_row(structure: Structure) -> int:
+    """Number of joint values of the label and of what the votes depend on."""
+    return math.prod(len(structure.hidden[name].support) for name in structure.vote_parents | {"label"})
+
+
+def _checked_gold(gold: np.ndarray, num_items: int, num_labels: int) -> Int[np.ndarray, " item"]:
+    if gold.shape != (num_items,) or not np.isin(gold, np.arange(-1, num_labels)).all():
+        raise VotesError(f"gold labels are one of -1 (unknown), 0 … {num_labels - 1} for each of {num_items} items")
+    return gold
+
+
+def _spare_rows(size: int) -> int:
+    """Empty rows to add, at most an eighth: data of about the same size then share one compiled program."""
+    step = 2 ** max(0, size.bit_length() - 4)
+    return -size % step
+
+
+def label_log_joint(tables: Tables, observations: Observations) -> Float[Array, "label row"]:
+    """`log p(label, votes)` of each row, −∞ for a label that is known to be another."""
+
+    def of_block(tables: Tables, block: Observations) -> Float[Array, "label row"]:
+        joint = log_joint(tables, block.rows)
+        return joint if block.log_allowed is None else joint + block.log_allowed
+
+    return by_row_blocks(of_block, tables, observations)
+
+
+def marginal_log_likelihood(tables: Tables, observations: Observations) -> Float[Array, ""]:
+    """The log-likelihood of all votes and known labels."""
+
+    def of_block(tables: Tables, block: Observations) -> Float[Array, " row"]:
+        if block.log_allowed is None:
+            return row_log_likelihood(tables, block.rows)
+        return logsumexp(log_joint(tables, block.rows) + block.log_allowed, axis=0)
+
+    return observations.counts @ by_row_blocks(of_block, tables, observations)
+
+
+def by_row_blocks(
+    function: Callable[[Tables, Observations], Float[Array, "*value row"]], tables: Tables, observations: Observations
+) -> Float[Array, "*value row"]:
+    """What a function says about each row, asked about some rows at a time where all at once would take much memory.
+
+    Neighbouring rows go to different blocks, so that each device has its share of every block.
+    """
+    blocks = _num_blocks(len(observations.counts), tables.log_prior.size)
+    if blocks == 1 or getattr(observations.rows, "row", None) is not None:  # pieces of a row must not part
+        return function(tables, observations)
+
+    def split(array: Array) -> Array:
+        return jnp.moveaxis(array.reshape(*array.shape[:-1], -1, blocks), -1, 0)
+
+    # what a block holds is computed again in the gradient, not stored
+    parts = jax.lax.map(jax.checkpoint(partial(function, tables)), jax.tree.map(split, observations))
+    return jnp.moveaxis(parts, 0, -1).reshape(*parts.shape[1:-1], -1)
+
+
+def _num_blocks(num_rows: int, cells_a_row: int) -> int:
+    """The least power of two that makes blocks small enough, or the largest that divides the rows of each device."""
+    wanted = 2 ** math.ceil(math.log2(max(1.0, num_rows * cells_a_row / BLOCK_CELLS)))
+    return math.gcd(wanted, num_rows // jax.device_count())
+
+
+def unpack(model: GenerativeModel, point: dict[str, Array]) -> Unpacked:
+    """Parameters at a point of unconstrained space."""
+
+    def constrain(site: dict[str, Any]) -> Array | None:
+        if site["type"] != "sample" or site["name"] not in point:
+            return None
+        return biject_to(site["fn"].support)(point[site["name"]])
+
+    trace = _trace_parameters(model, handlers.substitute(substitute_fn=constrain))
+    params = {name: trace[name]["value"] for name in point}
+    log_prior = sum((jnp.sum(trace[name]["fn"].log_prob(value)) for name, value in params.items()), jnp.array(0.0))
+    factors = [site for site in trace.values() if site["type"] == "sample" and site["is_observed"]]
+    log_prior += sum(jnp.sum(site["fn"].log_prob(site["value"])) for site in factors)
+    log_volume = jnp.array(0.0)
+    for name, value in params.items():
+        transform = biject_to(trace[name]["fn"].support)
+        log_volume += jnp.sum(transform.log_abs_det_jacobian(point[name], value))
+    return Unpacked(params, log_prior, log_volume)
+
+
+def unconstrain(model: GenerativeModel, params: Params) -> dict[str, Array]:
+    """The point of unconstrained space that stands for some parameters; values at a bound are moved a little inside."""
+    trace = _trace_parameters(model, handlers.substitute(data=dict(params)))
+    points = {name: biject_to(trace[name]["fn"].support).inv(value) for name, value in params.items()}
+    return {name: jnp.nan_to_num(point).clip(-FARTHEST, FARTHEST) for name, point in points.items()}
+
+
+@lru_cache(maxsize=256)
+def parameter_supports(model: GenerativeModel) -> dict[str, constraints.Constraint]:
+    """The range of each parameter, element by element."""
+    supports: dict[str, constraints.Constraint] = {}
+
+    def run(key: Array) -> None:
+        trace = _trace_parameters(model, handlers.seed(rng_seed=key))
+        for name in inspect(model).parameter_shapes:
+            support = trace[name]["fn"].support
+            while hasattr(support, "base_constraint"):  # a vector of independent elements
+                support = support.base_constraint
+            supports[name] = support
+
+    jax.eval_shape(run, jax.random.key(0))
+    return supports
+
+
+def _trace_parameters(model: GenerativeModel, handler: Any) -> dict[str, Any]:
+    with handlers.trace() as trace, handlers.substitute(data=fixed_hidden(inspect(model))), handler:
+        model.program(1)
+    return trace
+
+
+def to_point(model: GenerativeModel, params: Params) -> dict[str, np.ndarray]:
+    """`unconstrain`, compiled, in NumPy."""
+    return jax.device_get(_unconstrain(model, dict(params)))
+
+
+def to_params(model: GenerativeModel, point: Params) -> dict[str, np.ndarray]:
+    """The parameters of `unpack`, compiled, in NumPy."""
+    return jax.device_get(_constrain(model, dict(point)))
+
+
+_unconstrain = jax.jit(unconstrain, static_argnums=0)
+
+
+@partial(jax.jit, static_argnums=0)
+def _constrain(model: GenerativeModel, point: dict[str, Array]) -> dict[str, Array]:
+    return unpack(model, point).params
+
+
+def draw_starts(model: GenerativeModel, key: Array, number: int) -> list[dict[str, np.ndarray]]:
+    """Points of unconstrained space for as many draws from the priors."""
+    drawn = jax.device_get(_draw(model, jax.random.split(key, number)))
+    return [{name: value[i] for name, value in drawn.items()} for i in range(number)]
+
+
+@partial(jax.jit, static_argnums=0)
+def _draw(model: GenerativeModel, keys: Array) -> dict[str, Array]:
+    def draw(key: Array) -> dict[str, Array]:
+        trace = _trace_parameters(model, handlers.seed(rng_seed=key))
+        return unconstrain(model, {name: trace[name]["value"] for name in inspect(model).parameter_shapes})
+
+    return jax.vmap(draw)(keys)
+
+
+def normal_start(model: GenerativeModel, key: Array) -> dict[str, np.ndarray]:
+    """A point of unconstrained space with standard normal coordinates."""
+    shapes = jax.eval_shape(partial(_draw, model), jax.random.split(key, 1))
+    rng = numpy_generator(key)
+    return {name: rng.normal(size=shape.shape[1:]) for name, shape in shapes.items()}

@@ -1,0 +1,222 @@
+"""The trick: a program is run on its hidden configurations, not on items.
+
+The run gives two tables, `log p(label, state)` and `log p(vote_i = v | state)`, where a state is a joint value of the
+hidden sites on which the votes depend directly. The log-joint of every distinct row of votes is then one matrix
+product and one log-sum over states, and everything else follows from it.
+"""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.nn import logsumexp
+from jaxtyping import Array, Bool, Float
+from numpyro import handlers
+
+from latentens.errors import ParameterError, VotesError
+from latentens.programs.contract import MAX_CONFIGURATIONS, Structure, inspect, too_many_configurations
+from latentens.programs.model import GenerativeModel, Params
+from latentens.programs.row_layout import Rows, encode, sum_votes
+from latentens.runtime.devices import fetch
+from latentens.runtime.precision import double_precision
+from latentens.votes import Votes
+
+LOG_ZERO = float(np.log(np.finfo(np.float64).tiny))
+"""Stands for the logarithm of probability zero, so that 0 · log 0 is 0 and gradients stay finite."""
+
+BLOCK_CELLS = 2**24
+"""Rows of votes are processed in blocks whose arrays have about this many cells."""
+
+
+class Tables(NamedTuple):
+    """A program at given parameters. `parent` is the label if votes depend on it directly, else of size one."""
+
+    log_prior: Float[Array, "label state"]
+    log_emission: Float[Array, "parent state voter vote"]
+
+
+def build_tables(model: GenerativeModel, params: Params) -> Tables:
+    """Run the program on its configurations. Can be traced and differentiated in the parameters."""
+    structure = inspect(model)
+    log_prior = _eliminate(model, structure, [_log_factor(model, structure, params, name) for name in structure.hidden])
+    family = _in_order(structure, structure.vote_parents)
+    _refuse_too_many(model, structure, family)
+    vote = _run(model, structure, params, family)["vote"]["fn"].base_dist
+    log_emission = jnp.stack(
+        [vote.log_prob(jnp.full(vote.batch_shape, v)) for v in range(structure.num_vote_classes)], axis=-1
+    )
+    sizes = [len(structure.hidden[name].support) for name in family]
+    log_emission = log_emission.reshape(*sizes, *log_emission.shape[1:])
+    if "label" in family:
+        log_emission = jnp.moveaxis(log_emission, family.index("label"), 0)
+    parents = structure.num_labels if "label" in family else 1
+    log_emission = log_emission.reshape(parents, -1, *log_emission.shape[-2:])
+    return Tables(jnp.maximum(log_prior, LOG_ZERO), jnp.maximum(log_emission, LOG_ZERO))
+
+
+def _log_factor(model: GenerativeModel, structure: Structure, params: Params, name: str) -> Float[Array, "..."]:
+    """`log p(site | parents)` with one axis for each hidden site of the program, of size one where it plays no part."""
+    site = structure.hidden[name]
+    if site.log_weights is not None:
+        family, log_factor = [name], jnp.asarray(site.log_weights)
+    else:
+        family = _in_order(structure, site.parents | {name})
+        _refuse_too_many(model, structure, family)
+        drawn = _run(model, structure, params, family)[name]
+        log_factor = drawn["fn"].log_prob(drawn["value"])
+    sizes = [len(hidden.support) if hidden.name in family else 1 for hidden in structure.hidden.values()]
+    return log_factor.reshape(sizes)
+
+
+def _eliminate(
+    model: GenerativeModel, structure: Structure, factors: list[Float[Array, "..."]]
+) -> Float[Array, "label state"]:
+    """Sum out, last sites first, every hidden site that is neither the label nor a parent of the votes."""
+    names = list(structure.hidden)
+    kept = structure.vote_parents | {"label"}
+    for axis, name in reversed(list(enumerate(names))):
+        if name not in kept and len(structure.hidden[name].support) > 1:
+            touching = [factor for factor in factors if factor.shape[axis] > 1]
+            factors = [factor for factor in factors if factor.shape[axis] == 1]
+            factors.append(logsumexp(_product(model, names, touching), axis=axis, keepdims=True))
+    joint = _product(model, names, factors)
+    return jnp.moveaxis(joint, names.index("label"), 0).reshape(structure.num_labels, -1)
+
+
+def _product(model: GenerativeModel, names: list[str], factors: list[Float[Array, "..."]]) -> Float[Array, "..."]:
+    shape = np.broadcast_shapes(*(factor.shape for factor in factors))
+    if np.prod(shape, dtype=float) > MAX_CONFIGURATIONS:
+        raise too_many_configurations(
+            model,
+            int(np.prod(shape, dtype=object)),
+            [name for name, size in zip(names, shape, strict=True) if size > 1],
+        )
+    return sum(factors[1:], start=factors[0])
+
+
+def _refuse_too_many(model: GenerativeModel, structure: Structure, family: list[str]) -> None:
+    count = int(np.prod([len(structure.hidden[name].support) for name in family], dtype=object))
+    if count > MAX_CONFIGURATIONS:
+        raise too_many_configurations(model, count, family)
+
+
+def _in_order(structure: Structure, names: frozenset[str]) -> list[str]:
+    return [name for name in structure.hidden if name in names]
+
+
+def _run(model: GenerativeModel, structure: Structure, params: Params, family: list[str]) -> dict[str, dict[str, Any]]:
+    """Trace the program with the joint configurations of `family` as its items, other hidden sites held fixed."""
+    sizes = [len(structure.hidden[name].support) for name in family]
+    index = dict(zip(family, np.indices(sizes).reshape(len(family), -1), strict=True))
+    num_items = int(np.prod(sizes, dtype=int))
+    fixed = np.zeros(num_items, dtype=int)
+    values = {name: jnp.asarray(site.support[index.get(name, fixed)]) for name, site in structure.hidden.items()}
+    votes = jnp.zeros((num_items, structure.num_voters), dtype=int)
+    with handlers.trace() as trace, handlers.substitute(data={**params, **values, "vote": votes}):
+        model.program(num_items)
+    return trace
+
+
+def fixed_hidden(structure: Structure) -> dict[str, Array]:
+    """A value for each site inside the plate of one item, for runs in which only the parameters matter."""
+    values = {name: jnp.asarray(site.support[:1]) for name, site in structure.hidden.items()}
+    return values | {"vote": jnp.zeros((1, structure.num_voters), dtype=int)}
+
+
+def log_joint(tables: Tables, rows: Rows) -> Float[Array, "label row"]:
+    """`log p(label, votes)` of each row."""
+    parents, states = tables.log_emission.shape[:2]
+    log_votes = sum_votes(tables.log_emission.reshape(-1, *tables.log_emission.shape[2:]), rows)
+    return logsumexp(tables.log_prior[:, :, None] + log_votes.reshape(parents, states, -1), axis=1)
+
+
+def row_log_likelihood(tables: Tables, rows: Rows) -> Float[Array, " row"]:
+    """`log p(votes)` of each row; a label on which votes do not depend directly is summed out of the prior first."""
+    if tables.log_emission.shape[0] == 1:
+        tables = Tables(logsumexp(tables.log_prior, axis=0, keepdims=True), tables.log_emission)
+    return logsumexp(log_joint(tables, rows), axis=0)
+
+
+@double_precision
+def bayes_posterior(model: GenerativeModel, params: Params, votes: Votes) -> Float[np.ndarray, "item label"]:
+    """The exact posterior `p(label | votes)` of every item under a program with known parameters.
+
+    Args:
+        model: The generative model.
+        params: A value for each parameter site of the program.
+        votes: The votes; an item without votes gets the prior.
+    """
+    blocks = [
+        fetch(jax.nn.softmax(_log_joint(tables, rows), axis=0).T)[:size]
+        for tables, rows, size in _blocks(model, params, votes)
+    ]
+    return np.concatenate(blocks)[votes.patterns.inverse]
+
+
+@double_precision
+def log_likelihood(model: GenerativeModel, params: Params, votes: Votes) -> float:
+    """The log-likelihood of all votes, labels and hidden units summed out, in nats."""
+    blocks = [fetch(_row_log_likelihood(tables, rows))[:size] for tables, rows, size in _blocks(model, params, votes)]
+    return float(np.concatenate(blocks) @ votes.patterns.counts)
+
+
+def _blocks(model: GenerativeModel, params: Params, votes: Votes) -> Iterator[tuple[Tables, Rows, int]]:
+    """The tables with some distinct rows at a time, and how many these are."""
+    structure = check_fit(model, votes)
+    tables = checked_tables(model, params)
+    distinct = votes.patterns.votes
+    width = tables.log_prior.size + structure.num_voters * structure.num_vote_classes
+    size = max(1, BLOCK_CELLS // (tables.log_prior.size if distinct.is_sparse else width))
+    for start in range(0, distinct.num_items, size):
+        part = distinct.between(start, min(start + size, distinct.num_items))
+        yield tables, encode(part, structure.num_vote_classes), part.num_items
+
+
+def check_fit(model: GenerativeModel, votes: Votes) -> Structure:
+    """Raise `VotesError` unless the votes are of the form that the program makes."""
+    structure = inspect(model)
+    if votes.num_voters != structure.num_voters:
+        raise VotesError(f"the votes are of {votes.num_voters} voters, but {model} is of {structure.num_voters}")
+    if votes.num_classes > structure.num_vote_classes:
+        raise VotesError(
+            f"the votes have {votes.num_classes} classes, but votes of {model} have {structure.num_vote_classes}"
+        )
+    return structure
+
+
+def checked_tables(model: GenerativeModel, params: Params) -> Tables:
+    """The tables at the given parameters, which are checked for name, shape and range."""
+    tables, in_range = _tables_and_ranges(model, checked_params(model, params))
+    for name, inside in in_range.items():
+        if not inside:
+            raise ParameterError(f"parameter {name!r} of {model} is out of range")
+    if any(bool(jnp.isnan(table).any()) for table in tables):
+        raise ParameterError(f"{model} gives a probability that is not a number at these parameters")
+    return tables
+
+
+def checked_params(model: GenerativeModel, params: Params) -> dict[str, Float[np.ndarray, "..."]]:
+    """The parameters as arrays, if their names and shapes are those of the program."""
+    shapes = inspect(model).parameter_shapes
+    for name in [*(shapes.keys() - params.keys()), *(params.keys() - shapes.keys())]:
+        fault = "is missing" if name in shapes else "is unknown"
+        raise ParameterError(f"parameter {name!r} of {model} {fault}; its parameters are {', '.join(shapes)}")
+    arrays = {name: np.asarray(params[name], dtype=np.float64) for name in shapes}
+    for name, array in arrays.items():
+        if array.shape != shapes[name]:
+            raise ParameterError(f"parameter {name!r} of {model} has shape {array.shape} in place of {shapes[name]}")
+    return arrays
+
+
+@partial(jax.jit, static_argnums=0)
+def _tables_and_ranges(model: GenerativeModel, params: Params) -> tuple[Tables, dict[str, Bool[Array, ""]]]:
+    trace = _run(model, inspect(model), params, ["label"])
+    in_range = {name: jnp.all(trace[name]["fn"].support(value)) for name, value in params.items()}
+    return build_tables(model, params), in_range
+
+
+_log_joint = jax.jit(log_joint)
+_row_log_likelihood = jax.jit(row_log_likelihood)

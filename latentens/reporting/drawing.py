@@ -1,0 +1,130 @@
+"""How every figure of a report looks, and how it becomes a picture."""
+
+import io
+import textwrap
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from PIL import Image
+
+from latentens.comparison import EXACT
+
+WIDTH = 4.3
+"""Inches of every figure: narrow enough that its letters are readable on a phone."""
+
+RESOLUTION = 170
+COLOURS = 256
+"""Colours of a picture; flat drawings need few, and the page stays small."""
+
+EXACT_COLOUR = "#222222"
+PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6bb1", "#7f7f7f", "#a6761d", "#66a61e")
+"""Colours of methods that people with any kind of colour vision can tell apart, as far as ten can be."""
+
+GRID_COLOUR = "#e3e6ea"
+STYLE = {
+    "axes.axisbelow": True,
+    "axes.edgecolor": "#9aa3ad",
+    "axes.grid": True,
+    "axes.labelcolor": "#333333",
+    "axes.labelsize": 8.5,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlesize": 8.5,
+    "figure.constrained_layout.use": True,
+    "figure.facecolor": "white",
+    "font.family": "DejaVu Sans",
+    "font.size": 8.5,
+    "grid.color": GRID_COLOUR,
+    "grid.linewidth": 0.7,
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+    "text.parse_math": False,  # names of methods are no formulas, even with dollar signs
+    "xtick.color": "#555555",
+    "xtick.labelsize": 8,
+    "ytick.color": "#333333",
+    "ytick.labelsize": 8,
+}
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A drawn figure.
+
+    Attributes:
+        name: Of its file, without an ending.
+        title: Heading above it.
+        caption: What it shows and how to read it.
+        alternative: What those read who do not see it.
+        png: The picture itself.
+    """
+
+    name: str
+    title: str
+    caption: str
+    alternative: str
+    png: bytes
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """Draw in the style of the report; signs that the font lacks become boxes, the tables have them."""
+    with mpl.rc_context(STYLE), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from")
+        yield
+
+
+def render(figure: Figure) -> bytes:
+    """The figure as a PNG of few colours."""
+    drawn, reduced = io.BytesIO(), io.BytesIO()
+    figure.savefig(drawn, format="png", dpi=RESOLUTION)
+    image = Image.open(drawn).convert("RGB")
+    image.quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(reduced, "PNG", optimize=True)
+    return reduced.getvalue()
+
+
+def colours(methods: Sequence[str]) -> dict[str, str]:
+    """The colour of each method, the same in every figure."""
+    found = {method: PALETTE[i % len(PALETTE)] for i, method in enumerate(name for name in methods if name != EXACT)}
+    return {EXACT: EXACT_COLOUR, **found}
+
+
+def wrapped(name: str, width: int = 20) -> str:
+    """A name on at most three lines."""
+    lines = [line.replace("( ", "(") for line in textwrap.wrap(name.replace("(", "( "), width)]
+    return "\n".join(lines if len(lines) <= 3 else [*lines[:2], lines[2][: width - 1] + "…"])
+
+
+def panels(number: int, panel_height: float, columns: int = 2) -> tuple[Figure, list[Axes]]:
+    """A figure with that many panels in columns."""
+    columns = min(columns, number)
+    rows = -(-number // columns)
+    figure = Figure(figsize=(WIDTH, rows * panel_height + 0.2))
+    grid = figure.subplots(rows, columns, squeeze=False).ravel()
+    for unused in grid[number:]:
+        unused.remove()
+    return figure, list(grid[:number])
+
+
+def row_axes(methods: Sequence[str], columns: int = 1, above: float = 0.0) -> tuple[Figure, list[Axes]]:
+    """Panels side by side with one row a method, the first on top; `above` leaves inches for a legend."""
+    lines = sum(max(1.0, 0.62 * wrapped(method).count("\n") + 0.62) for method in methods)
+    figure = Figure(figsize=(WIDTH, 0.3 * lines + 0.75 + above))
+    grid = list(figure.subplots(1, columns, sharey=True, squeeze=False).ravel())
+    for axes in grid:
+        axes.set_ylim(len(methods) - 0.5, -0.5)
+        axes.grid(False, axis="y")
+        axes.tick_params(axis="y", length=0)
+        axes.spines["left"].set_visible(False)
+    grid[0].set_yticks(np.arange(len(methods)), [wrapped(method) for method in methods])
+    return figure, grid
+
+
+def spread(number: int, most: int) -> np.ndarray:
+    """At most so many of the numbers 0, 1, …, evenly spread: a sample that is the same each time."""
+    return np.unique(np.linspace(0, number - 1, min(number, most)).round().astype(int))

@@ -1,0 +1,141 @@
+"""Figures of single fits: recovered parameters, sizes of Boltzmann machines, and posterior draws."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from matplotlib.ticker import MaxNLocator
+
+from latentens.comparison import EXACT
+from latentens.reporting.drawing import WIDTH, Picture, panels, render, spread, wrapped
+from latentens.reporting.score_tables import shared_params
+from latentens.reporting.view import View
+
+MOST_PANELS = 4
+MOST_POINTS = 500
+
+
+def recovery_figure(view: View, colour: Mapping[str, str]) -> Picture | None:
+    """Estimated against true parameters, for parameters with more than one value."""
+    shared = {
+        method: {name: (true.ravel(), estimate.ravel()) for name, true, estimate in shared_params(view, fit.params)}
+        for method, fit in view.first_fits.items()
+    }
+    names = [
+        name
+        for name, true in view.true_params.items()
+        if true.size > 1 and any(name in found for found in shared.values())
+    ]
+    if not names:
+        return None
+    names = names[:MOST_PANELS]
+    figure, grid = panels(len(names), 2.3)
+    for axes, name in zip(grid, names, strict=True):
+        ends = [np.inf, -np.inf]
+        for method, found in shared.items():
+            if name in found:
+                true, estimate = (values[spread(len(values), MOST_POINTS)] for values in found[name])
+                axes.plot(
+                    true,
+                    estimate,
+                    "o",
+                    color=colour[method],
+                    markersize=3.5,
+                    alpha=0.7,
+                    markeredgewidth=0,
+                    label=method,
+                )
+                ends = [min(ends[0], true.min(), estimate.min()), max(ends[1], true.max(), estimate.max())]
+        axes.plot(ends, ends, color=colour[EXACT], linewidth=0.8, linestyle=":", zorder=1)
+        axes.set(title=name.replace("_", " "), xlabel="true", ylabel="estimated")
+    handles = {label: handle for axes in grid for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
+    figure.set_figheight(figure.get_figheight() + 0.2 * len(handles))
+    figure.legend(handles.values(), [wrapped(name, 60) for name in handles], loc="outside lower center")
+    return Picture(
+        "parameters",
+        "Parameters: estimated against true",
+        "Each dot is one parameter; on the dotted line the estimate is the truth. Only parameters that a method "
+        "estimates under the name that the true model gives them are shown.",
+        f"Scatter plots of estimated against true {', '.join(names)} for {', '.join(handles)}.",
+        render(figure),
+    )
+
+
+def singular_value_figure(view: View, method: str) -> Picture | None:
+    """The cumulative singular values by which a stack of Boltzmann machines chose its sizes."""
+    diagnostics = view.first_fits[method].diagnostics
+    curves = diagnostics.get("singular_value_curves")
+    if not curves:
+        return None
+    sizes = diagnostics["architecture"]
+    figure, (axes,) = panels(1, 2.5)
+    for layer, curve in enumerate(curves):
+        units = np.arange(1, len(curve) + 1)
+        (line,) = axes.plot(
+            units,
+            100 * np.array(curve),
+            "o-",
+            markersize=3.5,
+            label=f"layer {layer + 1}: {sizes[layer + 1]} of {len(curve)}",
+        )
+        chosen = min(sizes[layer + 1], len(curve))
+        axes.plot(chosen, 100 * curve[chosen - 1], "o", markersize=10, markerfacecolor="none", color=line.get_color())
+    axes.set(
+        xlabel="hidden units",
+        ylabel="share of the singular values, %",
+        ylim=(min(100 * curve[0] for curve in curves) - 5, 101),
+    )
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.legend(loc="lower right")
+    words = "–".join(map(str, sizes))
+    return Picture(
+        f"architecture {method}",
+        f"Size of the network: {method}",
+        f"Cumulative singular values of each trained layer's weights; rings mark the chosen sizes. Found: {words}.",
+        f"Curves of cumulative singular values; the chosen architecture is {words}.",
+        render(figure),
+    )
+
+
+def draws_summary(draws: xr.DataTree) -> pd.DataFrame:
+    """ArviZ's summary of posterior draws, a row for each parameter, those that mixed worst first."""
+    import arviz_stats
+
+    summary = arviz_stats.summary(draws, round_to="none").astype(float)
+    return summary.sort_values("r_hat", ascending=False, kind="stable").rename_axis("parameter").reset_index()
+
+
+def trace_figure(method: str, draws: xr.DataTree, summary: pd.DataFrame) -> Picture:
+    """ArviZ's traces of the parameters that mixed worst."""
+    import arviz_plots
+    from matplotlib import pyplot
+
+    worst = list(summary["parameter"][:MOST_PANELS])
+    chosen = xr.DataTree.from_dict({"posterior": _elements(draws["posterior"].to_dataset(), worst)})
+    size = (WIDTH, 1.6 * -(-len(worst) // 2) + 0.2)
+    collection = arviz_plots.plot_trace(
+        chosen, backend="matplotlib", col_wrap=2, figure_kwargs={"figsize": size}, visuals={"trace": {"width": 0.6}}
+    )
+    figure = collection.viz["figure"].item()
+    png = render(figure)
+    pyplot.close(figure)
+    return Picture(
+        f"traces {method}",
+        f"Posterior draws: {method}",
+        "Draws in their order, one colour a chain; chains that found the same posterior overlap everywhere. Shown are "
+        "the parameters that mixed worst.",
+        f"Traces of the draws of {', '.join(worst)}.",
+        png,
+    )
+
+
+def _elements(draws: xr.Dataset, labels: list[str]) -> xr.Dataset:
+    """Single parameters, by the labels `name` or `name[i, j]` of ArviZ's summary, each as a variable of its own."""
+    found = {}
+    for label in labels:
+        name, _, index = label.partition("[")
+        places = [int(place) for place in index.rstrip("]").split(",") if place]
+        axes = draws[name].dims[2:]
+        found[label] = draws[name].isel(dict(zip(axes, places, strict=True)))
+    return xr.Dataset(found)

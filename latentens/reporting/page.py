@@ -1,0 +1,228 @@
+"""The report as one HTML page that needs nothing but itself."""
+
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+
+import pandas as pd
+
+from latentens.reporting import table_cells as cells
+from latentens.reporting.drawing import Picture
+from latentens.reporting.findings import Findings
+from latentens.reporting.html import Html, details, element
+from latentens.reporting.score_tables import Means, Pairs
+from latentens.reporting.view import View
+from latentens.reporting.wording import Reason, Summary
+
+MARKS = "Green: the best method, the exact posterior aside. Arrows: which way is better."
+MOST_DRAWN = 40
+"""Parameters in a table of posterior draws; the file has all."""
+
+GLANCED_SCORES = ("balanced_accuracy", "log_score", "confident_share")
+
+
+@dataclass(frozen=True, eq=False)
+class Chapter:
+    """All that the page says of one data set.
+
+    Attributes:
+        anchor: Its address on the page.
+        view: The data set.
+        means: Scores by method and score.
+        pairs: Differences by score, method and other method.
+        findings: What was found.
+        summary: What to make of it.
+        pictures: The figures.
+        draws: ArviZ's summary of posterior draws by method.
+    """
+
+    anchor: str
+    view: View
+    means: Means
+    pairs: Pairs
+    findings: Findings
+    summary: Summary
+    pictures: Sequence[Picture]
+    draws: Mapping[str, pd.DataFrame]
+
+
+def page(chapters: Sequence[Chapter], overview: Sequence[str], tables: Mapping[str, pd.DataFrame]) -> str:
+    """The whole page.
+
+    Args:
+        chapters: One for each data set.
+        overview: Sentences on all data sets together.
+        tables: The tables that become files.
+    """
+    title = f"Comparison of methods on {_counted(len(chapters), 'data set')}"
+    if len(chapters) == 1:
+        title = f"Comparison of methods on {chapters[0].view.name}"
+    style = Html(files(__package__).joinpath("page.css").read_text("utf-8"))
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("title", title),
+        element("link", rel="icon", href="data:,"),
+        element("style", style),
+    )
+    sections = [_glance(overview, chapters)] if len(chapters) > 1 else []
+    sections += [_chapter(chapter) for chapter in chapters]
+    sections += [_settings(tables), _files(tables)]
+    body = element("body", _header(title, chapters), element("main", *sections))
+    return "<!doctype html>\n" + element("html", head, body, lang="en") + "\n"
+
+
+def _header(title: str, chapters: Sequence[Chapter]) -> Html:
+    methods = list(dict.fromkeys(fit.method for chapter in chapters for fit in chapter.view.fits))
+    links = (
+        [element("a", chapter.view.name, href=f"#{chapter.anchor}") for chapter in chapters]
+        if len(chapters) > 1
+        else []
+    )
+    links += [element("a", "Settings and seeds", href="#settings"), element("a", "Files", href="#files")]
+    return element(
+        "header",
+        element("h1", title),
+        element(
+            "p",
+            f"{_counted(len(methods), 'method')} estimated the label of every item from the votes. True labels, where "
+            "known, only serve to score the results; where the process behind the votes is known, so is the "
+            "exact posterior, the best that anyone can say given the votes.",
+            class_="soft",
+        ),
+        element("nav", *links),
+    )
+
+
+def _glance(overview: Sequence[str], chapters: Sequence[Chapter]) -> Html:
+    verdicts = [
+        element("li", element("a", chapter.view.name, href=f"#{chapter.anchor}"), ": " + chapter.summary.headline)
+        for chapter in chapters
+    ]
+    means = {chapter.view.name: chapter.means for chapter in chapters}
+    tables = [found for score in GLANCED_SCORES if (found := cells.glance_table(means, score)) is not None]
+    return element(
+        "section",
+        element("h2", "At a glance"),
+        *(element("p", words) for words in overview),
+        element("ul", *verdicts, class_="reasons"),
+        *tables,
+        element("p", MARKS, class_="soft"),
+        id="glance",
+    )
+
+
+def _chapter(chapter: Chapter) -> Html:
+    summary = chapter.summary
+    return element(
+        "section",
+        element("h2", chapter.view.name),
+        element("p", _data_words(chapter.view), class_="soft"),
+        element("p", summary.headline, class_="verdict"),
+        element("ul", *map(_reason, summary.reasons), class_="reasons"),
+        *_troubles(summary.troubles),
+        element("div", *map(_figure, chapter.pictures), class_="figures"),
+        element("h3", "Scores"),
+        *cells.score_tables(chapter.means),
+        element("p", _score_words(chapter.view), class_="soft"),
+        *_pairs(chapter),
+        *_draws(chapter),
+        id=chapter.anchor,
+    )
+
+
+def _reason(reason: Reason) -> Html:
+    examples = [element("ul", *(element("li", words) for words in reason.examples))] if reason.examples else []
+    return element("li", reason.text, *examples)
+
+
+def _data_words(view: View) -> str:
+    known = (
+        "the true label of every item is known"
+        if view.num_known == view.num_items
+        else f"{view.num_known:,} true labels are known"
+    )
+    if view.num_known == 0:
+        known = "no true label is known"
+    words = f"{view.num_items:,} items, {_counted(view.num_voters, 'voter')}, {len(view.class_names)} classes; {known}."
+    return words + (f" The votes come from {view.model}." if view.model != "None" else "")
+
+
+def _score_words(view: View) -> str:
+    words = f"Small: 95 % bootstrap intervals over the items. {MARKS}"
+    repetitions = 1 + max(fit.repetition for fit in view.fits)
+    if repetitions == 1:
+        return words
+    return (
+        f"{words} Means over {repetitions} repetitions with other seeds, ± their standard deviation; figures show the "
+        "first repetition."
+    )
+
+
+def _troubles(troubles: Sequence[str]) -> list[Html]:
+    if not troubles:
+        return []
+    items = element("ul", *(element("li", words) for words in troubles))
+    return [element("div", element("strong", "Take care"), items, class_="troubles")]
+
+
+def _figure(picture: Picture) -> Html:
+    source = "data:image/png;base64," + b64encode(picture.png).decode()
+    image = element("img", src=source, alt=picture.alternative)
+    return element("figure", element("h3", picture.title), image, element("figcaption", picture.caption))
+
+
+def _pairs(chapter: Chapter) -> list[Html]:
+    if chapter.findings.labels is None or not chapter.findings.labels.others:
+        return []
+    return [
+        element("h3", "Differences in accuracy between methods"),
+        cells.leader_table(chapter.pairs, chapter.findings.labels),
+        details("All pairs of methods", cells.all_pairs_table(chapter.pairs)),
+    ]
+
+
+def _draws(chapter: Chapter) -> list[Html]:
+    return [
+        details(f"Posterior draws of {method}: summary by ArviZ", cells.frame_table(frame[:MOST_DRAWN]))
+        for method, frame in chapter.draws.items()
+    ]
+
+
+def _settings(tables: Mapping[str, pd.DataFrame]) -> Html:
+    seeds = (
+        "The key below is the seed of the whole comparison. The key of each fit follows from it, from the name of the "
+        "data set and from the number of the repetition: the same key gives the same results."
+    )
+    return element(
+        "section",
+        element("h2", "Settings and seeds"),
+        element("p", seeds),
+        cells.frame_table(tables["run"], ["Run", "Value"]),
+        element("h3", "Hyperparameters"),
+        cells.settings_table(tables["settings"]),
+        details("Diagnostics of every fit", cells.frame_table(tables["diagnostics"])),
+        details("What the scores say", cells.meanings()),
+        id="settings",
+    )
+
+
+def _files(tables: Mapping[str, pd.DataFrame]) -> Html:
+    links = []
+    for name, frame in tables.items():
+        source = "data:text/csv;base64," + b64encode(frame.to_csv(index=False).encode()).decode()
+        words = element("a", f"{name}.csv", href=source, download=f"{name}.csv")
+        links.append(element("li", words, f" ({_counted(len(frame), 'row')})"))
+    return element(
+        "section",
+        element("h2", "Files"),
+        element("p", "The tables behind this page; they are part of it and need no network."),
+        element("ul", *links, class_="reasons"),
+        id="files",
+    )
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")

@@ -1,0 +1,80 @@
+"""Figures that show what stated probabilities are worth: against the truth, and against the exact posterior."""
+
+from collections.abc import Mapping
+
+import jax
+import numpy as np
+from matplotlib.axes import Axes
+
+from latentens.comparison import EXACT
+from latentens.evaluation.reliability import reliability
+from latentens.evaluation.scores import mean_kl
+from latentens.reporting.drawing import Picture, panels, render, spread, wrapped
+from latentens.reporting.view import View
+
+MOST_POINTS = 1500
+
+
+def exact_figure(view: View, colour: Mapping[str, str]) -> Picture | None:
+    """Each method's posterior against the exact one."""
+    if view.exact is None or not view.estimates:
+        return None
+    figure, grid = panels(len(view.estimates), 2.2)
+    for axes, (method, probs) in zip(grid, view.estimates.items(), strict=True):
+        exact, estimated = _stated(view.exact), _stated(probs)
+        shown = spread(len(exact), MOST_POINTS)
+        axes.plot([0, 1], [0, 1], color=colour[EXACT], linewidth=0.8, linestyle=":")
+        axes.plot(
+            exact[shown], estimated[shown], "o", color=colour[method], markersize=2.6, alpha=0.25, markeredgewidth=0
+        )
+        _unit_square(axes, f"{wrapped(method, 26)}\nKL {mean_kl(view.exact, probs):.3f}")
+    figure.supxlabel(f"exact probability {_which(view)}", fontsize=8.5)
+    figure.supylabel("estimated probability", fontsize=8.5)
+    return Picture(
+        "exact",
+        "Estimated against exact posterior",
+        "Each dot is an item; on the dotted line the method says just what the votes can tell. Dots near the upper or "
+        "lower edge, far from the line, are items of which the method is too sure. KL is the mean divergence in nats.",
+        "Scatter plots of estimated against exact posterior probabilities, one for each of: "
+        + ", ".join(view.estimates),
+        render(figure),
+    )
+
+
+def _unit_square(axes: Axes, title: str) -> None:
+    axes.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), xticks=[0, 0.5, 1], yticks=[0, 0.5, 1], title=title)
+    axes.set_aspect("equal")
+
+
+def _which(view: View) -> str:
+    return f"of class {view.class_names[1]}" if len(view.class_names) == 2 else "of each class"
+
+
+def _stated(probs: np.ndarray) -> np.ndarray:
+    """The probability of class 1 of two classes, or the probabilities of all of more."""
+    return probs[:, 1] if probs.shape[1] == 2 else probs.ravel()
+
+
+def reliability_figure(view: View, colour: Mapping[str, str], key: jax.Array) -> Picture | None:
+    """How often what was stated came true, with the band in which a calibrated method would lie."""
+    if not view.num_known:
+        return None
+    figure, grid = panels(len(view.posteriors), 2.2)
+    for axes, (method, probs) in zip(grid, view.posteriors.items(), strict=True):
+        curve = reliability(view.labels, probs, key=key)
+        axes.fill_between(curve.stated, curve.low, curve.high, color="#c9ced4", linewidth=0)
+        axes.plot([0, 1], [0, 1], color=colour[EXACT], linewidth=0.8, linestyle=":")
+        axes.plot(curve.stated, curve.observed, color=colour[method], linewidth=1.6)
+        _unit_square(axes, wrapped(method, 26))
+    binary = len(view.class_names) == 2
+    figure.supxlabel(f"stated probability {_which(view)}" if binary else "stated confidence", fontsize=8.5)
+    figure.supylabel("share of the items where it was so", fontsize=8.5)
+    return Picture(
+        "reliability",
+        "Do stated probabilities come true?",
+        "Curves show how often items with a stated probability really had that label (isotonic regression); a method "
+        "whose probabilities can be taken at face value stays in the grey band nine times out of ten. Flat curves are "
+        "overconfident, steep ones too modest.",
+        f"Reliability curves with consistency bands, one for each of: {', '.join(view.posteriors)}.",
+        render(figure),
+    )

@@ -1,0 +1,223 @@
+"""The tables of a report as data frames, one row a fact: they become the CSV files."""
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from latentens.comparison import full_scores
+from latentens.evaluation.intervals import PairedDifference
+from latentens.evaluation.scores import BETTER, CONFIDENT, DESCRIPTIONS
+from latentens.reporting.view import View
+
+COSTS: Mapping[str, str] = {
+    "seconds": "Time that the fit took, in seconds; the first fit of a kind includes compilation",
+    "peak_memory": "Most memory that the fit took beyond what was in use before, in megabytes",
+}
+MEANINGS: Mapping[str, str] = {**DESCRIPTIONS, **COSTS}
+"""What each column of a table of scores says."""
+
+SHARES = frozenset({"balanced_accuracy", "accuracy", "confident_share", "confident_wrong", "accuracy_regret"})
+"""Scores that are shown in percent."""
+
+CONFIDENCE_STEPS = (0.0, 0.6, 0.75, 0.9, CONFIDENT, 1.0)
+"""Ends of the ranges in which stated confidences are counted, each range with its upper end."""
+
+LONGEST_LIST = 16
+"""Longer lists of diagnostics, such as training curves, are left out of tables."""
+
+
+def scores_frame(tree: xr.DataTree) -> pd.DataFrame:
+    """Every score of every fit with its interval."""
+    axes = ["dataset", "repetition", "method"]
+    scores, intervals = full_scores(tree).drop_vars("error"), full_scores(tree, "intervals")
+    values = scores.to_dataframe(dim_order=axes).reset_index().melt(axes, var_name="score")
+    bounds = intervals.to_dataframe(dim_order=[*axes, "bound"]).reset_index().melt([*axes, "bound"], var_name="score")
+    ends = bounds.pivot(index=[*axes, "score"], columns="bound", values="value").reindex(columns=["low", "high"])
+    return values.dropna(subset="value").merge(ends, "left", on=[*axes, "score"])
+
+
+class Mean(NamedTuple):
+    """A score over the repetitions: means of its values and of the ends of its interval, and the values' deviation."""
+
+    value: float
+    low: float
+    high: float
+    deviation: float
+
+
+Means = Mapping[tuple[str, str], Mean]
+"""By method and score."""
+
+
+def averages(scores: pd.DataFrame) -> dict[str, Means]:
+    """Means over the repetitions, by data set."""
+    found: dict[str, dict[tuple[str, str], Mean]] = {}
+    groups = scores.groupby(["dataset", "method", "score"], sort=False)
+    numbers = groups[["value", "low", "high"]].mean().assign(deviation=groups["value"].std())
+    for dataset, method, score, *mean in numbers.reset_index().itertuples(index=False):
+        found.setdefault(dataset, {})[method, score] = Mean(*mean)
+    return dict(found)
+
+
+def column(means: Means, score: str) -> dict[str, Mean]:
+    """One score by method."""
+    return {method: mean for (method, what), mean in means.items() if what == score}
+
+
+def ranked(score: str, means: Mapping[str, Mean]) -> list[str]:
+    """The methods, best first by a score of which one way is better."""
+    sign = 1 if BETTER[score] == "smaller" else -1
+    return sorted(means, key=lambda method: sign * means[method].value)
+
+
+def pairs_frame(tree: xr.DataTree) -> pd.DataFrame:
+    """Differences of methods from other methods by score, each pair in both directions."""
+    axes = ["dataset", "repetition", "method", "other"]
+    pairs = full_scores(tree, "pairs")
+    scores = [str(name).removesuffix("_difference") for name in pairs if str(name).endswith("_difference")]
+    parts = [pd.DataFrame(columns=[*axes, "score", *PairedDifference._fields])]
+    for score in scores:
+        part = pairs[[f"{score}_{column}" for column in PairedDifference._fields]].to_dataframe(dim_order=axes)
+        part.columns = pd.Index(PairedDifference._fields)
+        parts.append(part.dropna(how="all").reset_index().assign(score=score))
+    return pd.concat(parts[1:] or parts)
+
+
+Pairs = Mapping[tuple[str, str, str], PairedDifference]
+"""By score, method and other method."""
+
+
+def average_pairs(pairs: pd.DataFrame) -> dict[str, Pairs]:
+    """Mean differences over the repetitions and the largest p-value, by data set."""
+    how = {column: "max" if column == "p_value" else "mean" for column in PairedDifference._fields}
+    numbers = pairs.groupby(["dataset", "score", "method", "other"], sort=False).agg(how)
+    found: dict[str, dict[tuple[str, str, str], PairedDifference]] = {}
+    for dataset, score, method, other, *difference in numbers.reset_index().itertuples(index=False):
+        found.setdefault(dataset, {})[score, method, other] = PairedDifference(*difference)
+    return dict(found)
+
+
+def settings_frame(views: Sequence[View]) -> pd.DataFrame:
+    """Every hyperparameter of every method."""
+    found = {fit.method: fit.settings for view in views for fit in view.fits}
+    rows = [(method, *pair) for method, settings in found.items() for pair in split_settings(settings)]
+    return pd.DataFrame(rows, columns=["method", "setting", "value"])
+
+
+def split_settings(settings: str) -> list[tuple[str, str]]:
+    """The settings `Name(first=1, second=Other(third=2))` as pairs; nested ones get names with dots."""
+    try:
+        return list(_settings_of(ast.parse(settings, mode="eval").body, ""))
+    except SyntaxError:  # a method whose text is not Python
+        return [("settings", settings)]
+
+
+def _settings_of(node: ast.expr, prefix: str) -> Iterator[tuple[str, str]]:
+    if not isinstance(node, ast.Call) or node.args:
+        yield prefix or "settings", ast.unparse(node)
+        return
+    yield prefix or "class", ast.unparse(node.func)
+    for keyword in node.keywords:
+        yield from _settings_of(keyword.value, f"{prefix}.{keyword.arg}" if prefix else str(keyword.arg))
+
+
+def diagnostics_frame(views: Sequence[View]) -> pd.DataFrame:
+    """What every fit says of itself."""
+    rows = [
+        (view.name, fit.repetition, fit.method, name, value)
+        for view in views
+        for fit in view.fits
+        for name, value in _flat({"error": fit.error or None, **fit.diagnostics})
+    ]
+    return pd.DataFrame(rows, columns=["dataset", "repetition", "method", "diagnostic", "value"])
+
+
+def _flat(diagnostics: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in diagnostics.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{name}.")
+        elif isinstance(value, list):
+            if 0 < len(value) <= LONGEST_LIST and not isinstance(value[0], list | dict):
+                yield prefix + name, ", ".join(map(number_text, value))
+        elif value is not None:
+            yield prefix + name, value
+
+
+def number_text(value: Any) -> str:
+    """A value as people read it: numbers with five digits."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.5g}" if isinstance(value, float) else str(value)
+
+
+def parameters_frame(views: Sequence[View]) -> pd.DataFrame:
+    """Estimates of the parameters whose true values are known, next to these."""
+    rows = [
+        (view.name, fit.repetition, fit.method, name, str(list(index)) if index else "", true[index], estimate[index])
+        for view in views
+        for fit in view.fits
+        for name, true, estimate in shared_params(view, fit.params)
+        for index in np.ndindex(true.shape)
+    ]
+    return pd.DataFrame(rows, columns=["dataset", "repetition", "method", "parameter", "index", "true", "estimate"])
+
+
+def shared_params(view: View, params: Mapping[str, np.ndarray]) -> list[tuple[str, np.ndarray, np.ndarray]]:
+    """True and estimated values of the parameters that have the same name and shape."""
+    names = [name for name in view.true_params if name in params and view.true_params[name].shape == params[name].shape]
+    return [(name, view.true_params[name], params[name]) for name in names]
+
+
+def confidence_frame(views: Sequence[View]) -> pd.DataFrame:
+    """How many items get a label with how much confidence, by method."""
+    rows = []
+    for view in views:
+        for method, probs in view.posteriors.items():
+            shares = confidence_shares(probs)
+            steps = zip(CONFIDENCE_STEPS[:-1], CONFIDENCE_STEPS[1:], shares, strict=True)
+            rows += [(view.name, method, low, high, share) for low, high, share in steps]
+    return pd.DataFrame(rows, columns=["dataset", "method", "above", "up_to", "share"])
+
+
+def confidence_shares(probs: np.ndarray) -> np.ndarray:
+    """The share of items whose most probable label has a probability in each range of `CONFIDENCE_STEPS`."""
+    place = np.searchsorted(CONFIDENCE_STEPS[1:-1], probs.max(axis=1), side="left")
+    return np.bincount(place, minlength=len(CONFIDENCE_STEPS) - 1) / len(probs)
+
+
+def agreement_frame(views: Sequence[View]) -> pd.DataFrame:
+    """The share of items to which two methods give the same label."""
+    rows = [(view.name, *pair, share) for view in views for pair, share in agreement(view).items()]
+    return pd.DataFrame(rows, columns=["dataset", "method", "other", "agreement"])
+
+
+def agreement(view: View) -> dict[tuple[str, str], float]:
+    """The share of items to which two methods give the same label, for each pair of methods."""
+    labels = {method: probs.argmax(axis=1) for method, probs in view.posteriors.items()}
+    return {(one, other): float(np.mean(labels[one] == labels[other])) for one, other in combinations(labels, 2)}
+
+
+def run_frame(tree: xr.DataTree) -> pd.DataFrame:
+    """Key, command and versions."""
+    rows = [(str(name).replace("version_", "version of "), str(value)) for name, value in tree.attrs.items()]
+    return pd.DataFrame(rows, columns=["name", "value"])
+
+
+def csv_tables(tree: xr.DataTree, views: Sequence[View]) -> dict[str, pd.DataFrame]:
+    """All tables by the names of their files; empty ones are left out."""
+    tables = {
+        "scores": scores_frame(tree),
+        "pairs": pairs_frame(tree),
+        "confidence": confidence_frame(views),
+        "agreement": agreement_frame(views),
+        "parameters": parameters_frame(views),
+        "settings": settings_frame(views),
+        "diagnostics": diagnostics_frame(views),
+        "run": run_frame(tree),
+    }
+    return {name: table for name, table in tables.items() if len(table)}

@@ -1,0 +1,1 @@
+"""What everything else runs on: precision, devices, limits, progress and randomness."""

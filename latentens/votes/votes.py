@@ -1,0 +1,294 @@
+"""Votes: what was observed, and nothing of the truth."""
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple, Self, Unpack
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Int, Int8
+
+from latentens.errors import VotesError
+from latentens.votes.distinct import (
+    EXACT_ROWS,
+    Distinct,
+    distinct_entry_rows,
+    distinct_matrix_rows,
+    sampled_rows,
+    worth_while,
+)
+from latentens.votes.files import code, csv_chunks, parquet_chunks
+from latentens.votes.labels import MISSING, as_numbers, encode_codes, encode_labels
+from latentens.votes.tabulation import Names, TableOptions, refuse_missing_columns, tabulate_file, tabulate_long
+from latentens.votes.triplets import Duplicates, Triplets, to_matrix
+
+__all__ = ["Patterns", "Triplets", "Votes"]
+
+BLOCK_ENTRIES = 2**18
+"""Votes are gone through in blocks of about so many, which bounds the memory that this takes."""
+
+
+class Patterns(NamedTuple):
+    """The distinct rows of some votes: `rows[inverse]` are the votes again."""
+
+    votes: "Votes"
+    """The distinct rows, in the storage of the original."""
+    counts: Int[np.ndarray, " row"]
+    inverse: Int[np.ndarray, " item"]
+
+    @property
+    def rows(self) -> Int8[np.ndarray, "row voter"]:
+        """The distinct rows as a matrix."""
+        return self.votes.matrix
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Votes:
+    """`num_voters` voters' votes on `num_items` items: class codes 0 … K−1, −1 where a vote is missing.
+
+    Made by `from_matrix`, `from_long` or `from_csv`, which check what they are given; immutable.
+
+    Attributes:
+        storage: A matrix (item, voter) or, for many voters with few votes each, triplets.
+        num_items: Number of items.
+        num_voters: Number of voters.
+        num_classes: Number of classes K.
+        item_names: One name an item, by default 0, 1, ….
+        voter_names: One name a voter, by default 0, 1, ….
+        class_names: The labels that the codes stand for, by default 0, 1, ….
+    """
+
+    storage: Int8[np.ndarray, "item voter"] | Triplets
+    num_items: int
+    num_voters: int
+    num_classes: int
+    item_names: Names = field(default=())
+    voter_names: Names = field(default=())
+    class_names: Names = field(default=())
+
+    def __post_init__(self) -> None:
+        if self.num_items == 0 or self.num_voters == 0:
+            raise VotesError(f"no votes: {self.num_items} items and {self.num_voters} voters")
+        for name, size in (
+            ("item_names", self.num_items),
+            ("voter_names", self.num_voters),
+            ("class_names", self.num_classes),
+        ):
+            if len(getattr(self, name)) == 0:
+                object.__setattr__(self, name, range(size))
+            if len(getattr(self, name)) != size:
+                raise VotesError(f"{len(getattr(self, name))} {name} were given for {size}")
+        for array in [self.storage] if isinstance(self.storage, np.ndarray) else self.storage:
+            array.setflags(write=False)
+
+    @classmethod
+    def from_matrix(
+        cls, array: Any, num_classes: int | None = None, *, classes: Sequence[Hashable] | None = None
+    ) -> Self:
+        """Votes from a matrix with one row an item and one column a voter.
+
+        Args:
+            array: Class codes 0 … K−1 (−1 or NaN: missing), or labels as strings (empty or None: missing).
+                Index and columns of a data frame become the names of items and voters.
+            num_classes: K; by default the largest code plus one, at least 2.
+            classes: The labels in order, if the array holds labels; by default the sorted distinct ones.
+        """
+        names: dict[str, Any] = {}
+        if isinstance(array, pd.DataFrame):
+            names = {"item_names": array.index.to_numpy(), "voter_names": tuple(array.columns)}
+        array = np.asarray(array)
+        if array.ndim != 2:
+            raise VotesError(f"votes form a matrix (item, voter), but this array has shape {array.shape}")
+        if array.size == 0:
+            raise VotesError(f"no votes: the matrix has shape {array.shape}")
+        if classes is None and (numbers := as_numbers(array)) is not None:
+            codes, num_classes = encode_codes(numbers, num_classes)
+        else:
+            codes, names["class_names"] = encode_labels(array, classes)
+            if num_classes not in (None, len(names["class_names"])):
+                raise VotesError(f"{num_classes} classes were asked for, but the labels are {names['class_names']}")
+            num_classes = len(names["class_names"])
+        return cls(codes, len(codes), codes.shape[1], num_classes, **names)
+
+    @classmethod
+    def from_long(
+        cls,
+        frame: pd.DataFrame | Mapping[str, Any],
+        *,
+        item: str = "item",
+        voter: str = "voter",
+        vote: str = "vote",
+        classes: Sequence[Hashable] | None = None,
+        duplicates: Duplicates = "error",
+    ) -> Self:
+        """Votes from a table with one vote a row.
+
+        Args:
+            frame: A data frame, or anything `pandas.DataFrame` takes.
+            item: Name of the column of items.
+            voter: Name of the column of voters.
+            vote: Name of the column of labels; an empty one leaves the item without this vote.
+            classes: The labels in order; by default the sorted distinct ones.
+            duplicates: What to do where a voter voted on an item twice: refuse, or keep the first or last vote.
+        """
+        frame = pd.DataFrame(frame)
+        refuse_missing_columns((item, voter, vote), frame.columns)
+        if frame.empty:
+            raise VotesError("no votes: the table has no rows")
+        coded = {column: code(frame[column]) for column in (item, voter, vote)}
+        return cls(*tabulate_long((item, coded[item]), (voter, coded[voter]), coded[vote], classes, duplicates))
+
+    @classmethod
+    def from_csv(cls, path: str | Path, **options: Unpack[TableOptions]) -> Self:
+        """Votes from a CSV file, long (columns such as item, worker, label) or wide (one column a voter).
+
+        The file is read in chunks, so that only the votes need to fit into memory.
+
+        Args:
+            path: The file. In a wide file a first column named `item` or `id`, or unnamed, holds item names.
+            options: `item`, `voter` and `vote` name the columns of a long file, which are found by their usual names
+                otherwise; `classes` are the labels in order, by default the sorted distinct ones; `duplicates` is as
+                in `from_long`.
+        """
+        return cls(*tabulate_file(path, csv_chunks(path), **options))
+
+    @classmethod
+    def from_parquet(cls, path: str | Path, **options: Unpack[TableOptions]) -> Self:
+        """Votes from a Parquet file, long or wide, read in chunks by pyarrow (extra `parquet`).
+
+        Args:
+            path: The file. A first column named `item` or `id`, or the index of a data frame, names the items of a wide
+                one.
+            options: As in `from_csv`.
+        """
+        return cls(*tabulate_file(path, parquet_chunks(path), **options))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of items and of voters."""
+        return self.num_items, self.num_voters
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether the votes are stored as triplets."""
+        return not isinstance(self.storage, np.ndarray)
+
+    @cached_property
+    def matrix(self) -> Int8[np.ndarray, "item voter"]:
+        """The votes as a matrix, −1 where missing."""
+        return self.storage if isinstance(self.storage, np.ndarray) else to_matrix(self.storage, self.shape)
+
+    @cached_property
+    def triplets(self) -> Triplets:
+        """The votes that were cast, one entry each."""
+        if isinstance(self.storage, Triplets):
+            return self.storage
+        columns: list[list[np.ndarray]] = [[], [], []]
+        for start, block in self.blocks():
+            item, voter = np.nonzero(block.matrix != MISSING)
+            parts = (item + start).astype(np.int32), voter.astype(np.int32), block.matrix[item, voter]
+            for column, part in zip(columns, parts, strict=True):
+                column.append(part)
+        return Triplets(*map(np.concatenate, columns))
+
+    @cached_property
+    def num_missing(self) -> int:
+        """How many of the items × voters votes are missing."""
+        cast = len(self.storage.vote) if isinstance(self.storage, Triplets) else np.sum(self.storage != MISSING)
+        return self.num_items * self.num_voters - int(cast)
+
+    @cached_property
+    def tally(self) -> Int[np.ndarray, "item label"]:
+        """How many votes each item got for each class."""
+        tally = np.empty((self.num_items, self.num_classes), dtype=np.int32)
+        for start, block in self.blocks():
+            part = tally[start : start + block.num_items]
+            if isinstance(block.storage, np.ndarray):
+                each = np.ones(self.num_voters, dtype=np.float32)  # a product is quicker than a sum over few voters
+                for k in range(self.num_classes):
+                    part[:, k] = (block.storage == k) @ each
+            else:
+                cell = block.storage.item.astype(np.int64) * self.num_classes + block.storage.vote
+                part[:] = np.bincount(cell, minlength=part.size).reshape(part.shape)
+        return tally
+
+    def blocks(self) -> Iterator[tuple[int, "Votes"]]:
+        """Neighbouring items, in blocks that bound the memory of what is made of them; each with its first item."""
+        entries = self.num_voters if isinstance(self.storage, np.ndarray) else len(self.storage.item) / self.num_items
+        size = max(1, int(BLOCK_ENTRIES // max(entries, 1)))
+        for start in range(0, self.num_items, size):
+            yield start, self.between(start, min(start + size, self.num_items))
+
+    @cached_property
+    def patterns(self) -> Patterns:
+        """The distinct rows, how often each occurs, and where.
+
+        Of many rows a sample is looked at first: if most are distinct, every row stands for itself.
+        """
+        if self.num_items > EXACT_ROWS and not worth_while(
+            self.take(sampled_rows(self.num_items))._distinct_rows(), self.num_items
+        ):
+            once = np.broadcast_to(np.int64(1), self.num_items)
+            return Patterns(self, once, np.arange(self.num_items, dtype=np.int32))
+        representative, inverse, counts = self._distinct_rows()
+        return Patterns(self.take(representative), counts, inverse)
+
+    def _distinct_rows(self) -> Distinct:
+        if isinstance(self.storage, np.ndarray):
+            return distinct_matrix_rows(self.storage)
+        return distinct_entry_rows(self.cells, self.bounds)
+
+    @property
+    def cells(self) -> Int[np.ndarray, " entry"]:
+        """The triplets' votes as `voter · K + vote`."""
+        cells = self.triplets.voter * np.int32(self.num_classes)
+        cells += self.triplets.vote
+        return cells
+
+    @cached_property
+    def bounds(self) -> Int[np.ndarray, " item+1"]:
+        """Where the triplets of each item begin; those of the last end at the last bound."""
+        index = np.int32 if len(self.triplets.item) < 2**31 else np.int64
+        return np.concatenate([np.zeros(1, dtype=index), np.cumsum(self.tally.sum(axis=1), dtype=index)])
+
+    def take(self, items: Int[np.ndarray, " chosen"]) -> "Votes":
+        """The votes on some of the items, in the order given."""
+        names = self.item_names
+        names = names.start + names.step * items if isinstance(names, range) else np.asarray(names)[items]
+        if isinstance(self.storage, np.ndarray):
+            storage: np.ndarray | Triplets = self.storage[items]
+        else:
+            lengths = np.diff(self.bounds)[items]
+            offsets = np.repeat(self.bounds[items] - np.cumsum(lengths) + lengths, lengths)
+            entries = offsets + np.arange(lengths.sum())
+            item = np.repeat(np.arange(len(items), dtype=np.int32), lengths)
+            storage = Triplets(item, self.storage.voter[entries], self.storage.vote[entries])
+        return self._with_items(storage, names)
+
+    def between(self, start: int, stop: int) -> "Votes":
+        """The votes on neighbouring items, without a copy of them where possible."""
+        if isinstance(self.storage, np.ndarray):
+            storage: np.ndarray | Triplets = self.storage[start:stop]
+        else:
+            entries = slice(*np.searchsorted(self.storage.item, np.array([start, stop], self.storage.item.dtype)))
+            item, voter, vote = (column[entries] for column in self.storage)
+            storage = Triplets(item - item.dtype.type(start), voter, vote)
+        return self._with_items(storage, self.item_names[start:stop])
+
+    def _with_items(self, storage: np.ndarray | Triplets, names: Names) -> "Votes":
+        return Votes(storage, len(names), self.num_voters, self.num_classes, names, self.voter_names, self.class_names)
+
+    def to_frame(self) -> pd.DataFrame:
+        """The votes as labels, one row an item and one column a voter, NA where missing."""
+        labels = pd.array([*self.class_names, pd.NA])  # code −1 picks the last
+        columns = {name: labels[self.matrix[:, i]] for i, name in enumerate(self.voter_names)}
+        return pd.DataFrame(columns, index=pd.Index(self.item_names, name="item"))
+
+    def __repr__(self) -> str:
+        missing = self.num_missing / (self.num_items * self.num_voters)
+        return (
+            f"Votes({self.num_items:,} items × {self.num_voters:,} voters, {self.num_classes} classes, "
+            f"{missing:.0%} missing, {'triplets' if self.is_sparse else 'matrix'})"
+        )
