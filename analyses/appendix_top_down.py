@@ -28,7 +28,7 @@ from latentens.runtime.progress import track_late
 
 def overlapping_params(model: TopDown, overlap: float, key: jax.Array) -> dict[str, np.ndarray]:
     """The chain of the appendix, where each voter follows one unit and, by a share of that weight, the others."""
-    params = model.paper_params(key)
+    params = model.example_params(key)
     own = params["weights"].max(axis=1, keepdims=True)
     weights = np.where(params["weights"] == own, own, overlap * own)
     return params | {"weights": weights, "visible_bias": -weights.sum(axis=1) / 2}

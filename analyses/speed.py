@@ -107,7 +107,7 @@ def compare_nuts(seed: int, quick: bool) -> Iterator[Comparison]:
     items, draws = (1_000, 30) if quick else (10_000, 100)
     settings = speed_nuts.Settings(chains=1, warmup=draws, draws=draws)
     for model, program in ((DawidSkene(), speed_nuts.dawid_skene), (Tree(), speed_nuts.tree_by_unit)):
-        params = model.paper_params(jax.random.key(seed))
+        params = model.example_params(jax.random.key(seed))
         votes = simulate(model, items, key=jax.random.key(seed + 1), params=params).votes
         with jax.enable_x64(True):
             tables = speed_nuts.by_tables(model, votes, params, settings)
@@ -115,7 +115,7 @@ def compare_nuts(seed: int, quick: bool) -> Iterator[Comparison]:
         ours, theirs = (run["seconds"] / max(run["ess"], 1.0) for run in (tables, funsor))
         yield Comparison(f"NUTS, {type(model).__name__}", "s per effective draw", ours, "NumPyro with funsor", theirs)
     chain = TopDown(num_hidden=8)
-    params = chain.paper_params(jax.random.key(seed))
+    params = chain.example_params(jax.random.key(seed))
     votes = simulate(chain, items, key=jax.random.key(seed + 1), params=params).votes
     with jax.enable_x64(True):
         times = speed_nuts.gradient_milliseconds(chain, votes, params)

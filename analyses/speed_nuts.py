@@ -143,7 +143,7 @@ def main(items: int, seed: int, chains: int, draws: int) -> None:
     table = Table("model", "sampler", "seconds", "least ess", "ess / second", "ratio", title="NUTS")
     settings = Settings(chains, draws, draws)
     for model, program in ((DawidSkene(), dawid_skene), (Tree(), tree_by_unit)):
-        start = model.paper_params(jax.random.key(seed))
+        start = model.example_params(jax.random.key(seed))
         votes = simulate(model, items, key=jax.random.key(seed + 1), params=start).votes
         with jax.enable_x64(True):
             runs = {
@@ -156,7 +156,7 @@ def main(items: int, seed: int, chains: int, draws: int) -> None:
             figures = f"{run['seconds']:.1f}", f"{run['ess']:.0f}", f"{speeds[name]:.1f}"
             table.add_row(type(model).__name__, name, *figures, ratio)
     chain = TopDown(num_hidden=8)
-    start = chain.paper_params(jax.random.key(seed))
+    start = chain.example_params(jax.random.key(seed))
     votes = simulate(chain, items, key=jax.random.key(seed + 1), params=start).votes
     with jax.enable_x64(True):
         times = gradient_milliseconds(chain, votes, start)

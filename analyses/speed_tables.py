@@ -64,7 +64,7 @@ def milliseconds(function: Callable, argument: dict, repeats: int, name: str) ->
 def main(items: int, seed: int, repeats: int) -> dict[str, float]:
     """Print the times and return their medians."""
     model = LayeredGraph()
-    params = model.paper_params(jax.random.key(seed))
+    params = model.example_params(jax.random.key(seed))
     votes = simulate(model, items, key=jax.random.key(seed + 1), params=params).votes
     with jax.enable_x64(True):
         distinct = tables.encode(votes.patterns.votes, inspect(model).num_vote_classes)

@@ -47,17 +47,17 @@ class DawidSkene(GenerativeModel):
             confusion = numpyro.sample("confusion", dist.Dirichlet(concentration))
         return prevalence, jnp.swapaxes(confusion, 0, 1)
 
-    def relabel(self, params: Params, order: Int[np.ndarray, " label"]) -> dict[str, np.ndarray]:
-        """Classes change places in the shares and in the rows of the confusion matrices."""
-        if self.num_classes > 2:
-            return {"prevalence": params["prevalence"][..., order], "confusion": params["confusion"][..., order, :]}
-        if tuple(order) == (0, 1):
-            return dict(params)
+    def flip(self, params: Params) -> dict[str, np.ndarray]:
+        """Sensitivities become one minus specificities and the reverse."""
         swapped = {"sensitivity": 1 - params["specificity"], "specificity": 1 - params["sensitivity"]}
         return {"prevalence": 1 - params["prevalence"], **swapped}
 
+    def permute(self, params: Params, order: Int[np.ndarray, " label"]) -> dict[str, np.ndarray]:
+        """Classes change places in the shares and in the rows of the confusion matrices."""
+        return {"prevalence": params["prevalence"][..., order], "confusion": params["confusion"][..., order, :]}
+
     @numpy_draw
-    def paper_params(self, key: Array) -> dict[str, Float[Array, "..."]]:
+    def example_params(self, key: Array) -> dict[str, Float[Array, "..."]]:
         """A third of the voters are right with probability uniform on [.5, 1] in each class, the others guess."""
         guess = 1 / self.num_classes
         right = jax.random.uniform(key, (self.num_voters, self.num_classes), minval=0.5, maxval=1.0)

@@ -39,7 +39,7 @@ class DeepBeliefNet(GenerativeModel):
             numpyro.sample("vote", dist.Bernoulli(logits=logits).to_event(1), obs=votes)
 
     @numpy_draw
-    def paper_params(self, key: Array) -> dict[str, Float[Array, "..."]]:
+    def example_params(self, key: Array) -> dict[str, Float[Array, "..."]]:
         """Each hidden unit couples to its own share of the voters; biases make every unit a fair coin without coupling.
 
         The appendix gives no figures; the couplings are uniform on [1, 3] and the label's weights on [2, 4].

@@ -55,19 +55,17 @@ class LayeredGraph(GenerativeModel):
             weight = numpyro.sample(f"{name}_weight", dist.Dirichlet(jnp.ones(parents)))
         return sensitivity, specificity, weight
 
-    def relabel(self, params: Params, order: Int[np.ndarray, " label"]) -> dict[str, np.ndarray]:
+    def flip(self, params: Params) -> dict[str, np.ndarray]:
         """The label changes sides; only the layer below it notices."""
-        if tuple(order) == (0, 1):
-            return dict(params)
         below = self._layers()[0][0]
-        return dict(params) | {
+        return {
             "prevalence": 1 - params["prevalence"],
             f"{below}_sensitivity": 1 - params[f"{below}_specificity"],
             f"{below}_specificity": 1 - params[f"{below}_sensitivity"],
         }
 
     @numpy_draw
-    def paper_params(self, key: Array) -> dict[str, Float[Array, "..."]]:
+    def example_params(self, key: Array) -> dict[str, Float[Array, "..."]]:
         """Every edge has ψ uniform on [.6, 1] and η on [.9, 1]; below the first layer it exists with probability .3."""
         params = {"prevalence": jnp.array(0.5)}
         for (name, *shape), layer_key in zip(self._layers(), jax.random.split(key, len(self._layers())), strict=True):

@@ -36,18 +36,16 @@ class TopDown(GenerativeModel):
             logits = visible_bias + hidden @ weights.T
             numpyro.sample("vote", dist.Bernoulli(logits=logits).to_event(1), obs=votes)
 
-    def relabel(self, params: Params, order: Int[np.ndarray, " label"]) -> dict[str, np.ndarray]:
+    def flip(self, params: Params) -> dict[str, np.ndarray]:
         """The label changes sides; hidden units and voters stay."""
-        if tuple(order) == (0, 1):
-            return dict(params)
-        return dict(params) | {
+        return {
             "prevalence": 1 - params["prevalence"],
             "hidden_bias": params["hidden_bias"] + params["label_weights"],
             "label_weights": -params["label_weights"],
         }
 
     @numpy_draw
-    def paper_params(self, key: Array) -> dict[str, Float[Array, "..."]]:
+    def example_params(self, key: Array) -> dict[str, Float[Array, "..."]]:
         """Each hidden unit drives its own share of the voters strongly and the others weakly.
 
         The appendix gives no figures; label weights are uniform on [2, 4], weights to own voters on [1.5, 3.5] and

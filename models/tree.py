@@ -59,18 +59,16 @@ class Tree(GenerativeModel):
             says_one = jnp.where(parent == 1, voter_sensitivity, 1 - voter_specificity)
             numpyro.sample("vote", dist.Bernoulli(says_one).to_event(1), obs=votes)
 
-    def relabel(self, params: Params, order: Int[np.ndarray, " label"]) -> dict[str, np.ndarray]:
+    def flip(self, params: Params) -> dict[str, np.ndarray]:
         """The label changes sides; hidden units and voters stay."""
-        if tuple(order) == (0, 1):
-            return dict(params)
-        return dict(params) | {
+        return {
             "prevalence": 1 - params["prevalence"],
             "hidden_sensitivity": 1 - params["hidden_specificity"],
             "hidden_specificity": 1 - params["hidden_sensitivity"],
         }
 
     @numpy_draw
-    def paper_params(self, key: Array) -> dict[str, Float[Array, "..."]]:
+    def example_params(self, key: Array) -> dict[str, Float[Array, "..."]]:
         """Hidden units are right with probability uniform on [.8, 1], voters on [.6, 1]."""
         hidden_key, voter_key = jax.random.split(key)
         hidden = jax.random.uniform(hidden_key, (2, self.num_groups), minval=0.8, maxval=1.0)

@@ -38,14 +38,12 @@ class TruncatedGaussian(GenerativeModel):
             logits = log_ndtr(z_score) - log_ndtr(-z_score)
             numpyro.sample("vote", dist.Bernoulli(logits=logits).to_event(1), obs=votes)
 
-    def relabel(self, params: Params, order: Int[np.ndarray, " label"]) -> dict[str, np.ndarray]:
+    def flip(self, params: Params) -> dict[str, np.ndarray]:
         """The means change sign."""
-        if tuple(order) == (0, 1):
-            return dict(params)
-        return dict(params) | {"prevalence": 1 - params["prevalence"], "mean": -params["mean"]}
+        return {"prevalence": 1 - params["prevalence"], "mean": -params["mean"]}
 
     @numpy_draw
-    def paper_params(self, key: Array) -> dict[str, Float[Array, "..."]]:
+    def example_params(self, key: Array) -> dict[str, Float[Array, "..."]]:
         """Means √log(1 / (2 (1 − accuracy))) from accuracies uniform on [.5, .8]; correlation .5."""
         accuracy = jax.random.uniform(key, (self.num_voters,), minval=0.5, maxval=0.8)
         mean = jnp.sqrt(-jnp.log(2 * (1 - accuracy)))

@@ -83,8 +83,8 @@ class OneSkill(GenerativeModel):
             says_one = jnp.where(label[..., None] == 1, skill, 1 - skill) * jnp.ones(3)
             numpyro.sample("vote", dist.Bernoulli(says_one).to_event(1), obs=votes)
 
-    def relabel(self, params, order):
-        return dict(params) if tuple(order) == (0, 1) else {"skill": 1 - params["skill"]}
+    def flip(self, params):
+        return {"skill": 1 - params["skill"]}
 
 
 def by_grid(votes, key):

@@ -146,7 +146,7 @@ def test_a_copycat_is_found(params, share_missing):
 
 @pytest.fixture(scope="module")
 def tree_data():
-    return simulate(Tree(), 10_000, key=jax.random.key(2), params=Tree().paper_params(jax.random.key(0)))
+    return simulate(Tree(), 10_000, key=jax.random.key(2), params=Tree().example_params(jax.random.key(0)))
 
 
 def test_groups_of_a_tree_are_named(tree_data):

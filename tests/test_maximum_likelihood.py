@@ -15,7 +15,7 @@ KEY = jax.random.key(0)
 
 
 def simulated(model, num_items=2000):
-    return simulate(model, num_items, key=jax.random.key(1), params=model.paper_params(jax.random.key(2)))
+    return simulate(model, num_items, key=jax.random.key(1), params=model.example_params(jax.random.key(2)))
 
 
 @pytest.fixture(scope="module")

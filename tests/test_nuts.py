@@ -102,7 +102,7 @@ def test_words_for_what_goes_wrong():
 
 
 def test_refusals():
-    votes = simulate(DeepBeliefNet(), 20, key=KEY, params=DeepBeliefNet().paper_params(KEY)).votes
+    votes = simulate(DeepBeliefNet(), 20, key=KEY, params=DeepBeliefNet().example_params(KEY)).votes
     with pytest.raises(ContractError, match="no ancestor of 'vote'"):
         Nuts(DeepBeliefNet()).fit(votes, key=KEY)
     with pytest.raises(LatentensError, match="at least 1"):

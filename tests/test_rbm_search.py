@@ -19,7 +19,7 @@ BASE = ExactTraining(restarts=2, max_iterations=100)
 @pytest.fixture(scope="module")
 def votes():
     model = Tree((0, 0, 0, 1, 1, 1))
-    return simulate(model, 2_000, key=KEY, params=model.paper_params(jax.random.key(3))).votes
+    return simulate(model, 2_000, key=KEY, params=model.example_params(jax.random.key(3))).votes
 
 
 @pytest.fixture(scope="module")

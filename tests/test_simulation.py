@@ -78,7 +78,7 @@ def test_same_key_same_data_and_another_key_other_data():
 def test_long_simulations_are_made_of_different_blocks(monkeypatch):
     monkeypatch.setattr(simulation, "BLOCK_ITEMS", 64)
     model = DawidSkene(10)
-    dataset = simulate(model, 150, key=jax.random.key(0), params=model.paper_params(jax.random.key(1)))
+    dataset = simulate(model, 150, key=jax.random.key(0), params=model.example_params(jax.random.key(1)))
     matrix = dataset.votes.matrix
     assert matrix.shape == (150, 10)
     assert dataset.labels.shape == (150,)
@@ -86,10 +86,10 @@ def test_long_simulations_are_made_of_different_blocks(monkeypatch):
 
 
 def test_paper_parameters_follow_the_paper():
-    params = DawidSkene().paper_params(jax.random.key(0))
+    params = DawidSkene().example_params(jax.random.key(0))
     assert (params["sensitivity"][5:] == 0.5).all()
     assert (params["sensitivity"][:5] > 0.5).all()
-    tree = Tree().paper_params(jax.random.key(0))
+    tree = Tree().example_params(jax.random.key(0))
     assert (tree["hidden_sensitivity"] >= 0.8).all()
     assert (tree["voter_specificity"] >= 0.6).all()
     assert tree["voter_specificity"].dtype == np.float64
@@ -97,7 +97,7 @@ def test_paper_parameters_follow_the_paper():
 
 def test_paper_parameters_of_every_model_differ_by_key(paper_case):
     model = paper_case.model
-    first, other = model.paper_params(jax.random.key(0)), model.paper_params(jax.random.key(1))
+    first, other = model.example_params(jax.random.key(0)), model.example_params(jax.random.key(1))
     assert any((np.asarray(first[name]) != np.asarray(other[name])).any() for name in first)
     assert set(np.unique(paper_case.labels)) == set(range(paper_case.bayes_posterior().shape[1]))
 

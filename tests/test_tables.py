@@ -113,7 +113,7 @@ def test_rows_of_a_million_occur_as_often_as_the_likelihood_says(paper_case):
 
 def test_configurations_are_merged_before_the_product():
     model = LayeredGraph()
-    params = model.paper_params(jax.random.key(0))
+    params = model.example_params(jax.random.key(0))
     with jax.enable_x64(True):
         table = tables.checked_tables(model, params)
     assert table.log_prior.shape == (2, 32)
@@ -122,7 +122,7 @@ def test_configurations_are_merged_before_the_product():
 
 @pytest.mark.parametrize("model", [DawidSkene(500), Tree((0,) * 250 + (1,) * 250)])
 def test_five_hundred_voters_do_not_underflow(model):
-    dataset = simulate(model, 50, key=jax.random.key(0), params=model.paper_params(jax.random.key(1)))
+    dataset = simulate(model, 50, key=jax.random.key(0), params=model.example_params(jax.random.key(1)))
     exact = dataset.bayes_posterior()
     assert np.isfinite(exact).all()
     np.testing.assert_allclose(exact.sum(axis=1), 1.0)
@@ -180,7 +180,7 @@ def test_gradient_equals_finite_differences(case):
 def test_caller_keeps_single_precision():
     model = DawidSkene(3)
     votes = Votes.from_matrix([[0, 1, 1]])
-    params = model.paper_params(jax.random.key(0))
+    params = model.example_params(jax.random.key(0))
     assert bayes_posterior(model, params, votes).dtype == np.float64
     assert jax.numpy.zeros(1).dtype == np.float32
 

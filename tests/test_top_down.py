@@ -15,7 +15,7 @@ KEY = jax.random.key(0)
 @pytest.fixture(scope="module")
 def chain():
     model = TopDown(9, 3)
-    return simulate(model, 4000, key=jax.random.key(1), params=model.paper_params(jax.random.key(2)))
+    return simulate(model, 4000, key=jax.random.key(1), params=model.example_params(jax.random.key(2)))
 
 
 @pytest.fixture(scope="module")

@@ -59,10 +59,10 @@ def users_votes(path: Path) -> Votes:
 
 
 def simulated(name: str, items: int, seed: int) -> Dataset:
-    """Items of a model, with the paper's parameters where the model has them, else a draw from the priors."""
+    """Items of a model, with the example's parameters where the model has one, else a draw from the priors."""
     model = find_model(name)
     params_key, items_key = jax.random.split(jax.random.key(seed))
-    params = model.paper_params(params_key) if hasattr(model, "paper_params") else None
+    params = model.example_params(params_key)
     return replace(simulate(model, items, key=items_key, params=params), name=name.rsplit(":", 1)[-1])
 
 

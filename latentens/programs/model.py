@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 from jaxtyping import Array, Int
@@ -33,18 +33,43 @@ class GenerativeModel(ABC):
             votes: Observed value of the site `vote`, or None to leave it random.
         """
 
+    def example_params(self, key: Array) -> dict[str, np.ndarray] | None:
+        """Parameters of a typical experiment, drawn with a random key; None where the model has no example."""
+        del key
+        return None
+
+    def flip(self, params: Params) -> dict[str, np.ndarray] | None:
+        """What changes when the labels of a two-class model change places and the distribution of votes stays.
+
+        Leading axes of the parameters, such as those of posterior draws, are kept.
+
+        Returns:
+            The parameters that change, or None where the model does not say.
+        """
+        return self.permute(params, np.array([1, 0]))
+
+    def permute(self, params: Params, order: Int[np.ndarray, " label"]) -> dict[str, np.ndarray] | None:
+        """As `flip`, for any number of classes: the label k of the result is the label `order[k]` of the parameters."""
+        del params, order
+        return None
+
+    @final
     def relabel(self, params: Params, order: Int[np.ndarray, " label"]) -> dict[str, np.ndarray] | None:
         """The parameters of the same distribution of votes with the labels in another order.
+
+        A model says what changes: `flip` for two classes, `permute` for more.
 
         Args:
             params: A value for each parameter.
             order: The label k of the result is the label `order[k]` of these parameters.
 
         Returns:
-            The parameters, or None where the model does not say how to relabel them.
+            All parameters, or None where the model does not say how to relabel them.
         """
-        del params, order
-        return None
+        if np.array_equal(order, np.arange(len(order))):
+            return dict(params)
+        changed = self.flip(params) if len(order) == 2 else self.permute(params, order)
+        return None if changed is None else {**params, **changed}
 
     @staticmethod
     def from_program(program: Callable[..., Any]) -> "GenerativeModel":
