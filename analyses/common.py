@@ -34,7 +34,7 @@ from latentens.methods import (
     Supervised,
     TopDownMLE,
 )
-from latentens.methods.base import Fit, Method
+from latentens.methods.base import Estimate, Method, Posterior
 from latentens.votes import Votes
 
 METHODS: dict[str, Method] = {
@@ -127,13 +127,15 @@ class SupervisedElsewhere(Method):
 
     sets: tuple[Dataset, ...] = field(repr=False)
 
-    def _fit(self, votes: Votes, key: jax.Array) -> Fit:
+    def _fit(self, votes: Votes, key: jax.Array) -> Estimate:
         own = next(dataset for dataset in self.sets if dataset.votes is votes)
         others = [other for other in self.sets if other is not own and family_of(other.name) == family_of(own.name)]
         if not others:
             raise LatentensError(f"there is no other set like {own.name} to train on")
-        trained = Supervised().fit(others[0], key=key)
-        return Fit(trained.predictor(votes), trained.predictor, diagnostics=trained.diagnostics)
+        return Supervised().estimate(others[0], key)
+
+    def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
+        return Supervised()._predict(estimate, votes)
 
 
 def score_table(

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from latentens.datasets import Dataset, simulate
     from latentens.evaluation import check_independence
     from latentens.methods.base import Fit, Method
+    from latentens.methods.fit_files import load_fit
     from latentens.programs import GenerativeModel, bayes_posterior, log_likelihood
     from latentens.reporting import report
     from latentens.votes import Votes
@@ -26,6 +27,7 @@ __all__ = [
     "datasets",
     "evaluation",
     "load",
+    "load_fit",
     "log_likelihood",
     "methods",
     "models",
@@ -46,6 +48,7 @@ _HOMES = {
     "check_independence": "evaluation",
     "compare": "comparison",
     "load": "comparison",
+    "load_fit": "methods.fit_files",
     "log_likelihood": "programs",
     "report": "reporting",
     "save": "comparison",

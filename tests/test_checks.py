@@ -11,8 +11,8 @@ from latentens import Votes, simulate
 from latentens.errors import VotesError
 from latentens.evaluation.independence import check_independence, check_model, decorrelation
 from latentens.evaluation.voter_pairs import states_of
-from latentens.methods import DawidSkeneEM
-from latentens.methods.base import Fit
+from latentens.methods import DawidSkeneEM, MajorityVote, RBMStack
+from latentens.methods.base import Estimate, finished
 from latentens.methods.rbm_stack import stack_params
 from latentens.models import DawidSkene, Tree
 from latentens.programs.tables import checked_tables
@@ -217,7 +217,8 @@ def stack():
     ]
     votes = draw(DawidSkene(5), FIVE, 400, seed=5)
     of_one = rng.random(400)
-    return Fit(np.stack([1 - of_one, of_one], axis=1), lambda votes: votes, stack_params(machines)), votes
+    estimate = Estimate(stack_params(machines), label_probs=np.stack([1 - of_one, of_one], axis=1))
+    return finished(RBMStack(), estimate, votes, 0.0), votes
 
 
 def within_labels(values, probs):
@@ -246,8 +247,9 @@ def test_decorrelation_given_labels_with_gaps_and_a_constant_voter():
     labels = np.random.default_rng(1).integers(0, 2, 3000)
     matrix[:1000, 0] = -1
     matrix[:, 4] = 1
-    fit = Fit(np.full((3000, 2), 0.5), lambda votes: votes)
-    (voters,) = decorrelation(fit, Votes.from_matrix(matrix), labels, key=KEY)
+    votes = Votes.from_matrix(matrix)
+    fit = finished(MajorityVote(), Estimate(label_probs=np.full((3000, 2), 0.5)), votes, 0.0)
+    (voters,) = decorrelation(fit, votes, labels, key=KEY)
     both = within_labels(matrix[1000:, :4].astype(float), np.eye(2)[labels[1000:]])
     np.testing.assert_allclose(voters.given_label[0, 1], both[0, 1], atol=0.03)
     np.testing.assert_array_equal(voters.given_label[4, :4], 0)

@@ -21,8 +21,9 @@ from latentens.comparison import EXACT, data_trees, full_scores, load, save
 from latentens.comparison.cell import Cell, describe
 from latentens.errors import LatentensError
 from latentens.evaluation.scores import evaluate
+from latentens.inference.orient import vote_shares
 from latentens.methods import DawidSkeneEM, MajorityVote, MaximumLikelihood, Nuts, RBMStack
-from latentens.methods.base import Fit, Method
+from latentens.methods.base import Estimate, Method
 from latentens.models import DawidSkene
 from tests.reference import KEY, independent_votes
 
@@ -36,6 +37,9 @@ class Broken(Method):
     def _fit(self, votes, key):
         raise ZeroDivisionError("no luck today")
 
+    def _predict(self, estimate, votes):
+        raise NotImplementedError
+
 
 @dataclasses.dataclass(frozen=True)
 class Draws(Method):
@@ -48,9 +52,11 @@ class Draws(Method):
         time.sleep(self.pause)
         uniform = np.asarray(jax.random.uniform(key, (2, 50, 6)))
         draws = {"prevalence": uniform[..., 0], "sensitivity": uniform}
-        fit = MajorityVote()._fit(votes, key)
         diagnostics = {"sample_stats": {"lp": np.log(uniform[..., 0])}, "warnings": ["none"]}
-        return Fit(fit.label_probs, fit.predictor, {"prevalence": np.array(0.5)}, diagnostics, draws)
+        return Estimate({"prevalence": np.array(0.5)}, diagnostics, draws)
+
+    def _predict(self, estimate, votes):
+        return vote_shares(votes)
 
 
 def sweep(folder, client=None):
@@ -182,6 +188,9 @@ def test_finished_cells_are_not_run_again(tmp_path, sets):
             with counts.open("a") as file:
                 file.write("x")
             return MajorityVote()._fit(votes, key)
+
+        def _predict(self, estimate, votes):
+            return vote_shares(votes)
 
     def run(*methods, **options):
         return compare(sets, methods, key=KEY, folder=tmp_path / "cells", resamples=10, **options)

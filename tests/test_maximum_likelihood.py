@@ -162,7 +162,7 @@ def test_impossible_settings(arguments, message):
 
 
 def test_wrong_gold_labels(voters):
-    with pytest.raises(VotesError, match="gold labels are one of -1"):
+    with pytest.raises(VotesError, match="gold labels of shape"):
         MaximumLikelihood(voters.model).fit(voters.votes, key=KEY, gold=np.array([0, 1]))
 
 

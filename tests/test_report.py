@@ -21,7 +21,7 @@ from latentens.errors import LatentensError
 from latentens.evaluation.intervals import PairedDifference
 from latentens.inference.orient import vote_shares
 from latentens.methods import DawidSkeneEM, MajorityVote
-from latentens.methods.base import Fit, Method
+from latentens.methods.base import Estimate, Method
 from latentens.models import DawidSkene
 from latentens.reporting.findings import Leader, find
 from latentens.reporting.html import Html, element
@@ -44,6 +44,9 @@ class Broken(Method):
     def _fit(self, votes, key):
         raise LatentensError("the matrix <A> & its inverse are lost; drop voter 3")
 
+    def _predict(self, estimate, votes):
+        raise NotImplementedError
+
 
 @dataclass(frozen=True)
 class Sampled(Method):
@@ -62,7 +65,10 @@ class Sampled(Method):
             "warnings": ["chains <disagree>"],
             "sample_stats": {"lp": noise[..., 0]},
         }
-        return Fit(vote_shares(votes), vote_shares, {"sensitivity": noise.mean((0, 1))}, diagnostics, draws)
+        return Estimate({"sensitivity": noise.mean((0, 1))}, diagnostics, draws)
+
+    def _predict(self, estimate, votes):
+        return vote_shares(votes)
 
 
 METHODS = {

@@ -68,7 +68,7 @@ def test_a_class_without_training_items_gets_probability_zero():
 
 def test_labels_of_one_class_are_refused():
     training = dataset(1)
-    with pytest.raises(VotesError, match="two classes among its labels"):
+    with pytest.raises(VotesError, match="fewer than two classes"):
         Supervised().fit(dataclasses.replace(training, labels=np.ones(2000, dtype=int)), key=KEY)
 
 

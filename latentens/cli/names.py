@@ -11,14 +11,12 @@ from typing import Any
 from latentens import methods, models
 from latentens.datasets import PAPER_MODELS
 from latentens.errors import LatentensError
-from latentens.methods.base import GoldMethod, Method
+from latentens.methods.base import Method
 from latentens.programs.model import GenerativeModel
 from latentens.votes import Votes
 
 METHOD_NAMES = tuple(
-    name
-    for name in methods.__all__
-    if issubclass(getattr(methods, name), Method | GoldMethod) and name != "SupervisedReference"
+    name for name in methods.__all__ if issubclass(getattr(methods, name), Method) and name != "SupervisedReference"
 )
 """What can be fitted to votes alone."""
 
@@ -34,7 +32,7 @@ def find_model(name: str) -> GenerativeModel:
     return known[name.lower()]
 
 
-def find_method(text: str, votes: Votes | None = None) -> Method | GoldMethod:
+def find_method(text: str, votes: Votes | None = None) -> Method:
     """A method by its name, perhaps with settings: `RBMStack(hidden=(3, 1))`, `Nuts(Tree)`.
 
     Settings are literals, models or settings classes of the package; nothing else is evaluated.
@@ -48,7 +46,7 @@ def find_method(text: str, votes: Votes | None = None) -> Method | GoldMethod:
     except SyntaxError:
         raise LatentensError(f"{text!r} is not a method; write NAME or NAME(setting=value, …)") from None
     found = _build(expression, votes)
-    if not isinstance(found, Method | GoldMethod):
+    if not isinstance(found, Method):
         raise LatentensError(f"there is no method {text!r}; there are {', '.join(METHOD_NAMES)}")
     return found
 

@@ -21,7 +21,7 @@ from latentens.datasets.dataset import Dataset
 from latentens.errors import LatentensError
 from latentens.evaluation.intervals import intervals
 from latentens.evaluation.scores import evaluate
-from latentens.methods.base import GoldMethod, Method, Posterior
+from latentens.methods.base import Method, Posterior
 
 Numbers = Mapping[str, float]
 
@@ -46,7 +46,7 @@ class Cell:
     dataset: Dataset
     exact: Posterior | None
     name: str
-    method: Method | GoldMethod
+    method: Method
     repetition: int
     key_data: UInt32[np.ndarray, " word"]
     resamples: int

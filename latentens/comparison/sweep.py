@@ -14,20 +14,19 @@ from latentens.comparison.netcdf import load_outcome, save_outcome
 from latentens.comparison.tree import EXACT, Address, assemble
 from latentens.datasets.dataset import Dataset
 from latentens.errors import LatentensError
-from latentens.methods.base import GoldMethod, Method, Posterior
+from latentens.methods.base import Method, Posterior
 from latentens.runtime.progress import track_late
 
 if TYPE_CHECKING:
     from distributed import Client
 
-AnyMethod = Method | GoldMethod
 
 RESERVED = frozenset({"scores", "intervals", "pairs", EXACT})
 
 
 def compare(
     datasets: Dataset | Iterable[Dataset],
-    methods: Iterable[AnyMethod] | Mapping[str, AnyMethod],
+    methods: Iterable[Method] | Mapping[str, Method],
     *,
     key: jax.Array,
     repetitions: int = 1,
@@ -74,8 +73,8 @@ def compare(
     return assemble(sets, outcomes, _data(key))
 
 
-def _named(methods: Iterable[AnyMethod]) -> dict[str, AnyMethod]:
-    named: dict[str, AnyMethod] = {}
+def _named(methods: Iterable[Method]) -> dict[str, Method]:
+    named: dict[str, Method] = {}
     for method in methods:
         if describe(method) in named:
             raise LatentensError(f"{describe(method)} is asked for twice; give names as a dict to have it so")
@@ -83,7 +82,7 @@ def _named(methods: Iterable[AnyMethod]) -> dict[str, AnyMethod]:
     return named
 
 
-def _check(datasets: Sequence[Dataset], methods: Mapping[str, AnyMethod], repetitions: int) -> None:
+def _check(datasets: Sequence[Dataset], methods: Mapping[str, Method], repetitions: int) -> None:
     names = [dataset.name for dataset in datasets]
     if not names or not methods or repetitions < 1:
         raise LatentensError("a comparison needs at least one data set, one method and one repetition")

@@ -13,7 +13,7 @@ from latentens.datasets import simulate
 from latentens.errors import LatentensError
 from latentens.evaluation.reliability import upper_tail
 from latentens.inference.orient import orientation
-from latentens.methods.base import GoldMethod, Method
+from latentens.methods.base import Method
 from latentens.methods.nuts import Nuts
 from latentens.programs.contract import inspect
 from latentens.programs.model import GenerativeModel, Params
@@ -54,7 +54,7 @@ class SimulationRanks(NamedTuple):
 
 def simulation_based_calibration(
     model: GenerativeModel,
-    method: Method | GoldMethod | Sampler | None = None,
+    method: Method | Sampler | None = None,
     *,
     num_simulations: int,
     num_items: int,
@@ -119,8 +119,8 @@ def _least_tails(values: Float[np.ndarray, "simulation element"]) -> Float[np.nd
     return np.minimum(bdtr(below, size, expected), bdtrc(below - 1, size, expected)).min(axis=1)
 
 
-def _sampler(method: Method | GoldMethod | Sampler) -> Sampler:
-    if not isinstance(method, Method | GoldMethod):
+def _sampler(method: Method | Sampler) -> Sampler:
+    if not isinstance(method, Method):
         return method
 
     def draw(votes: Votes, key: jax.Array) -> Mapping[str, np.ndarray]:

@@ -1,54 +1,134 @@
-"""Fit: what every method returns. Method: what every method is."""
+"""Method: what turns votes into labels. Fit: what every method returns."""
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, final
 
 import jax
 import numpy as np
 from jaxtyping import Float, Int
 
+from latentens.errors import VotesError
 from latentens.runtime.precision import double_precision
 from latentens.votes import Votes
+from latentens.votes.matching import Gold, align, gold_codes
+from latentens.votes.tabulation import Names
 
 Posterior = Float[np.ndarray, "item label"]
+Arrays = Mapping[str, np.ndarray]
+GoldCodes = Int[np.ndarray, " item"]
+"""The code of each item's true label, −1 where it is unknown."""
 
 
 @dataclass(frozen=True, eq=False)
-class Fit:
-    """The result of a method.
+class Estimate:
+    """What `Method._fit` hands to `Method.fit`, which makes a `Fit` of it.
+
+    Attributes:
+        params: Estimated parameters by name: what a user looks at.
+        diagnostics: How the fit went: log-likelihood, iterations, convergence, ….
+        draws: Posterior draws by name, with leading axes (chain, draw), for a sampled fit.
+        state: Further arrays that `Method._predict` needs.
+        label_probs: The posterior of the fitted items, where it is not simply what `_predict` says about their votes.
+    """
+
+    params: Arrays = field(default_factory=dict)
+    diagnostics: Mapping[str, Any] = field(default_factory=dict)
+    draws: Arrays | None = None
+    state: Arrays = field(default_factory=dict)
+    label_probs: Posterior | None = None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Fit(Estimate):
+    """The result of a method: data only, so that it can be saved, loaded and sent to another process.
 
     Attributes:
         label_probs: Estimated posterior of each item's label.
-        predictor: Gives the same for other items' votes.
-        params: Estimated parameters by name, where the method has any.
-        diagnostics: How the fit went: log-likelihood, iterations, convergence, seconds, ….
-        draws: Posterior draws by name, with leading axes (chain, draw), for a sampled fit.
+        method: The method with its settings.
+        item_names: Names of the items.
+        voter_names: Names of the voters; later votes are matched to them by name.
+        class_names: The labels that the columns of `label_probs` stand for.
     """
 
-    label_probs: Posterior
-    predictor: Callable[[Votes], Posterior]
-    params: Mapping[str, np.ndarray] = field(default_factory=dict)
-    diagnostics: Mapping[str, Any] = field(default_factory=dict)
-    draws: Mapping[str, np.ndarray] | None = None
+    label_probs: Posterior = field(kw_only=True)
+    method: "Predictor" = field(kw_only=True)
+    item_names: Names = field(kw_only=True)
+    voter_names: Names = field(kw_only=True)
+    class_names: Names = field(kw_only=True)
 
     @property
     def labels(self) -> Int[np.ndarray, " item"]:
-        """The most probable label of each item; an exact tie goes to the lowest class."""
+        """The code of the most probable label of each item; an exact tie goes to the lowest class."""
         return self.label_probs.argmax(axis=1)
 
     @double_precision
     def predict(self, votes: Votes) -> Posterior:
-        """The posterior of the labels of new items, by the fitted parameters."""
-        return self.predictor(votes)
+        """The posterior of the labels of new items, by the fitted parameters.
+
+        Voters and classes are matched by name, so columns may come in any order. A fitted voter who is absent counts
+        as missing. A voter who was not fitted is left out with a warning. A class that was not fitted is refused.
+
+        Args:
+            votes: The votes on the new items.
+        """
+        return posterior_of(self.method, self, align(votes, self.voter_names, self.class_names))
+
+    def save(self, path: str | Path) -> None:
+        """Write the fit to a netCDF file, from which `latentens.load_fit` reads it."""
+        from latentens.methods.fit_files import save_fit  # xarray is not needed to fit
+
+        save_fit(self, path)
+
+    def __repr__(self) -> str:
+        return f"Fit({', '.join(f'{name}: {text}' for name, text in self._summary().items())})"
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        rows = (f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in self._summary().items())
+        return f"<table>{''.join(rows)}</table>"
+
+    def _summary(self) -> dict[str, str]:
+        """What is worth knowing at a glance."""
+        shares = np.bincount(self.labels, minlength=len(self.class_names)) / len(self.labels)
+        found = {
+            "method": repr(self.method),
+            "items": f"{len(self.label_probs):,}",
+            "voters": f"{len(self.voter_names):,}",
+            "labels": " ".join(f"{name} {share:.0%}" for name, share in zip(self.class_names, shares, strict=True)),
+            "mean confidence": f"{self.label_probs.max(axis=1).mean():.3f}",
+        }
+        for name in ("log_likelihood", "converged", "warnings"):
+            if self.diagnostics.get(name) not in (None, []):
+                value = self.diagnostics[name]
+                found[name.replace("_", " ")] = f"{value:,.2f}" if isinstance(value, float) else str(value)
+        return found
 
 
-class Method(ABC):
-    """A frozen dataclass of hyperparameters that turns votes into a `Fit`; it never sees a label."""
+class Predictor(ABC):
+    """A frozen dataclass of settings that turns fitted arrays and votes into posteriors."""
 
-    @final
+    @abstractmethod
+    def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
+        """The posterior of each item's label given its votes.
+
+        Args:
+            estimate: What `_fit` found.
+            votes: Distinct rows of votes, with the voters and classes of the fit.
+        """
+
+
+class Method(Predictor):
+    """A frozen dataclass of settings that turns votes into a `Fit`; it never sees a label.
+
+    A method of your own says two things: `_fit` estimates parameters from votes, and `_predict` gives the posterior of
+    labels from them. `fit` does the rest: double precision, time, names, and the posterior of the fitted items.
+    """
+
     def fit(self, votes: Votes, *, key: jax.Array) -> Fit:
         """Estimate the labels.
 
@@ -56,34 +136,83 @@ class Method(ABC):
             votes: The votes.
             key: Random key; the same key gives the same result.
         """
-        return _timed(self._fit, votes, key)
+        return self._run(votes, key)
 
     @abstractmethod
-    def _fit(self, votes: Votes, key: jax.Array) -> Fit:
-        """Do the work of `fit`, in double precision."""
+    def _fit(self, votes: Votes, key: jax.Array) -> Estimate:
+        """Estimate the parameters: the extension point. It runs in double precision.
+
+        Args:
+            votes: The votes.
+            key: Random key.
+        """
+
+    @final
+    @double_precision
+    def _run(self, votes: Votes, *args: Any) -> Fit:
+        if not isinstance(votes, Votes):
+            raise VotesError(
+                f"{type(self).__name__} is fitted to Votes, not to a {type(votes).__name__}: "
+                "make them with Votes.from_matrix or Votes.from_long"
+            )
+        start = time.perf_counter()
+        return finished(self, self._fit(votes, *args), votes, start, *args[1:])
 
 
-class GoldMethod(ABC):
+class GoldMethod(Method):
     """A method that can also use the true labels of some items, if the user hands them over."""
 
     @final
-    def fit(self, votes: Votes, *, key: jax.Array, gold: Int[np.ndarray, " item"] | None = None) -> Fit:
+    def fit(self, votes: Votes, *, key: jax.Array, gold: Gold | None = None) -> Fit:
         """Estimate the labels.
 
         Args:
             votes: The votes.
             key: Random key; the same key gives the same result.
-            gold: The true label of each item that has one, −1 for the others.
+            gold: True labels of some items: a mapping or a Series from the item's name to its label as written (or the
+                label's code), or an array with one entry per item: codes, −1 where the label is unknown, or labels.
         """
-        return _timed(self._fit, votes, key, gold)
+        codes = None if gold is None else gold_codes(votes, gold)
+        return self._run(votes, key, codes if codes is not None and (codes >= 0).any() else None)
 
     @abstractmethod
-    def _fit(self, votes: Votes, key: jax.Array, gold: Int[np.ndarray, " item"] | None) -> Fit:
-        """Do the work of `fit`, in double precision."""
+    def _fit(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
+        """Estimate the parameters.
+
+        Args:
+            votes: The votes.
+            key: Random key.
+            gold: The code of each item's true label, −1 where it is unknown; None if none is known.
+        """
 
 
-@double_precision
-def _timed(work: Callable[..., Fit], *args: Any) -> Fit:
-    start = time.perf_counter()
-    fitted = work(*args)
-    return replace(fitted, diagnostics={**fitted.diagnostics, "seconds": time.perf_counter() - start})
+def finished(method: Predictor, estimate: Estimate, votes: Votes, start: float, gold: GoldCodes | None = None) -> Fit:
+    """The fit that an estimate amounts to.
+
+    Args:
+        method: What made the estimate.
+        estimate: The estimate.
+        votes: The votes that it was made from.
+        start: When the work began, by `time.perf_counter`.
+        gold: The code of each item's true label, −1 where it is unknown; a known label is certain.
+    """
+    probs = posterior_of(method, estimate, votes) if estimate.label_probs is None else estimate.label_probs
+    if gold is not None:
+        probs = np.where(gold[:, None] >= 0, gold[:, None] == np.arange(probs.shape[1]), probs)
+    return Fit(
+        estimate.params,
+        {**estimate.diagnostics, "seconds": time.perf_counter() - start},
+        estimate.draws,
+        estimate.state,
+        label_probs=probs,
+        method=method,
+        item_names=votes.item_names,
+        voter_names=votes.voter_names,
+        class_names=votes.class_names,
+    )
+
+
+def posterior_of(method: Predictor, estimate: Estimate, votes: Votes) -> Posterior:
+    """What a method's estimate says about votes, asked once for each distinct row."""
+    rows, _, inverse = votes.patterns
+    return method._predict(estimate, rows)[inverse]

@@ -10,8 +10,8 @@ from scipy.special import expit, log_ndtr, ndtr
 
 from latentens.errors import LatentensError
 from latentens.inference.orient import orientation
-from latentens.methods.base import Fit, Method, Posterior
-from latentens.methods.indicator import require_two_classes, row_predictor, vote_indicator
+from latentens.methods.base import Estimate, Method, Posterior
+from latentens.methods.indicator import in_blocks, require_two_classes, vote_indicator
 from latentens.runtime.randomness import numpy_generator
 from latentens.votes import Votes
 
@@ -61,7 +61,7 @@ class Cubam(Method):
         if self.dimensions < 1 or self.rounds < 1:
             raise LatentensError(f"{self} is impossible: dimensions and rounds must be at least 1")
 
-    def _fit(self, votes: Votes, key: jax.Array) -> Fit:
+    def _fit(self, votes: Votes, key: jax.Array) -> Estimate:
         require_two_classes(votes, self)
         rows, counts, _ = votes.patterns
         entries = _entries(rows)
@@ -73,10 +73,6 @@ class Cubam(Method):
         probs = component_probs(estimate_signals(rows, voters))[votes.patterns.inverse]
         flip = orientation(probs, votes)[0] == 1
         voters = Voters(-voters.weight if flip else voters.weight, voters.threshold)
-
-        def label_probs(rows: Votes) -> Posterior:
-            return component_probs(estimate_signals(rows, voters))
-
         diagnostics: dict[str, Any] = {
             "label_probs": "probability of the prior's two components at the estimated signal, not of the votes",
             "iterations": self.rounds,
@@ -84,8 +80,12 @@ class Cubam(Method):
             "last_change_of_weights": change,
             "flipped": bool(flip),
         }
-        predictor = row_predictor(label_probs, votes)
-        return Fit(predictor(votes), predictor, _params(voters), diagnostics)
+        return Estimate(_params(voters), diagnostics)
+
+    @in_blocks
+    def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
+        voters = Voters(estimate.params["weight"], estimate.params["threshold"])
+        return component_probs(estimate_signals(votes, voters))
 
     def _start(self, num_voters: int, key: jax.Array) -> Voters:
         """Equal voters; in several dimensions a little apart, as nothing else tells the dimensions from each other."""

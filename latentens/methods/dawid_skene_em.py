@@ -10,7 +10,7 @@ from scipy.special import expit
 
 from latentens.errors import LatentensError
 from latentens.inference.orient import orientation, vote_shares
-from latentens.methods.base import Fit, Method, Posterior
+from latentens.methods.base import Estimate, GoldCodes, GoldMethod, Posterior, posterior_of
 from latentens.methods.independent.label_counts import (
     CountedRows,
     Estimates,
@@ -20,8 +20,8 @@ from latentens.methods.independent.label_counts import (
     expectation,
     maximisation,
 )
-from latentens.methods.independent.likelihood import named_params, posterior
-from latentens.methods.indicator import by_blocks, row_predictor, vote_indicator
+from latentens.methods.independent.likelihood import from_named_params, named_params, posterior
+from latentens.methods.indicator import by_blocks, in_blocks, vote_indicator
 from latentens.methods.spectral.imbalance import third_moment_imbalance
 from latentens.methods.spectral.moments import rates_at
 from latentens.methods.spectral_meta_learner import independent_posterior, rank_one_structure, spectral_score
@@ -53,7 +53,7 @@ class Optimum(NamedTuple):
 
 
 @dataclass(frozen=True)
-class DawidSkeneEM(Method):
+class DawidSkeneEM(GoldMethod):
     """Class shares and a confusion matrix for each voter, at the best of several maxima of the likelihood.
 
     Starts are the vote shares, for two classes what SML and RL say, and random confusion matrices; all run side by
@@ -78,15 +78,15 @@ class DawidSkeneEM(Method):
                 f"{self} is impossible: counts must not be negative, tolerance and max_iterations must be positive"
             )
 
-    def _fit(self, votes: Votes, key: jax.Array) -> Fit:
-        rows, counts, _ = votes.patterns
-        data = count_rows(rows, counts)
-        optimum = self._maximise(data, self._begin(votes, data, key))
+    def _fit(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
+        optimum = self._climb(votes, key, gold)
         shares = optimum.estimates.shares[:, optimum.best]
         confusion = optimum.estimates.confusion[:, optimum.best].transpose(1, 0, 2)
-        probs = row_predictor(lambda part: _posterior(part, shares, confusion), votes)(votes)
-        order = orientation(probs, votes)
-        shares, confusion = shares[order], confusion[:, order]
+        order = np.arange(votes.num_classes)
+        if gold is None:  # known labels fix the order of the labels themselves
+            found = Estimate(named_params(shares, confusion))
+            order = orientation(posterior_of(self, found, votes), votes)
+            shares, confusion = shares[order], confusion[:, order]
         diagnostics: dict[str, Any] = {
             "label_probs": "exact posterior at the estimated parameters",
             "log_likelihood": float(optimum.log_likelihood[optimum.best]),
@@ -95,8 +95,23 @@ class DawidSkeneEM(Method):
             "flipped": not np.array_equal(order, np.arange(len(order))),
             "start_log_likelihoods": optimum.log_likelihood,
         }
-        predictor = row_predictor(lambda part: _posterior(part, shares, confusion), votes)
-        return Fit(probs[:, order], predictor, named_params(shares, confusion), diagnostics)
+        return Estimate(named_params(shares, confusion), diagnostics)
+
+    @in_blocks
+    def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
+        return posterior(vote_indicator(votes, votes.num_classes), *from_named_params(estimate.params))
+
+    def _climb(self, votes: Votes, key: jax.Array, gold: GoldCodes | None) -> Optimum:
+        """Where each start ends; items with a known label add the same counts to every start."""
+        rows, counts, inverse = votes.patterns
+        if gold is None:
+            data = count_rows(rows, counts)
+        else:
+            labelled = np.flatnonzero(gold >= 0)
+            known = count_rows(votes.take(labelled), np.ones(len(labelled)))
+            data = count_rows(rows, np.bincount(inverse[gold < 0], minlength=len(counts)))
+            data = data._replace(known=expect_labels(known, [np.eye(votes.num_classes)[gold[labelled]]]))
+        return self._maximise(data, self._begin(votes, data, key))
 
     def _begin(self, votes: Votes, data: CountedRows, key: jax.Array) -> Expected:
         """Expected counts of all starts."""
@@ -125,11 +140,11 @@ class DawidSkeneEM(Method):
         running = np.arange(expected.labels.shape[1])
         optimum = _empty_optimum(expected)
         for iteration in range(1, self.max_iterations + 1):
-            estimates = maximisation(data, expected, self.pseudo_count)
+            estimates = maximisation(expected, self.pseudo_count)
             expected = expectation(data, estimates)
             prior = self.pseudo_count * safe_log(estimates.confusion).sum(axis=(0, 2, 3))
             objective = expected.log_likelihood + prior
-            gain = (objective - optimum.objective[running]) / data.num_items
+            gain = (objective - optimum.objective[running]) / expected.labels.sum(axis=0)
             _record(optimum, running, estimates, expected.log_likelihood, objective, iteration)
             optimum.converged[running] = gain < self.tolerance
             going = gain >= self.tolerance
@@ -144,10 +159,6 @@ class DawidSkeneEM(Method):
 def _side_by_side(some: Expected, others: Expected) -> Expected:
     labels, votes = (np.concatenate(pair, axis=1) for pair in zip(some[:2], others[:2], strict=True))
     return Expected(labels, votes, np.concatenate([some.log_likelihood, others.log_likelihood]))
-
-
-def _posterior(rows: Votes, shares: Float[np.ndarray, " label"], confusion: np.ndarray) -> Posterior:
-    return posterior(vote_indicator(rows, len(shares)), shares, confusion)
 
 
 def _spectral_starts(votes: Votes) -> list[Posterior]:

@@ -10,9 +10,10 @@ from scipy.special import digamma, gammaln
 
 from latentens.errors import LatentensError
 from latentens.inference.orient import orientation, vote_shares
-from latentens.methods.base import Fit, Method, Posterior
+from latentens.methods.base import Estimate, GoldCodes, GoldMethod, Posterior
 from latentens.methods.independent.likelihood import named_params
-from latentens.methods.indicator import Indicator, row_predictor, vote_indicator
+from latentens.methods.indicator import Indicator, in_blocks, vote_indicator
+from latentens.methods.labelled_rows import LabelledRows, labelled_rows
 from latentens.runtime.randomness import numpy_generator
 from latentens.votes import Votes
 
@@ -32,7 +33,7 @@ class Concentrations(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Ebcc(Method):
+class Ebcc(GoldMethod):
     """Each class is a mixture of subtypes, and voters are independent given the subtype: so they correlate in a class.
 
     Variational Bayes. Priors: Dirichlet(1, …) for classes, Dirichlet(.1/M, …) for the M subtypes of a class, and for
@@ -55,17 +56,16 @@ class Ebcc(Method):
         if min(self.num_subtypes, self.restarts, self.max_iterations) < 1 or self.tolerance <= 0:
             raise LatentensError(f"{self} is impossible: its numbers must be positive")
 
-    def _fit(self, votes: Votes, key: jax.Array) -> Fit:
+    def _fit(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
         generator = numpy_generator(key)
-        indicator = vote_indicator(votes.patterns.votes, votes.num_classes)
-        runs = [self._ascend(votes, indicator, generator) for _ in range(self.restarts)]
+        rows = labelled_rows(votes, gold)
+        indicator = vote_indicator(rows.votes, votes.num_classes)
+        runs = [self._ascend(rows, indicator, generator) for _ in range(self.restarts)]
         best, bound, iterations, converged = max(runs, key=lambda run: run[1])
-        order = orientation(_class_probs(indicator, best)[votes.patterns.inverse], votes)
+        order = np.arange(votes.num_classes)
+        if gold is None:
+            order = orientation(_class_probs(indicator, best)[rows.inverse], votes)
         best = Concentrations(best.classes[order], best.subtypes[order], best.votes[:, :, order])
-
-        def label_probs(rows: Votes) -> Posterior:
-            return _class_probs(vote_indicator(rows, votes.num_classes), best)
-
         diagnostics: dict[str, Any] = {
             "label_probs": "variational posterior",
             "evidence_bound": bound,
@@ -74,23 +74,29 @@ class Ebcc(Method):
             "flipped": not np.array_equal(order, np.arange(len(order))),
             "start_evidence_bounds": np.array([run[1] for run in runs]),
         }
-        predictor = row_predictor(label_probs, votes)
-        return Fit(predictor(votes), predictor, _params(best), diagnostics)
+        state = {f"{name}_concentration": value for name, value in best._asdict().items()}
+        return Estimate(_params(best), diagnostics, state=state)
+
+    @in_blocks
+    def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
+        concentrations = (estimate.state[f"{name}_concentration"] for name in Concentrations._fields)
+        return _class_probs(vote_indicator(votes, votes.num_classes), Concentrations(*concentrations))
 
     def _ascend(
-        self, votes: Votes, indicator: Indicator, generator: np.random.Generator
+        self, rows: LabelledRows, indicator: Indicator, generator: np.random.Generator
     ) -> tuple[Concentrations, float, int, bool]:
         """Raise the evidence bound from vote shares that are divided among the subtypes at random."""
-        rows, counts, _ = votes.patterns
-        division = generator.dirichlet(np.ones(self.num_subtypes), (rows.num_items, votes.num_classes))
-        responsibilities = vote_shares(rows)[:, :, None] * division
+        votes, counts, log_allowed = rows.votes, rows.counts, rows.log_allowed
+        division = generator.dirichlet(np.ones(self.num_subtypes), (votes.num_items, votes.num_classes))
+        labels = np.where(rows.gold[:, None] >= 0, np.exp(log_allowed), vote_shares(votes))
+        responsibilities = labels[:, :, None] * division
         prior = _prior(votes.num_voters, votes.num_classes, self.num_subtypes)
         bound = -np.inf
         for iteration in range(1, self.max_iterations + 1):
             fitted = _concentrations(indicator, counts, responsibilities, prior)
-            responsibilities, log_rows = _responsibilities(indicator, fitted)
+            responsibilities, log_rows = _responsibilities(indicator, fitted, log_allowed)
             before, bound = bound, float(counts @ log_rows) - _divergence(fitted, prior)
-            if bound - before < self.tolerance * votes.num_items:
+            if bound - before < self.tolerance * counts.sum():
                 return fitted, bound, iteration, True
         return fitted, bound, self.max_iterations, False
 
@@ -116,12 +122,14 @@ def _concentrations(
 
 
 def _responsibilities(
-    indicator: Indicator, fitted: Concentrations
+    indicator: Indicator, fitted: Concentrations, log_allowed: Float[np.ndarray, "row label"] | None = None
 ) -> tuple[Responsibilities, Float[np.ndarray, " row"]]:
     """q(label, subtype) of each row, and the logarithm of what it was divided by."""
     log_prior = _expected_log(fitted.classes)[:, None] + _expected_log(fitted.subtypes, axis=1)
     table = _expected_log(fitted.votes, axis=1).reshape(indicator.shape[1], -1)
     logits = indicator @ table + log_prior.ravel()
+    if log_allowed is not None:
+        logits += np.repeat(log_allowed, log_prior.shape[1], axis=1)
     highest = logits.max(axis=1, keepdims=True)
     unnormalised = np.exp(logits - highest)
     total = unnormalised.sum(axis=1, keepdims=True)

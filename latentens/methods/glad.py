@@ -10,9 +10,10 @@ from scipy.special import expit, log_expit, logsumexp, softmax
 
 from latentens.errors import LatentensError
 from latentens.inference.orient import orientation
-from latentens.methods.base import Fit, Method, Posterior
+from latentens.methods.base import Estimate, GoldCodes, GoldMethod, Posterior
 from latentens.methods.independent.likelihood import named_params
-from latentens.methods.indicator import row_predictor
+from latentens.methods.indicator import in_blocks
+from latentens.methods.labelled_rows import LabelledRows, labelled_rows
 from latentens.votes import Votes
 from latentens.votes.triplets import Triplets
 
@@ -21,6 +22,7 @@ LARGEST_STEP = 1.0
 
 Abilities = Float[np.ndarray, " voter"]
 Eases = Float[np.ndarray, " row"]
+LogAllowed = Float[np.ndarray, "row label"]
 
 
 class Expected(NamedTuple):
@@ -35,7 +37,7 @@ class Expected(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Glad(Method):
+class Glad(GoldMethod):
     """Voter j is right about item i with probability σ(α_j e^{β_i}); wrong answers are equally likely.
 
     Expectation–maximisation: posteriors of the labels, then a scoring step in each ease β_i and each ability α_j, with
@@ -54,18 +56,14 @@ class Glad(Method):
         if self.tolerance <= 0 or self.max_iterations < 1:
             raise LatentensError(f"{self} is impossible: its numbers must be positive")
 
-    def _fit(self, votes: Votes, key: jax.Array) -> Fit:
+    def _fit(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
         del key  # nothing here is random
-        rows, counts, inverse = votes.patterns
-        ability, objective, iterations, converged = self._ascend(rows, counts)
-        estimated, ease = self._rows_given(ability, rows)
-        flip = votes.num_classes == 2 and orientation(estimated[inverse], votes)[0] == 1
+        rows = labelled_rows(votes, gold)
+        ability, objective, iterations, converged = self._ascend(rows)
+        estimated, ease = self._rows_given(ability, rows.votes, rows.log_allowed)
+        free = gold is None and votes.num_classes == 2
+        flip = free and orientation(estimated[rows.inverse], votes)[0] == 1
         ability = -ability if flip else ability
-
-        def label_probs(rows: Votes) -> Posterior:
-            wide = Votes(rows.storage, *rows.shape, votes.num_classes)
-            return self._rows_given(ability, wide)[0]
-
         diagnostics: dict[str, Any] = {
             "label_probs": "posterior of the label at the estimated ability and ease",
             "log_posterior": objective,
@@ -73,36 +71,44 @@ class Glad(Method):
             "converged": converged,
             "flipped": flip,
         }
-        predictor = row_predictor(label_probs, votes)
-        params = _params(ability, ease, counts, votes.num_classes)
-        return Fit(predictor(votes), predictor, {**params, "ease": ease[inverse]}, diagnostics)
+        params = _params(ability, ease, rows.counts, votes.num_classes)
+        return Estimate({**params, "ease": ease[rows.inverse]}, diagnostics)
 
-    def _ascend(self, rows: Votes, counts: Int[np.ndarray, " row"]) -> tuple[Abilities, float, int, bool]:
+    @in_blocks
+    def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
+        return self._rows_given(estimate.params["ability"], votes)[0]
+
+    def _ascend(self, rows: LabelledRows) -> tuple[Abilities, float, int, bool]:
         """Abilities at the maximum, the log-posterior there, rounds, and whether it was reached."""
-        ability, ease = np.full(rows.num_voters, ABILITY_MEAN), np.full(rows.num_items, EASE_MEAN)
-        objective, entries = -np.inf, rows.triplets
+        votes, counts, log_allowed = rows.votes, rows.counts, rows.log_allowed
+        ability, ease = np.full(votes.num_voters, ABILITY_MEAN), np.full(votes.num_items, EASE_MEAN)
+        objective, entries = -np.inf, votes.triplets
         for iteration in range(1, self.max_iterations + 1):
-            expected = _expect(rows, ability, ease)
+            expected = _expect(votes, ability, ease, log_allowed)
             before = objective
             objective = _log_posterior(expected, counts, ability, ease)
             if objective - before < self.tolerance * counts.sum():
                 return ability, objective, iteration, True
             ease = ease + _ease_step(entries, expected, ability, ease)
-            ability = ability + _ability_step(entries, _expect(rows, ability, ease), counts, ability, ease)
+            ability = ability + _ability_step(
+                entries, _expect(votes, ability, ease, log_allowed), counts, ability, ease
+            )
         return ability, objective, self.max_iterations, False
 
-    def _rows_given(self, ability: Abilities, rows: Votes) -> tuple[Posterior, Eases]:
+    def _rows_given(
+        self, ability: Abilities, rows: Votes, log_allowed: LogAllowed | None = None
+    ) -> tuple[Posterior, Eases]:
         """Posterior and ease of each row at given abilities, from average ease on."""
         ease = np.full(rows.num_items, EASE_MEAN)
         for _ in range(self.max_iterations):
-            step = _ease_step(rows.triplets, _expect(rows, ability, ease), ability, ease)
+            step = _ease_step(rows.triplets, _expect(rows, ability, ease, log_allowed), ability, ease)
             ease = ease + step
             if np.abs(step).max() < 1e-6:
                 break
-        return _expect(rows, ability, ease).label_probs, ease
+        return _expect(rows, ability, ease, log_allowed).label_probs, ease
 
 
-def _expect(rows: Votes, ability: Abilities, ease: Eases) -> Expected:
+def _expect(rows: Votes, ability: Abilities, ease: Eases, log_allowed: LogAllowed | None) -> Expected:
     """Posterior of the labels: log p(votes | k) = Σ log σ(−s) + Σ_{votes for k} s, up to what wrong votes share."""
     row, voter, vote = rows.triplets
     shape = rows.num_items, rows.num_classes
@@ -111,6 +117,8 @@ def _expect(rows: Votes, ability: Abilities, ease: Eases) -> Expected:
     cell = row.astype(np.int64) * rows.num_classes + vote
     gains = strength + np.log(rows.num_classes - 1)
     for_class = np.bincount(cell, weights=gains, minlength=shape[0] * shape[1]).reshape(shape)
+    if log_allowed is not None:
+        for_class = for_class + log_allowed
     base = np.bincount(row, weights=log_wrong, minlength=rows.num_items) - np.log(rows.num_classes)
     probs, right = softmax(for_class, axis=1), expit(strength)
     return Expected(probs, base + logsumexp(for_class, axis=1), probs[row, vote] - right, right * (1 - right))

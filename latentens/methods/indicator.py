@@ -1,14 +1,18 @@
 """Rows of votes as methods use them: laid out for matrix products, taken once each, refused if unfit."""
 
 from collections.abc import Callable
+from functools import partial, wraps
+from typing import TypeVar
 
 import numpy as np
 from jaxtyping import Float
 from scipy import sparse
 
 from latentens.errors import VotesError
-from latentens.methods.base import Posterior
+from latentens.methods.base import Estimate, Posterior, Predictor
 from latentens.votes import Votes
+
+Owner = TypeVar("Owner", bound=Predictor)
 
 Indicator = Float[np.ndarray, "row voter*vote"] | sparse.csr_array
 """One where the voter cast the vote; a missing vote is all zeros. Either kind of array takes part in `@`."""
@@ -36,24 +40,14 @@ def require_two_classes(votes: Votes, method: object) -> None:
         )
 
 
-def row_predictor(posterior: Callable[[Votes], Posterior], fitted: Votes) -> Callable[[Votes], Posterior]:
-    """A predictor that works on distinct rows, and only on votes of the form it was fitted to.
+def in_blocks(predict: Callable[[Owner, Estimate, Votes], Posterior]) -> Callable[[Owner, Estimate, Votes], Posterior]:
+    """Let a method's `_predict` see some rows at a time, which bounds its memory."""
 
-    Args:
-        posterior: Gives the label probabilities of rows.
-        fitted: The votes that the method was fitted to.
-    """
-    num_voters, num_classes = fitted.num_voters, fitted.num_classes
+    @wraps(predict)
+    def blocked(self: Owner, estimate: Estimate, votes: Votes) -> Posterior:
+        return by_blocks(partial(predict, self, estimate), votes)
 
-    def predictor(votes: Votes) -> Posterior:
-        if votes.num_voters != num_voters or votes.num_classes > num_classes:
-            raise VotesError(
-                f"the method was fitted to {num_voters} voters and {num_classes} classes, "
-                f"so it cannot predict from {votes.num_voters} voters and {votes.num_classes} classes"
-            )
-        return by_blocks(posterior, votes.patterns.votes)[votes.patterns.inverse]
-
-    return predictor
+    return blocked
 
 
 def by_blocks(function: Callable[[Votes], np.ndarray], rows: Votes) -> np.ndarray:

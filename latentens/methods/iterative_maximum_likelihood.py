@@ -6,22 +6,22 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int
 
-from latentens.methods.base import Fit, Method, Posterior
+from latentens.methods.base import Estimate, GoldCodes, GoldMethod, Method, Posterior
 from latentens.methods.independent.likelihood import (
     Confusion,
-    lean_to_score,
     log_odds,
+    most_likely_posterior,
     named_params,
-    posterior,
     two_class_confusion,
 )
-from latentens.methods.indicator import Indicator, require_two_classes, row_predictor, vote_indicator
+from latentens.methods.indicator import Indicator, in_blocks, require_two_classes, vote_indicator
+from latentens.methods.labelled_rows import LabelledRows, labelled_rows
 from latentens.methods.restricted_likelihood import RestrictedLikelihood
 from latentens.votes import Votes
 
 
 @dataclass(frozen=True)
-class IterativeMaximumLikelihood(Method):
+class IterativeMaximumLikelihood(GoldMethod):
     """From labels to the voters' rates and back, by maximum likelihood without a prior, until nothing changes.
 
     The probabilities are the posterior at the final rates and share of labels, moved to even odds where the prior
@@ -35,38 +35,32 @@ class IterativeMaximumLikelihood(Method):
     start: Method = field(default_factory=RestrictedLikelihood)
     max_rounds: int = 100
 
-    def _fit(self, votes: Votes, key: jax.Array) -> Fit:
+    def _fit(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
         require_two_classes(votes, self)
-        rows, counts, inverse = votes.patterns
-        indicator = vote_indicator(rows, 2)
-        started = self.start.fit(votes, key=key).labels
-        labels = np.zeros(len(counts), dtype=started.dtype)
-        labels[inverse] = started
-        confusion, prevalence, rounds, converged = self._iterate(indicator, counts, labels)
+        rows = labelled_rows(votes, gold)
+        labels = np.zeros(len(rows.counts), dtype=np.int64)
+        labels[rows.inverse] = self.start.fit(votes, key=key).labels
+        confusion, prevalence, rounds, converged = self._iterate(rows, labels)
         shares = np.array([1 - prevalence, prevalence])
-
-        def label_probs(rows: Votes) -> Posterior:
-            indicator = vote_indicator(rows, 2)
-            score = log_odds(indicator, confusion[:, 1, 1], confusion[:, 0, 0])
-            return lean_to_score(posterior(indicator, shares, confusion), score)
-
-        predictor = row_predictor(label_probs, votes)
         diagnostics = {
             "label_probs": "posterior at the estimated rates, even where it contradicts the maximum-likelihood label",
             "iterations": rounds,
             "converged": converged,
         }
-        return Fit(predictor(votes), predictor, named_params(shares, confusion), diagnostics)
+        return Estimate(named_params(shares, confusion), diagnostics)
 
-    def _iterate(
-        self, indicator: Indicator, counts: Int[np.ndarray, " row"], labels: Int[np.ndarray, " row"]
-    ) -> tuple[Confusion, float, int, bool]:
+    @in_blocks
+    def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
+        return most_likely_posterior(estimate.params, vote_indicator(votes, 2))
+
+    def _iterate(self, rows: LabelledRows, labels: Int[np.ndarray, " row"]) -> tuple[Confusion, float, int, bool]:
         """Confusion matrices, prevalence, rounds, and whether the labels came to rest."""
-        rounds, at_rest = 0, False
+        indicator, counts = vote_indicator(rows.votes, 2), rows.counts
+        labels, rounds, at_rest = np.where(rows.gold >= 0, rows.gold, labels), 0, False
         while rounds < self.max_rounds and not at_rest:
             confusion = hard_confusion(indicator, counts, labels)
             odds = log_odds(indicator, confusion[:, 1, 1], confusion[:, 0, 0])
-            relabelled = np.where(odds == 0, labels, odds > 0)
+            relabelled = np.where((odds == 0) | (rows.gold >= 0), labels, odds > 0)
             rounds, at_rest = rounds + 1, np.array_equal(relabelled, labels)
             labels = relabelled
         return confusion, float(counts @ labels / counts.sum()), rounds, at_rest

@@ -7,10 +7,11 @@ import jax
 import numpy as np
 from scipy.special import logsumexp, softmax
 
-from latentens.methods.base import Fit, Method, Posterior
+from latentens.inference.orient import vote_shares
+from latentens.methods.base import Estimate, Method, Posterior
 from latentens.methods.independent.likelihood import lean_to_score
-from latentens.methods.indicator import require_two_classes, row_predictor, vote_indicator
-from latentens.methods.spectral.moments import VoteMoments, vote_moments
+from latentens.methods.indicator import in_blocks, require_two_classes, vote_indicator
+from latentens.methods.spectral.moments import Rates, VoteMoments, vote_moments
 from latentens.methods.spectral.tree_estimates import TreeEstimates, estimate_tree, tree_log_likelihoods
 from latentens.methods.spectral.voter_groups import Groups, candidate_groups, group_residual, group_scores
 from latentens.methods.spectral_meta_learner import without_structure
@@ -38,22 +39,25 @@ class LatentSpectral(Method):
     max_groups: int = 25
     restarts: int = 20
 
-    def _fit(self, votes: Votes, key: jax.Array) -> Fit:
+    def _fit(self, votes: Votes, key: jax.Array) -> Estimate:
         require_two_classes(votes, self)
         moments, generator = vote_moments(votes), numpy_generator(key)
         scores = group_scores(moments.covariance, generator)
         candidates = candidate_groups(scores, self.max_groups, self.restarts, generator)
         tree = self._choose(votes, moments, candidates)
         if tree.scale <= 0:
-            return without_structure(votes, tree.scale)
+            return without_structure(tree.scale)
+        return Estimate(_params(tree), _diagnostics(votes, moments, tree))
 
-        def label_probs(rows: Votes) -> Posterior:
-            given_label = tree_log_likelihoods(vote_indicator(rows, 2), tree)
-            probs = softmax(given_label + _log_shares(tree), axis=1)
-            return lean_to_score(probs, given_label[:, 1] - given_label[:, 0])
-
-        predictor = row_predictor(label_probs, votes)
-        return Fit(predictor(votes), predictor, _params(tree), _diagnostics(votes, moments, tree))
+    @in_blocks
+    def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
+        params = estimate.params
+        if not params:
+            return vote_shares(votes)
+        hidden, voter = (Rates(params[f"{of}_sensitivity"], params[f"{of}_specificity"]) for of in ("hidden", "voter"))
+        given_label = tree_log_likelihoods(vote_indicator(votes, 2), params["groups"], hidden, voter)
+        log_shares = np.log(np.array([1 - params["prevalence"], params["prevalence"]]))
+        return lean_to_score(softmax(given_label + log_shares, axis=1), given_label[:, 1] - given_label[:, 0])
 
     def _choose(self, votes: Votes, moments: VoteMoments, candidates: list[Groups]) -> TreeEstimates:
         if self.select == "residual":
@@ -65,7 +69,7 @@ class LatentSpectral(Method):
 
 def log_likelihood(votes: Votes, tree: TreeEstimates) -> float:
     """The log-likelihood of all votes."""
-    given_label = tree_log_likelihoods(vote_indicator(votes.patterns.votes, 2), tree)
+    given_label = tree_log_likelihoods(vote_indicator(votes.patterns.votes, 2), tree.groups, tree.hidden, tree.voter)
     return float(votes.patterns.counts @ logsumexp(given_label + _log_shares(tree), axis=1))
 
 

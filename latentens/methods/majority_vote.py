@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import jax
 
 from latentens.inference.orient import vote_shares
-from latentens.methods.base import Fit, Method
+from latentens.methods.base import Estimate, Method, Posterior
 from latentens.votes import Votes
 
 
@@ -13,7 +13,10 @@ from latentens.votes import Votes
 class MajorityVote(Method):
     """The share of an item's votes that each class got; equal shares where an item has no votes."""
 
-    def _fit(self, votes: Votes, key: jax.Array) -> Fit:
-        del key  # nothing here is random
-        meaning = "vote shares, not the posterior of a model"
-        return Fit(vote_shares(votes), vote_shares, diagnostics={"label_probs": meaning})
+    def _fit(self, votes: Votes, key: jax.Array) -> Estimate:
+        del votes, key  # there is nothing to estimate
+        return Estimate(diagnostics={"label_probs": "vote shares, not the posterior of a model"})
+
+    def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
+        del estimate
+        return vote_shares(votes)

@@ -15,7 +15,7 @@ from latentens.errors import LatentensError
 from latentens.inference.em import Expectation
 from latentens.inference.optimise import Optima, descend, minimise, stack
 from latentens.inference.orient import orientation
-from latentens.methods.base import Fit, GoldMethod, Method, Posterior
+from latentens.methods.base import Estimate, GoldCodes, GoldMethod, Method, Posterior
 from latentens.methods.majority_vote import MajorityVote
 from latentens.programs.marginal import (
     Observations,
@@ -34,8 +34,6 @@ from latentens.programs.model import GenerativeModel, Params
 from latentens.programs.tables import bayes_posterior, build_tables, checked_params, log_joint, log_likelihood
 from latentens.runtime.devices import fetch, spread
 from latentens.votes import Votes
-
-Gold = Int[np.ndarray, " item"] | None
 
 SAME_OPTIMUM = 0.01
 """Optima whose log-likelihoods differ by less than this many nats count as one."""
@@ -99,17 +97,20 @@ class MaximumLikelihood(GoldMethod):
         """
         return self._optimise(self._starts(votes, observations, inverse, key), observations)
 
-    def _fit(self, votes: Votes, key: jax.Array, gold: Gold) -> Fit:
+    def _fit(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
         observations, inverse = observe(self.model, votes, gold)
         start_key, split_key = jax.random.split(key)
         optima = self.climb(votes, observations, inverse, start_key)
         found = optima.point(optima.best)
         probs = fetch(_label_probs(self.model, found, observations))[inverse]
-        known = observations.log_allowed is not None  # known labels fix the order of the labels themselves
-        order = np.arange(probs.shape[1]) if known else orientation(probs, votes)
+        # known labels fix the order of the labels themselves
+        order = orientation(probs, votes) if gold is None else np.arange(probs.shape[1])
         params, remaining = _oriented(self.model, found, order)
         diagnostics = self._report(optima, params, observations) | self._held_out(votes, gold, split_key)
-        return Fit(probs[:, order], partial(_predict, self.model, params, remaining), params, diagnostics)
+        return Estimate(params, diagnostics, state={"label_order": remaining}, label_probs=probs[:, order])
+
+    def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
+        return bayes_posterior(self.model, estimate.params, votes)[:, estimate.state["label_order"]]
 
     def _starts(
         self, votes: Votes, observations: Observations, inverse: np.ndarray, key: Array
@@ -170,7 +171,7 @@ class MaximumLikelihood(GoldMethod):
             "warnings": _warnings(self.model, params, optima, num_items),
         }
 
-    def _held_out(self, votes: Votes, gold: Gold, key: Array) -> dict[str, float]:
+    def _held_out(self, votes: Votes, gold: GoldCodes | None, key: Array) -> dict[str, float]:
         """Log-likelihood per item of items that a fit of its own did not see."""
         if not self.held_out:
             return {}
@@ -223,10 +224,6 @@ def _oriented(
     """Parameters with their labels in the given order, and the order still to be applied to posteriors under them."""
     relabelled = model.relabel(params, order)
     return (dict(params), order) if relabelled is None else (relabelled, np.arange(len(order)))
-
-
-def _predict(model: GenerativeModel, params: Params, order: Int[np.ndarray, " label"], votes: Votes) -> Posterior:
-    return bayes_posterior(model, params, votes)[:, order]
 
 
 def _group(objectives: Float[np.ndarray, " start"]) -> list[dict[str, float | int]]:

@@ -12,7 +12,7 @@ from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
 from latentens.errors import LatentensError
 from latentens.inference.nuts_chains import Sampler
 from latentens.inference.orient import best_order, vote_shares
-from latentens.methods.base import Fit, GoldMethod, Posterior
+from latentens.methods.base import Estimate, GoldCodes, GoldMethod, Posterior
 from latentens.methods.maximum_likelihood import MaximumLikelihood
 from latentens.programs.marginal import Observations, label_log_joint, observe, to_point
 from latentens.programs.model import GenerativeModel, Params
@@ -20,8 +20,6 @@ from latentens.programs.tables import build_tables
 from latentens.runtime.devices import fetch
 from latentens.runtime.randomness import numpy_generator
 from latentens.votes import Votes
-
-Gold = Int[np.ndarray, " item"] | None
 
 COMMON_ROWS = 20
 """So many of the commonest rows of votes are watched for convergence of their labels' posteriors."""
@@ -63,7 +61,7 @@ class Nuts(GoldMethod):
         if min(self.num_chains, self.num_warmup, self.num_samples) < 1:
             raise LatentensError("num_chains, num_warmup and num_samples must be at least 1")
 
-    def _fit(self, votes: Votes, key: jax.Array, gold: Gold) -> Fit:
+    def _fit(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
         start_key, sample_key = jax.random.split(key)
         observations, inverse = observe(self.model, votes, gold)
         starts, modes = self._starts(votes, observations, inverse, start_key)
@@ -74,8 +72,7 @@ class Nuts(GoldMethod):
         flat = {name: value.reshape(-1, *value.shape[2:]) for name, value in draws.items()}
         size = len(observations.counts)
         totals = np.stack([np.bincount(inverse, share, minlength=size) for share in vote_shares(votes).T])
-        known = observations.log_allowed is not None
-        probs, orders, watched = _average(self.model, flat, observations, None if known else totals)
+        probs, orders, watched = _average(self.model, flat, observations, totals if gold is None else None)
         relabelled, remaining = _relabel(self.model, flat, orders)
         shaped = {name: value.reshape(self.num_chains, -1, *value.shape[1:]) for name, value in relabelled.items()}
         watched = watched.reshape(self.num_chains, -1, *watched.shape[1:])
@@ -85,9 +82,16 @@ class Nuts(GoldMethod):
             "modes": modes,
             "sample_stats": statistics,
         }
-        thin = max(1, len(remaining) // PREDICTION_DRAWS)
-        predictor = partial(_predict, self.model, {n: v[::thin] for n, v in relabelled.items()}, remaining[::thin])
-        return Fit(probs[inverse], predictor, means, diagnostics, shaped)
+        return Estimate(means, diagnostics, shaped, {"label_orders": remaining}, probs[inverse])
+
+    def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
+        assert estimate.draws is not None, "a sampled fit has draws"
+        flat = {name: value.reshape(-1, *value.shape[2:]) for name, value in estimate.draws.items()}
+        thin = max(1, len(estimate.state["label_orders"]) // PREDICTION_DRAWS)
+        orders = estimate.state["label_orders"][::thin]
+        observations, inverse = observe(self.model, votes)
+        probs = fetch(_label_probs(self.model, {name: value[::thin] for name, value in flat.items()}, observations))
+        return np.take_along_axis(probs, orders[:, :, None], axis=1).mean(axis=0).T[inverse]
 
     def _starts(
         self, votes: Votes, observations: Observations, inverse: np.ndarray, key: Array
@@ -142,13 +146,6 @@ def _relabel(
             for name, value in moved.items():
                 relabelled[name][chosen] = value
     return relabelled, remaining
-
-
-def _predict(model: GenerativeModel, draws: Params, orders: Int[np.ndarray, "draw label"], votes: Votes) -> Posterior:
-    observations, inverse = observe(model, votes)
-    probs = fetch(_label_probs(model, draws, observations))
-    ordered = np.take_along_axis(probs, orders[:, :, None], axis=1)
-    return ordered.mean(axis=0).T[inverse]
 
 
 def _judge(draws: Params, statistics: Params, watched: Float[np.ndarray, "chain draw watched"]) -> dict[str, Any]:

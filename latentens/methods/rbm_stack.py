@@ -2,16 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Literal
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from latentens.errors import LatentensError, VotesError
+from latentens.errors import LatentensError
 from latentens.inference.orient import orientation
-from latentens.methods.base import Fit, Method, Posterior
+from latentens.methods.base import Estimate, Method, Posterior
 from latentens.rbm.lemma import rbm_to_dawid_skene
 from latentens.rbm.likelihood import mean_log_likelihood
 from latentens.rbm.machine import Machine
@@ -57,12 +57,11 @@ class RBMStack(Method):
         if self.hidden is not None and (not self.hidden or self.hidden[-1] != 1 or min(self.hidden) < 1):
             raise LatentensError(f"hidden={self.hidden}: sizes are positive and the last is 1, such as (3, 1)")
 
-    def _fit(self, votes: Votes, key: jax.Array) -> Fit:
+    def _fit(self, votes: Votes, key: jax.Array) -> Estimate:
         train_key, predict_key, score_key = jax.random.split(key, 3)
         layers, curves = self._train_layers(votes, train_key)
         machines = [layer.machine for layer in layers]
-        predict = partial(self._predict, key=predict_key)
-        label_probs = predict(machines, votes)
+        label_probs = self._label_probs(machines, votes, predict_key)
         flipped = bool(orientation(label_probs, votes)[0] == 1)
         if flipped:
             machines[-1] = flip_hidden(machines[-1])
@@ -79,7 +78,12 @@ class RBMStack(Method):
             "log_likelihood": votes.num_items * likelihood.mean,
             "log_likelihood_error": votes.num_items * likelihood.standard_error,
         }
-        return Fit(label_probs, partial(predict, machines), stack_params(machines), diagnostics)
+        state = {"prediction_key": np.asarray(jax.random.key_data(predict_key))}
+        return Estimate(stack_params(machines), diagnostics, state=state, label_probs=label_probs)
+
+    def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
+        key = jax.random.wrap_key_data(jnp.asarray(estimate.state["prediction_key"]))
+        return self._label_probs(stack_machines(estimate.params), votes, key)
 
     def _train_layers(self, votes: Votes, key: jax.Array) -> tuple[list[Trained], list[Float[np.ndarray, " unit"]]]:
         """Train machine upon machine; with the SVD rule, until a layer has one unit."""
@@ -109,9 +113,7 @@ class RBMStack(Method):
                 rows = rows_from_votes(votes)
         return layers, curves
 
-    def _predict(self, machines: Sequence[Machine], votes: Votes, *, key: jax.Array) -> Posterior:
-        if votes.num_voters != len(machines[0].visible_bias):
-            raise VotesError(f"the votes are of {votes.num_voters} voters, the fit of {len(machines[0].visible_bias)}")
+    def _label_probs(self, machines: Sequence[Machine], votes: Votes, key: jax.Array) -> Posterior:
         largest = max(len(machine.hidden_bias) for machine in machines)
         prediction = self.prediction or ("exact" if largest <= LARGEST_EXACT_LAYER else "sample")
         probs = fetch(top_probs(machines, rows_from_votes(votes), prediction, self.num_samples, key))

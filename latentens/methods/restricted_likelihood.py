@@ -7,14 +7,14 @@ from typing import Literal
 import jax
 import numpy as np
 
-from latentens.methods.base import Fit, Method, Posterior
-from latentens.methods.independent.likelihood import lean_to_score, log_odds
-from latentens.methods.indicator import require_two_classes, row_predictor, vote_indicator
+from latentens.inference.orient import vote_shares
+from latentens.methods.base import Estimate, Method, Posterior
+from latentens.methods.independent.likelihood import most_likely_posterior
+from latentens.methods.indicator import in_blocks, require_two_classes, vote_indicator
 from latentens.methods.spectral.imbalance import RatesAt, likelihood_imbalance, third_moment_imbalance
 from latentens.methods.spectral.moments import RATE_BOUNDS, Rates, Vector, rates_at
 from latentens.methods.spectral_meta_learner import (
     RankOne,
-    independent_posterior,
     rank_one_structure,
     rates_params,
     without_structure,
@@ -41,26 +41,26 @@ class RestrictedLikelihood(Method):
     grid: Grid = "exact"
     imbalance: Imbalance = "likelihood"
 
-    def _fit(self, votes: Votes, key: jax.Array) -> Fit:
+    def _fit(self, votes: Votes, key: jax.Array) -> Estimate:
         del key  # nothing here is random
         require_two_classes(votes, self)
         rank_one = rank_one_structure(votes)
         if rank_one.scale <= 0:
-            return without_structure(votes, rank_one.scale)
+            return without_structure(rank_one.scale)
         imbalance = self._estimate_imbalance(votes, rank_one)
         rates = rates_at(imbalance, rank_one.mean, rank_one.vector)
-
-        def label_probs(rows: Votes) -> Posterior:
-            score = log_odds(vote_indicator(rows, 2), *rates)
-            return lean_to_score(independent_posterior(rows, imbalance, rates), score)
-
-        predictor = row_predictor(label_probs, votes)
         diagnostics = {
             "label_probs": "posterior at the estimated rates, even where it contradicts the maximum-likelihood label",
             "scale": rank_one.scale,
             "fallback": None,
         }
-        return Fit(predictor(votes), predictor, rates_params(imbalance, rates), diagnostics)
+        return Estimate(rates_params(imbalance, rates), diagnostics)
+
+    @in_blocks
+    def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
+        return (
+            most_likely_posterior(estimate.params, vote_indicator(votes, 2)) if estimate.params else vote_shares(votes)
+        )
 
     def _estimate_imbalance(self, votes: Votes, rank_one: RankOne) -> float:
         mean, vector = rank_one.mean, rank_one.vector

@@ -8,9 +8,15 @@ import jax
 import numpy as np
 
 from latentens.inference.orient import orientation, vote_shares
-from latentens.methods.base import Fit, Method, Posterior
-from latentens.methods.independent.likelihood import lean_to_score, named_params, posterior, two_class_confusion
-from latentens.methods.indicator import by_blocks, require_two_classes, row_predictor, vote_indicator
+from latentens.methods.base import Estimate, Method, Posterior
+from latentens.methods.independent.likelihood import (
+    from_named_params,
+    lean_to_score,
+    named_params,
+    posterior,
+    two_class_confusion,
+)
+from latentens.methods.indicator import by_blocks, in_blocks, require_two_classes, vote_indicator
 from latentens.methods.spectral.imbalance import likelihood_imbalance
 from latentens.methods.spectral.moments import (
     Rates,
@@ -53,20 +59,15 @@ class SpectralMetaLearner(Method):
     class imbalance of highest likelihood, moved to even odds where they contradict the label.
     """
 
-    def _fit(self, votes: Votes, key: jax.Array) -> Fit:
+    def _fit(self, votes: Votes, key: jax.Array) -> Estimate:
         del key  # nothing here is random
         require_two_classes(votes, self)
         rank_one = rank_one_structure(votes)
         if rank_one.scale <= 0:
-            return without_structure(votes, rank_one.scale)
+            return without_structure(rank_one.scale)
         rates_given = partial(rates_at, mean=rank_one.mean, vector=rank_one.vector)
         imbalance = likelihood_imbalance(votes, rates_given, refine=True)
         rates = rates_given(imbalance)
-
-        def label_probs(rows: Votes) -> Posterior:
-            return lean_to_score(independent_posterior(rows, imbalance, rates), spectral_score(rows, rank_one.vector))
-
-        predictor = row_predictor(label_probs, votes)
         diagnostics: dict[str, Any] = {
             "label_probs": "posterior at the estimated rates, even where it contradicts the label sign(v·f)",
             "scale": rank_one.scale,
@@ -74,7 +75,14 @@ class SpectralMetaLearner(Method):
             "score": spectral_score(votes.patterns.votes, rank_one.vector)[votes.patterns.inverse],
         }
         params = {**rates_params(imbalance, rates), "spectral_vector": rank_one.vector}
-        return Fit(predictor(votes), predictor, params, diagnostics)
+        return Estimate(params, diagnostics)
+
+    @in_blocks
+    def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
+        if not estimate.params:
+            return vote_shares(votes)
+        probs = posterior(vote_indicator(votes, 2), *from_named_params(estimate.params))
+        return lean_to_score(probs, spectral_score(votes, estimate.params["spectral_vector"]))
 
 
 def rank_one_structure(votes: Votes) -> RankOne:
@@ -121,11 +129,11 @@ def rates_params(imbalance: float, rates: Rates) -> dict[str, np.ndarray]:
     return named_params(np.array([1 - imbalance, 1 + imbalance]) / 2, two_class_confusion(*rates))
 
 
-def without_structure(votes: Votes, scale: float) -> Fit:
-    """Vote shares, for votes whose covariances hold no rank-one structure."""
+def without_structure(scale: float) -> Estimate:
+    """No parameters, hence vote shares, for votes whose covariances hold no rank-one structure."""
     diagnostics = {
         "label_probs": "vote shares, not the posterior of a model",
         "scale": scale,
         "fallback": "the covariances of the votes hold no rank-one structure: vote shares instead",
     }
-    return Fit(vote_shares(votes), vote_shares, diagnostics=diagnostics)
+    return Estimate(diagnostics=diagnostics)

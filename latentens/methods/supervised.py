@@ -7,28 +7,32 @@ from typing import Any
 
 import jax
 import numpy as np
+from scipy.special import expit, softmax
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPClassifier
 
 from latentens.datasets import Dataset
 from latentens.errors import VotesError
-from latentens.methods.base import Fit, Method, Posterior
-from latentens.methods.indicator import row_predictor, vote_indicator
+from latentens.methods.base import Estimate, Fit, Method, Posterior, Predictor, finished
+from latentens.methods.indicator import in_blocks, vote_indicator
 from latentens.runtime.randomness import numpy_generator
 from latentens.votes import Votes
 
+LAYER = ("weights", "bias")
+"""The arrays of a layer of the network."""
+
 
 @dataclass(frozen=True)
-class Supervised:
+class Supervised(Predictor):
     """A multilayer perceptron from votes to labels.
 
     Not a `Method`: it is fitted to a labelled `Dataset`, and methods to votes, which hold no label. Fit it to one data
     set and `predict` the votes of another of the same voters; a missing vote is no input.
 
     Attributes:
-        hidden_layers: Units of each hidden layer.
-        restarts: Random starts, of which the smallest loss on the training data is kept.
-        max_iterations: Iterations of L-BFGS at most.
+        hidden_layers: Number of units of each hidden layer.
+        restarts: Number of random starts; the one with the smallest loss on the training data is kept.
+        max_iterations: Limit on the iterations of L-BFGS.
     """
 
     hidden_layers: tuple[int, ...] = (4, 2)
@@ -42,20 +46,17 @@ class Supervised:
             dataset: Votes and labels. What the result says of these same votes has seen their labels.
             key: Random key; the same key gives the same result.
         """
-        start, votes = time.perf_counter(), dataset.votes
-        known = np.flatnonzero(dataset.labels >= 0)
+        start = time.perf_counter()
+        return finished(self, self.estimate(dataset, key), dataset.votes, start)
+
+    def estimate(self, dataset: Dataset, key: jax.Array) -> Estimate:
+        """The trained network as arrays."""
+        votes, known = dataset.votes, np.flatnonzero(dataset.labels >= 0)
         if len(np.unique(dataset.labels[known])) < 2:
-            raise VotesError(f"{dataset.name} has not two classes among its labels, and supervised training needs them")
+            raise VotesError(f"{dataset.name} has labels of fewer than two classes, too few for supervised training")
         inputs, labels = vote_indicator(votes.take(known), votes.num_classes), dataset.labels[known]
         seeds = numpy_generator(key).integers(2**31, size=self.restarts)
         network = min((self._train(inputs, labels, int(seed)) for seed in seeds), key=lambda trained: trained.loss_)
-
-        def label_probs(rows: Votes) -> Posterior:
-            probs = np.zeros((rows.num_items, votes.num_classes))
-            probs[:, network.classes_] = network.predict_proba(vote_indicator(rows, votes.num_classes))
-            return probs
-
-        predictor = row_predictor(label_probs, votes)
         diagnostics: dict[str, Any] = {
             "label_probs": "output of a network trained on true labels",
             "trained_on": dataset.name,
@@ -63,8 +64,21 @@ class Supervised:
             "iterations": int(network.n_iter_),
             "converged": bool(network.n_iter_ < self.max_iterations),
         }
-        fitted = predictor(votes)
-        return Fit(fitted, predictor, diagnostics={**diagnostics, "seconds": time.perf_counter() - start})
+        layers = enumerate(zip(network.coefs_, network.intercepts_, strict=True))
+        state = {f"{name}_{layer}": part for layer, pair in layers for name, part in zip(LAYER, pair, strict=True)}
+        return Estimate(diagnostics=diagnostics, state={"classes": network.classes_, **state})
+
+    @in_blocks
+    def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
+        values: Any = vote_indicator(votes, votes.num_classes)
+        for layer in range(len(self.hidden_layers) + 1):
+            weights, bias = (estimate.state[f"{name}_{layer}"] for name in LAYER)
+            values = (values if layer == 0 else np.maximum(values, 0.0)) @ weights + bias
+        probs = np.zeros((votes.num_items, votes.num_classes))
+        of_one = expit(values)
+        found = np.hstack([1 - of_one, of_one]) if values.shape[1] == 1 else softmax(values, axis=1)
+        probs[:, estimate.state["classes"]] = found
+        return probs
 
     def _train(self, inputs: Any, labels: np.ndarray, seed: int) -> MLPClassifier:
         network = MLPClassifier(self.hidden_layers, solver="lbfgs", max_iter=self.max_iterations, random_state=seed)
@@ -85,6 +99,9 @@ class SupervisedReference(Method):
     training: Dataset = field(repr=False)
     network: Supervised = field(default_factory=Supervised)
 
-    def _fit(self, votes: Votes, key: jax.Array) -> Fit:
-        trained = self.network.fit(self.training, key=key)
-        return Fit(trained.predictor(votes), trained.predictor, diagnostics=trained.diagnostics)
+    def _fit(self, votes: Votes, key: jax.Array) -> Estimate:
+        del votes  # they hold no label to learn from
+        return self.network.estimate(self.training, key)
+
+    def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
+        return self.network._predict(estimate, votes)

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Array
 
 from latentens.errors import LatentensError, VotesError
-from latentens.methods.base import Fit, Method
+from latentens.methods.base import Estimate, Fit, Method, Posterior
 from latentens.methods.maximum_likelihood import MaximumLikelihood
 from latentens.methods.rbm_stack import RBMStack, stack_machines
 from latentens.models import DawidSkene, TopDown
@@ -42,7 +42,7 @@ class TopDownMLE(Method):
         if self.num_hidden is not None and (self.num_hidden < 0 or self.num_hidden in (1, 2)):
             raise LatentensError(f"{self.num_hidden} hidden units do not determine a label; take 0, 3 or more")
 
-    def _fit(self, votes: Votes, key: jax.Array) -> Fit:
+    def _fit(self, votes: Votes, key: jax.Array) -> Estimate:
         if votes.num_classes > 2:
             raise VotesError(f"TopDownMLE is for two classes, but the votes have {votes.num_classes}: use DawidSkeneEM")
         sizes = (0, *range(3, self.max_hidden + 1)) if self.num_hidden is None else (self.num_hidden,)
@@ -58,12 +58,16 @@ class TopDownMLE(Method):
         diagnostics = {**fits[best].diagnostics, "architecture": architecture, "bic_by_hidden_units": by_size}
         return replace(fits[best], diagnostics=diagnostics)
 
+    def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
+        size = len(estimate.params.get("hidden_bias", ()))
+        return MaximumLikelihood(_model(votes.num_voters, size))._predict(estimate, votes)
+
     def _fit_size(self, votes: Votes, size: int, key: Array) -> Fit:
         fit_key, stack_key = jax.random.split(key)
         if size == 0:
-            return MaximumLikelihood(DawidSkene(votes.num_voters), starts=2).fit(votes, key=fit_key)
+            return MaximumLikelihood(_model(votes.num_voters, size), starts=2).fit(votes, key=fit_key)
         chain = MaximumLikelihood(
-            TopDown(votes.num_voters, size),
+            _model(votes.num_voters, size),
             starts=self.starts,
             warm=(),
             initial=(_from_stack(votes, size, stack_key),),
@@ -72,6 +76,10 @@ class TopDownMLE(Method):
             tolerance=self.tolerance,
         )
         return chain.fit(votes, key=fit_key)
+
+
+def _model(num_voters: int, num_hidden: int) -> DawidSkene | TopDown:
+    return TopDown(num_voters, num_hidden) if num_hidden else DawidSkene(num_voters)
 
 
 def _from_stack(votes: Votes, size: int, key: Array) -> dict[str, np.ndarray]:

@@ -14,7 +14,7 @@ from numpyro import handlers
 from numpyro.distributions import constraints
 from numpyro.distributions.transforms import biject_to
 
-from latentens.errors import ContractError, VotesError
+from latentens.errors import ContractError
 from latentens.programs.contract import Structure, inspect
 from latentens.programs.model import GenerativeModel, Params
 from latentens.programs.row_layout import Rows, encode
@@ -23,7 +23,6 @@ from latentens.runtime.devices import round_up, spread
 from latentens.runtime.limits import check_memory
 from latentens.runtime.randomness import numpy_generator
 from latentens.votes import Votes
-from latentens.votes.labels import MISSING
 
 FARTHEST = 15.0
 """Parameters given at a bound start this far out in unconstrained space."""
@@ -72,10 +71,9 @@ def observe(
             "use simulate and bayes_posterior with known parameters, or a model whose votes depend on the label"
         )
     patterns = votes.patterns
-    if gold is None or (np.asarray(gold) == MISSING).all():
+    if gold is None:
         rows, counts, log_allowed, inverse = patterns.votes, patterns.counts, None, patterns.inverse
     else:
-        gold = _checked_gold(np.asarray(gold), votes.num_items, structure.num_labels)
         pairs = patterns.inverse * (structure.num_labels + 1) + gold + 1
         _, first, inverse, counts = np.unique(pairs, return_index=True, return_inverse=True, return_counts=True)
         excluded = (gold[first] >= 0) & (gold[first] != np.arange(structure.num_labels)[:, None])
@@ -96,12 +94,6 @@ def observe(
 def _cells_a_row(structure: Structure) -> int:
     """Number of joint values of the label and of what the votes depend on."""
     return math.prod(len(structure.hidden[name].support) for name in structure.vote_parents | {"label"})
-
-
-def _checked_gold(gold: np.ndarray, num_items: int, num_labels: int) -> Int[np.ndarray, " item"]:
-    if gold.shape != (num_items,) or not np.isin(gold, np.arange(-1, num_labels)).all():
-        raise VotesError(f"gold labels are one of -1 (unknown), 0 … {num_labels - 1} for each of {num_items} items")
-    return gold
 
 
 def _spare_rows(size: int) -> int:

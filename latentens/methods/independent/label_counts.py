@@ -44,6 +44,8 @@ class CountedRows(NamedTuple):
     num_items: int
     cast: Float[np.ndarray, "voter vote"]
     """How often each voter cast each vote."""
+    known: "Expected | None" = None
+    """Counts from items whose label is known, which are the same under all parameters."""
 
     def counts_of(self, block: Block) -> Float[np.ndarray, " row"] | None:
         """The counts of the rows of a block."""
@@ -70,7 +72,7 @@ def expect_labels(data: CountedRows, starts: Sequence[Posterior]) -> Expected:
         return _count(block, probs, data.counts_of(block))
 
     totals, labels = data.incidence.sum_blocks(count)
-    return _expected(data, totals, labels, np.full(len(starts), np.nan))
+    return _with_known(data, _expected(data, totals, labels, np.full(len(starts), np.nan)))
 
 
 def expectation(data: CountedRows, estimates: Estimates) -> Expected:
@@ -92,15 +94,26 @@ def expectation(data: CountedRows, estimates: Estimates) -> Expected:
 
     totals, labels, above_first = data.incidence.sum_blocks(count)
     of_first = data.num_items * log_shares[0] + (log_confusion[0] * data.cast).sum(axis=(1, 2))
-    return _expected(data, totals, labels, of_first + above_first)
+    expected = _with_known(data, _expected(data, totals, labels, of_first + above_first))
+    if data.known is None:
+        return expected
+    of_known = (data.known.labels * log_shares).sum(axis=0) + (data.known.votes * log_confusion).sum(axis=(0, 2, 3))
+    return expected._replace(log_likelihood=expected.log_likelihood + of_known)
 
 
-def maximisation(data: CountedRows, expected: Expected, pseudo_count: float) -> Estimates:
+def maximisation(expected: Expected, pseudo_count: float) -> Estimates:
     """Shares and confusion matrices that maximise the expected log-likelihood; even where a voter has no counts."""
     votes = expected.votes + pseudo_count
     total = votes.sum(axis=3, keepdims=True)
     confusion = np.where(total > 0, votes / np.where(total > 0, total, 1.0), 1 / votes.shape[3])
-    return Estimates(expected.labels / data.num_items, confusion)
+    return Estimates(expected.labels / expected.labels.sum(axis=0), confusion)
+
+
+def _with_known(data: CountedRows, expected: Expected) -> Expected:
+    """Add the counts of items whose label is known."""
+    if data.known is None:
+        return expected
+    return Expected(expected.labels + data.known.labels, expected.votes + data.known.votes, expected.log_likelihood)
 
 
 def _normalise(

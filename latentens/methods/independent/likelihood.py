@@ -3,6 +3,8 @@
 The likelihoods, posteriors and parameter names that SML, RL, iMLE and EM share.
 """
 
+from collections.abc import Mapping
+
 import numpy as np
 from jaxtyping import Float
 from scipy.special import softmax
@@ -56,6 +58,20 @@ def lean_to_score(
     of_one = np.where(score > ROUNDING, np.maximum(probs[:, 1], barely), probs[:, 1])
     of_one = np.where(score < -ROUNDING, np.minimum(of_one, 0.5), of_one)
     return np.stack([1 - of_one, of_one], axis=1)
+
+
+def most_likely_posterior(params: Mapping[str, np.ndarray], indicator: Indicator) -> Float[np.ndarray, "row label"]:
+    """The posterior of two classes at named parameters, leaning to the label of maximum likelihood without a prior."""
+    score = log_odds(indicator, params["sensitivity"], params["specificity"])
+    return lean_to_score(posterior(indicator, *from_named_params(params)), score)
+
+
+def from_named_params(params: Mapping[str, np.ndarray]) -> tuple[Float[np.ndarray, " label"], Confusion]:
+    """Shares of the labels and confusion matrices from parameters under the names of the model `DawidSkene`."""
+    if "confusion" in params:
+        return params["prevalence"], params["confusion"]
+    shares = np.stack([1 - params["prevalence"], params["prevalence"]])
+    return shares, two_class_confusion(params["sensitivity"], params["specificity"])
 
 
 def named_params(shares: Float[np.ndarray, " label"], confusion: Confusion) -> dict[str, np.ndarray]:

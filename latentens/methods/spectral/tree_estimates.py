@@ -87,13 +87,15 @@ def _hidden_rates(marginal: Rates, inside: Rates) -> tuple[float, float]:
     return float(np.clip(sensitivity, *RATE_BOUNDS)), float(np.clip(specificity, *RATE_BOUNDS))
 
 
-def tree_log_likelihoods(indicator: Indicator, tree: TreeEstimates) -> Float[np.ndarray, "row label"]:
+def tree_log_likelihoods(
+    indicator: Indicator, groups: Groups, hidden: Rates, voter: Rates
+) -> Float[np.ndarray, "row label"]:
     """`log p(votes | label)` of each row, hidden units summed out."""
-    num_groups, num_voters = len(tree.hidden.sensitivity), len(tree.groups)
+    num_groups, num_voters = len(hidden.sensitivity), len(groups)
     given_hidden = np.zeros((num_voters, 2, num_groups, 2))  # voter, vote, group, hidden
-    confusion = two_class_confusion(*tree.voter).transpose(0, 2, 1)
-    given_hidden[np.arange(num_voters), :, tree.groups] = np.log(confusion)
+    confusion = two_class_confusion(*voter).transpose(0, 2, 1)
+    given_hidden[np.arange(num_voters), :, groups] = np.log(confusion)
     of_groups = (indicator @ given_hidden.reshape(2 * num_voters, -1)).reshape(-1, num_groups, 2)
-    hidden_given_label = two_class_confusion(*tree.hidden).transpose(1, 0, 2)  # label, group, hidden
+    hidden_given_label = two_class_confusion(*hidden).transpose(1, 0, 2)  # label, group, hidden
     by_label = [logsumexp(of_groups + np.log(given), axis=2).sum(axis=1) for given in hidden_given_label]
     return np.stack(by_label, axis=1)

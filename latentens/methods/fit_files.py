@@ -1,0 +1,158 @@
+"""Fits as netCDF files: arrays as variables, the method and the names as JSON; nothing in a file is executed."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields, is_dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import xarray as xr
+
+from latentens.errors import LatentensError
+from latentens.methods.base import Fit
+from latentens.votes.tabulation import Names
+
+FORMAT = "latentens fit 1"
+ARRAYS = ("params", "draws", "state")
+NAMES = ("item_names", "voter_names", "class_names")
+PLAIN = (str, int, float, bool, type(None))
+
+
+def save_fit(fit: Fit, path: str | Path) -> None:
+    """Write a fit; the file appears under its name only when it is whole.
+
+    Args:
+        fit: The fit.
+        path: The file, usually `….nc`.
+    """
+    settings: dict[str, np.ndarray] = {}
+    groups = {group: _dataset(getattr(fit, group) or {}) for group in ARRAYS}
+    groups["/"] = xr.Dataset({"label_probs": (("item", "label"), fit.label_probs)})
+    groups["/"].attrs = {
+        "format": FORMAT,
+        "method": json.dumps(_encode(fit.method, settings)),
+        "diagnostics": json.dumps(fit.diagnostics, default=_plain),
+        "has_draws": int(fit.draws is not None),
+    }
+    for name in NAMES:
+        names = getattr(fit, name)
+        groups["/"].attrs[name] = json.dumps(len(names) if isinstance(names, range) else list(names), default=_plain)
+    groups["settings"] = _dataset(settings)
+    part = Path(f"{path}.part")
+    xr.DataTree.from_dict(groups).to_netcdf(part, engine="h5netcdf")
+    part.replace(path)
+
+
+def load_fit(path: str | Path, types: Iterable[type | Callable[..., Any]] = ()) -> Fit:
+    """Read a fit that `Fit.save` has written; it predicts as the original does.
+
+    Args:
+        path: The file.
+        types: Classes or functions of your own that the method's settings refer to, such as a generative model, if
+            they cannot be imported from the module in which they were defined.
+    """
+    tree = _open(path)
+    arrays = {group: _arrays(tree, group) for group in ARRAYS}
+    known = {_address(found): found for found in types}
+    return Fit(
+        params=arrays["params"],
+        draws=arrays["draws"] if tree.attrs["has_draws"] else None,
+        state=arrays["state"],
+        diagnostics=json.loads(tree.attrs["diagnostics"]),
+        label_probs=tree["label_probs"].to_numpy(),
+        method=_decode(json.loads(tree.attrs["method"]), _arrays(tree, "settings"), known),
+        **{name: _names(json.loads(tree.attrs[name])) for name in NAMES},
+    )
+
+
+def _open(path: str | Path) -> xr.DataTree:
+    try:
+        with xr.open_datatree(path, engine="h5netcdf") as opened:
+            tree = opened.load()
+    except FileNotFoundError:
+        raise LatentensError(f"there is no file {path}") from None
+    except (OSError, ValueError) as error:
+        raise LatentensError(f"{path} is not a readable netCDF file ({error})") from None
+    if tree.attrs.get("format") != FORMAT:
+        raise LatentensError(f"{path} does not hold a fit: save one with `fit.save`")
+    return tree
+
+
+def _arrays(tree: xr.DataTree, group: str) -> dict[str, np.ndarray]:
+    return {str(name): value.to_numpy() for name, value in tree[group].data_vars.items()}
+
+
+def _dataset(arrays: Mapping[str, Any]) -> xr.Dataset:
+    """Arrays as variables with dimensions of their own."""
+    values = {name: np.asarray(array) for name, array in arrays.items()}
+    return xr.Dataset(
+        {name: ([f"{name}_dim_{axis}" for axis in range(value.ndim)], value) for name, value in values.items()}
+    )
+
+
+def _encode(value: Any, arrays: dict[str, np.ndarray]) -> Any:
+    """A setting as JSON; arrays are put aside and referred to by their names."""
+    if isinstance(value, PLAIN):
+        return value
+    if isinstance(value, np.ndarray | np.generic | jax.Array):
+        arrays[name := f"array_{len(arrays)}"] = np.asarray(value)
+        return {"array": name}
+    if isinstance(value, tuple | list):
+        return {type(value).__name__: [_encode(part, arrays) for part in value]}
+    if isinstance(value, Mapping):
+        return {"dict": [[_encode(name, arrays), _encode(part, arrays)] for name, part in value.items()]}
+    if is_dataclass(value) and not isinstance(value, type):
+        settings = {part.name: _encode(getattr(value, part.name), arrays) for part in fields(value) if part.init}
+        return {"type": _address(type(value)), "settings": settings}
+    if callable(value) and hasattr(value, "__qualname__"):
+        return {"function": _address(value)}
+    raise LatentensError(f"a fit whose settings hold a {type(value).__name__} cannot be saved")
+
+
+def _decode(value: Any, arrays: Mapping[str, np.ndarray], known: Mapping[str, Any]) -> Any:
+    """The inverse of `_encode`."""
+    if not isinstance(value, dict):
+        return value
+    kind, content = next(iter(value.items()))
+    if kind == "array":
+        return arrays[content]
+    if kind in ("tuple", "list"):
+        return {"tuple": tuple, "list": list}[kind](_decode(part, arrays, known) for part in content)
+    if kind == "dict":
+        return {_decode(name, arrays, known): _decode(part, arrays, known) for name, part in content}
+    if kind == "function":
+        return _find(content, known)
+    settings = {name: _decode(part, arrays, known) for name, part in value["settings"].items()}
+    return _find(content, known)(**settings)
+
+
+def _address(code: Any) -> str:
+    return f"{code.__module__}:{code.__qualname__}"
+
+
+def _find(address: str, known: Mapping[str, Any]) -> Any:
+    """A class or function by module and name."""
+    if address in known:
+        return known[address]
+    module, _, names = address.partition(":")
+    try:
+        found: Any = import_module(module)
+        for name in names.split("."):
+            found = getattr(found, name)
+    except (ImportError, AttributeError):
+        raise LatentensError(
+            f"the fit refers to {names} of the module {module!r}, which cannot be imported: pass it in types"
+        ) from None
+    return found
+
+
+def _names(value: Any) -> Names:
+    return range(value) if isinstance(value, int) else tuple(value)
+
+
+def _plain(value: Any) -> Any:
+    """Values as JSON can hold them."""
+    return value.tolist() if isinstance(value, np.ndarray | np.generic | jax.Array) else repr(value)
