@@ -46,7 +46,7 @@ def tree_folder(tmp_path_factory):
 def test_compare_shows_exact_bayes_above_every_method(invoke, tmp_path):
     code, shown, _ = invoke("compare", "--items", "2000", "--model", "Tree", *METHODS, cwd=tmp_path)
     assert code == 0
-    rows = re.findall(r" (exact Bayes|[A-Z]\w+) +([\d.]+) +([\d.]+) +([\d.]+)", shown)
+    rows = re.findall(r" (exact Bayes|[A-Z]\w+) +([\d.]+) +([\d.]+) +[\d.]+ +([\d.]+)", shown)
     (name, best, score, divergence), *others = rows
     assert name == "exact Bayes"
     assert [name for name, *_ in others] == ["MajorityVote", "DawidSkeneEM"]

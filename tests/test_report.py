@@ -18,7 +18,7 @@ from latentens import Dataset, Votes
 from latentens.comparison import EXACT, full_scores
 from latentens.datasets import load
 from latentens.errors import LatentensError
-from latentens.evaluation.intervals import PairedDifference
+from latentens.evaluation.differences import PairedDifference
 from latentens.inference.orient import vote_shares
 from latentens.methods import DawidSkeneEM, MajorityVote
 from latentens.methods.base import Estimate, Method
@@ -181,7 +181,7 @@ def test_scores_file_holds_the_scores_of_the_tree(tree, folder):
 
 def test_pairs_file_holds_both_tests(tree, folder):
     found = pd.read_csv(folder / "pairs.csv")
-    assert set(found["score"]) == {"accuracy", "log_score"}
+    assert set(found["score"]) == {"balanced_accuracy", "accuracy", "log_score"}
     assert set(found["dataset"]) == {"known/1"}
     row = found.iloc[-1]
     place = {name: row[name] for name in ("dataset", "repetition", "method", "other")}

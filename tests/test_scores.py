@@ -5,7 +5,7 @@ import pytest
 from sklearn.isotonic import IsotonicRegression
 from sklearn.metrics import balanced_accuracy_score, brier_score_loss, roc_auc_score
 
-from latentens.evaluation.scores import BETTER, DESCRIPTIONS, balanced_accuracy, evaluate, log_score, mean_kl
+from latentens.evaluation.scores import SCORES, balanced_accuracy, evaluate, log_score, mean_kl
 
 DISTANCES = ["mean_kl", "total_variation", "root_mean_square_difference", "accuracy_regret"]
 
@@ -46,8 +46,9 @@ def test_divergence_is_zero_only_at_the_exact_posterior():
 
 def test_every_score_is_described_and_comes_in_order():
     labels, probs = calibrated(200, 3, seed=1)
-    assert list(evaluate(labels, probs, probs)) == list(DESCRIPTIONS) == list(BETTER)
-    assert list(evaluate(labels, probs)) == [name for name in DESCRIPTIONS if name not in DISTANCES]
+    computed = [score.name for score in SCORES if score.group != "Cost"]
+    assert list(evaluate(labels, probs, probs)) == computed
+    assert list(evaluate(labels, probs)) == [name for name in computed if name not in DISTANCES]
 
 
 def slow_calibration(labels, probs, num_bins):
@@ -116,9 +117,11 @@ def test_equal_confidences_stay_in_one_bin():
 def test_the_better_way_is_that_of_the_exact_posterior():
     labels, exact = calibrated(1000, 2, seed=3)
     good, bad = evaluate(labels, exact, exact), evaluate(labels, exact[:, ::-1], exact)
-    for name, better in BETTER.items():
-        expected = {"larger": good[name] > bad[name], "smaller": good[name] < bad[name], None: good[name] == bad[name]}
-        assert expected[better], name
+    for score in SCORES:
+        if score.group != "Cost":
+            first, second = good[score.name], bad[score.name]
+            expected = {"larger": first > second, "smaller": first < second, None: first == second}
+            assert expected[score.better], score.name
 
 
 def test_regret_counts_what_the_wrong_choice_costs():

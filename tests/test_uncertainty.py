@@ -3,8 +3,8 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest, norm
 
-from latentens.evaluation import intervals as uncertainty
-from latentens.evaluation.intervals import compare_accuracy, compare_log_scores, intervals
+from latentens.evaluation.differences import compare_accuracy, compare_balanced_accuracy, compare_log_scores, holm
+from latentens.evaluation.intervals import intervals
 from latentens.evaluation.scores import evaluate
 from latentens.runtime.randomness import numpy_generator
 from tests.test_scores import calibrated, overconfident
@@ -83,11 +83,10 @@ def test_intervals_tell_an_honest_posterior_from_an_overconfident_one():
     assert boastful["calibration_error_debiased"][0] > 0.02
 
 
-def test_blocks_and_keys(monkeypatch, scored):
+def test_blocks_and_keys(scored):
     whole = intervals(*scored, key=KEY, resamples=30)
     assert whole != intervals(*scored, key=jax.random.key(4), resamples=30)
-    monkeypatch.setattr(uncertainty, "BLOCK", 500)
-    in_blocks = intervals(*scored, key=KEY, resamples=30)
+    in_blocks = intervals(*scored, key=KEY, resamples=30, block=500)
     for name, ends in whole.items():
         assert in_blocks[name] == pytest.approx(ends, abs=1e-12), name
 
@@ -140,6 +139,63 @@ def test_the_interval_of_the_difference_in_accuracy_covers_it():
         result = compare_accuracy(labels, first, second, level=0.9)
         covered.append(result.low < 0.1 < result.high)
     assert np.mean(covered) == pytest.approx(0.9, abs=4 * np.sqrt(0.9 * 0.1 / 400))
+
+
+def two_sided_by_coins(wins, losses, weights):
+    """Every way in which fair coins could have split the items on which just one posterior is right."""
+    signs = np.repeat(weights, np.add(wins, losses))
+    observed = abs(np.dot(weights, np.subtract(wins, losses)))
+    flips = 1 - 2 * (np.arange(2 ** len(signs))[:, None] >> np.arange(len(signs)) & 1)
+    return np.mean(np.abs(flips @ signs) >= observed - 1e-9)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_balanced_accuracies_are_compared_by_a_sign_test_within_classes(seed):
+    rng = np.random.default_rng(seed)
+    labels = np.repeat([0, 1, 2, -1], [11, 5, 3, 4])
+    first, second = (np.eye(3)[np.where(rng.random(23) < 0.6, labels, 1) % 3] for _ in range(2))
+    result = compare_balanced_accuracy(labels, first, second)
+    rights = [(probs.argmax(axis=1) == labels) for probs in (first, second)]
+    wins, losses = (
+        [np.sum((labels == k) & one & ~other) for k in range(3)] for one, other in (rights, reversed(rights))
+    )
+    shares = [[np.mean(right[labels == k]) for k in range(3)] for right in rights]
+    assert result.difference == pytest.approx(np.mean(shares[0]) - np.mean(shares[1]))
+    assert result.p_value == pytest.approx(two_sided_by_coins(wins, losses, [1 / 11, 1 / 5, 1 / 3]), abs=1e-6)
+    assert result.low <= result.difference <= result.high
+    mirrored = compare_balanced_accuracy(labels, second, first)
+    assert (mirrored.difference, mirrored.p_value) == pytest.approx((-result.difference, result.p_value))
+
+
+def test_with_one_class_balanced_accuracy_is_accuracy():
+    rng = np.random.default_rng(1)
+    labels, (first, second) = np.ones(80, int), rng.dirichlet([1, 1], (2, 80))
+    assert compare_balanced_accuracy(labels, first, second) == pytest.approx(compare_accuracy(labels, first, second))
+
+
+def test_intervals_of_balanced_accuracy_differences_hold_the_truth_with_few_positives():
+    rng = np.random.default_rng(9)
+    labels = np.repeat([0, 1], [360, 40])
+    held, rejected = [], []
+    for _ in range(400):
+        first, second, third = (
+            np.eye(2)[np.where(rng.random(400) < np.where(labels, *rates), labels, 1 - labels)]
+            for rates in ((0.8, 0.9), (0.6, 0.9), (0.9, 0.8))
+        )
+        result = compare_balanced_accuracy(labels, first, second, level=0.9)
+        held.append(result.low < 0.1 < result.high)
+        rejected.append(compare_balanced_accuracy(labels, first, third).p_value < 0.1)
+    assert np.mean(held) == pytest.approx(0.9, abs=4 * np.sqrt(0.9 * 0.1 / 400))
+    assert np.mean(rejected) < 0.1 + 4 * np.sqrt(0.9 * 0.1 / 400), "the first and the third are equally good"
+
+
+def test_adjusted_p_values_step_down():
+    raw = [0.01, 0.04, 0.03, np.nan, 0.5]
+    expected = [0.04, 0.09, 0.09, np.nan, 0.5]  # 4 × .01; 3 × .03; 2 × .04 is less than that; 1 × .5
+    np.testing.assert_allclose(holm(raw), expected)
+    assert holm([0.4, 0.6]).tolist() == [0.8, 0.8]
+    assert holm([0.7, 0.9]).tolist() == [1.0, 1.0]
+    assert len(holm([])) == 0
 
 
 def test_equal_posteriors_do_not_differ():

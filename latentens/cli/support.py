@@ -1,7 +1,7 @@
 """What the commands read, simulate, write and print; imported only when a command runs."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -17,18 +17,10 @@ from latentens.cli.names import find_model
 from latentens.comparison import full_scores
 from latentens.datasets import PAPER_MODELS, Dataset, from_files, load, read_votes, simulate, simulate_paper
 from latentens.errors import LatentensError
+from latentens.evaluation import scores as evaluation
 from latentens.evaluation.independence import ModelCheck
 from latentens.methods.base import Fit
 from latentens.votes import Votes
-
-COLUMNS: Mapping[str, tuple[str, Callable[[float], str]]] = {
-    "balanced_accuracy": ("balanced\nacc. %", lambda value: f"{100 * value:.2f}"),
-    "log_score": ("log\nscore", lambda value: f"{value:.3f}"),
-    "mean_kl": ("KL from\nBayes", lambda value: f"{value:.3f}"),
-    "confident_share": ("above\n.99 %", lambda value: f"{100 * value:.0f}"),
-    "seconds": ("seconds", lambda value: f"{value:.1f}"),
-}
-"""Scores in the printed table: heading and format."""
 
 PAIRS_SHOWN = 10
 """So many dependent pairs of voters are printed."""
@@ -118,16 +110,20 @@ def write_simulation(dataset: Dataset, out: Path) -> str:
 def score_table(tree: Any) -> Table:
     """The main scores of a comparison, means over repetitions."""
     means = full_scores(tree).drop_vars("error").mean("repetition").to_dataframe()
-    shown = {name: column for name, column in COLUMNS.items() if name in means and means[name].notna().any()}
+    shown = [
+        score
+        for score in evaluation.SCORES
+        if score.heading and score.name in means and means[score.name].notna().any()
+    ]
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("data set")
     table.add_column("method", overflow="fold")
-    for heading, _ in shown.values():
-        table.add_column(heading, justify="right")
+    for score in shown:
+        table.add_column(score.heading, justify="right")
     for dataset, rows in means.groupby(level="dataset", sort=False):
         label = str(dataset)
         for method, row in rows.droplevel("dataset").dropna(how="all").iterrows():
-            figures = (words(row[name]) if np.isfinite(row[name]) else "" for name, (_, words) in shown.items())
+            figures = (score.text(row[score.name]) if np.isfinite(row[score.name]) else "" for score in shown)
             table.add_row(label, str(method), *figures)
             label = ""
         table.add_section()

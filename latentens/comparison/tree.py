@@ -29,7 +29,7 @@ import xarray as xr
 
 from latentens.comparison.cell import Outcome
 from latentens.datasets.dataset import Dataset
-from latentens.evaluation.intervals import compare_accuracy, compare_log_scores
+from latentens.evaluation import scores as evaluation
 from latentens.methods.base import Posterior
 from latentens.votes import Votes
 from latentens.votes.triplets import Triplets
@@ -37,7 +37,6 @@ from latentens.votes.triplets import Triplets
 EXACT = "exact Bayes"
 """What the exact posterior is called among the methods."""
 
-PAIRED = {"accuracy": compare_accuracy, "log_score": compare_log_scores}
 LIBRARIES = ("latentens", "jax", "numpyro", "numpy", "scipy", "xarray")
 
 Address = tuple[str, int, str]
@@ -187,10 +186,11 @@ def _pairs(datasets: Sequence[Dataset], outcomes: Outcomes, axes: Mapping[str, l
             if outcome is not None and outcome.label_probs is not None:
                 probs[k] = outcome.label_probs
         if (dataset.labels >= 0).any():
-            for (first, second), (score, paired) in product(permutations(probs, 2), PAIRED.items()):
-                difference = paired(dataset.labels, probs[first], probs[second])
-                for name, value in difference._asdict().items():
-                    found[f"{score}_{name}"][i, j, first, second] = value
+            for (first, second), score in product(permutations(probs, 2), evaluation.SCORES):
+                if score.paired is not None:
+                    difference = score.paired(dataset.labels, probs[first], probs[second])
+                    for name, value in difference._asdict().items():
+                        found[f"{score.name}_{name}"][i, j, first, second] = value
     return found
 
 

@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float
 from scipy.optimize import isotonic_regression
 
 from latentens.errors import LatentensError
-from latentens.evaluation.scores import Event, Labels, Posterior
+from latentens.evaluation.items import Event, Labels, Posterior
 from latentens.runtime.randomness import numpy_generator
 
 Points = Float[np.ndarray, " point"]
@@ -42,7 +42,7 @@ def reliability(
         probs: The estimated posterior.
         key: Random key; the same key gives the same band.
         level: Pointwise coverage of the band.
-        resamples: So many times the events are drawn anew from the stated probabilities.
+        resamples: Number of times the events are drawn anew from the stated probabilities.
         points: Number of stated probabilities, evenly spaced from 0 to 1, at which curve and band are given.
     """
     known = labels >= 0

@@ -1,55 +1,244 @@
-"""Scores of estimated posteriors: arrays in, numbers out. Items whose label is −1 (unknown) do not count."""
+"""The scores of estimated posteriors. Items whose label is −1 (unknown) do not count.
 
-from collections.abc import Mapping
-from functools import cached_property
-from typing import Literal, NamedTuple
+To add a score, write its statistic, a function of `Draws`, and append a record to `SCORES`: scoring, intervals, tables,
+the page of the report and the command line all read the records.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
-from scipy.optimize import isotonic_regression
 
-from latentens.runtime.numerics import safe_log
+from latentens.evaluation import statistics
+from latentens.evaluation.differences import (
+    PairedDifference,
+    compare_accuracy,
+    compare_balanced_accuracy,
+    compare_log_scores,
+    log_losses,
+)
+from latentens.evaluation.interval_rules import (
+    Interval,
+    Statistic,
+    calibration_interval,
+    debiased_interval,
+    quantiles,
+    reflected_above,
+    reflected_below,
+)
+from latentens.evaluation.items import Draws, Items, Labels, Posterior, Resampled
+from latentens.evaluation.statistics import CONFIDENT
+from latentens.runtime.threads import one_blas_thread
 
-Labels = Int[np.ndarray, " item"]
-Posterior = Float[np.ndarray, "item label"]
-Weights = Float[np.ndarray, "resample kind"]
+Group = Literal["Labels", "Probabilities", "Distance from the exact posterior", "Cost"]
 
-
-CONFIDENT = 0.99
-"""A posterior above this is called confident."""
-
-MOST_BINS = 15
-LEAST_BIN = 10
-"""Stated confidences are put in so many bins, or fewer where a bin would have fewer than this many items."""
-
-DESCRIPTIONS: Mapping[str, str] = {
-    "balanced_accuracy": "Share of the items labelled right, averaged over the true classes",
-    "accuracy": "Share of the items labelled right",
-    "area_under_curve": "Chance that an item of a class gets a higher probability of it than an item of another class",
-    "log_score": "Mean surprise at the true label, −log of its stated probability, in nats",
-    "brier_score": "Mean squared distance between the stated probabilities and the truth, from 0 to 1",
-    "brier_calibration": "Part of the Brier score that a better statement of the same ranking would remove",
-    "brier_refinement": "Part of the Brier score that remains however the same ranking is stated",
-    "calibration_error": "Mean gap between stated confidence and accuracy, over bins of equally many items",
-    "calibration_error_debiased": "Root mean square of that gap, freed of the gap that chance alone would cause",
-    "confident_share": f"Share of the items whose label is stated with a probability above {CONFIDENT}",
-    "confident_wrong": f"Share of wrong labels among those stated with a probability above {CONFIDENT}",
-    "mean_kl": "Mean Kullback–Leibler divergence from the exact posterior, in nats",
-    "total_variation": "Mean total variation distance from the exact posterior, from 0 to 1",
-    "root_mean_square_difference": "Root mean square difference from the probabilities of the exact posterior",
-    "accuracy_regret": "Expected accuracy lost by choosing labels by this posterior and not by the exact one",
-}
-"""What each score says, in the order of `evaluate`."""
-
-BETTER: Mapping[str, Literal["larger", "smaller"] | None] = {
-    name: "larger" if name in ("balanced_accuracy", "accuracy", "area_under_curve") else "smaller"
-    for name in DESCRIPTIONS
-} | {"confident_share": None}
-"""Which way of each score is the better one; None where it depends."""
+MEGABYTE = 2.0**20
 
 
+@dataclass(frozen=True)
+class Score:
+    """What a score says, how it is computed and how it is shown.
+
+    Attributes:
+        name: Its name in trees and tables.
+        meaning: What it says, in one line.
+        group: What it judges.
+        statistic: What is computed from items under weights; None for a cost, which is measured during the fit.
+        value: The score, from the statistic.
+        interval: The ends of its interval, from the statistic, its resampled values and the coverage.
+        paired: The difference between two posteriors on the same items, with its test.
+        better: Which way is better; None where it depends.
+        unit: `%` for a share, which is shown in percent, or `nats`, `s`, `MB`.
+        needs_exact: Whether it needs the exact posterior.
+        heading: Its heading in the printed table of main scores; empty where it is not printed.
+        title: Its name in prose; by default its name with spaces.
+    """
+
+    name: str
+    meaning: str
+    group: Group
+    statistic: Callable[[Draws], Statistic] | None = None
+    value: Callable[[Statistic], Resampled] = np.asarray
+    interval: Callable[[Statistic, Statistic, float], Interval] = quantiles
+    paired: Callable[[Labels, Posterior, Posterior], PairedDifference] | None = None
+    better: Literal["larger", "smaller"] | None = "smaller"
+    unit: Literal["", "%", "nats", "s", "MB"] = ""
+    needs_exact: bool = False
+    heading: str = ""
+    title: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "title", self.title or self.name.replace("_", " "))
+
+    def text(self, value: float, digits: int | None = None) -> str:
+        """A value as it is shown, without its unit."""
+        scale, usual = {"%": (100.0, 2), "MB": (1 / MEGABYTE, 0), "s": (1.0, 2)}.get(self.unit, (1.0, 3))
+        return f"{scale * value:.{usual if digits is None else digits}f}"
+
+
+SCORES: tuple[Score, ...] = (
+    Score(
+        "balanced_accuracy",
+        "Share of items labelled correctly, averaged over the true classes",
+        "Labels",
+        statistics.balanced_accuracies,
+        paired=compare_balanced_accuracy,
+        better="larger",
+        unit="%",
+        heading="balanced\nacc. %",
+    ),
+    Score(
+        "accuracy",
+        "Share of items labelled correctly",
+        "Labels",
+        statistics.accuracy,
+        paired=compare_accuracy,
+        better="larger",
+        unit="%",
+    ),
+    Score(
+        "area_under_curve",
+        "Chance that an item of a class is given a higher probability of that class than an item of another class",
+        "Labels",
+        statistics.curve_areas,
+        better="larger",
+    ),
+    Score(
+        "log_score",
+        "Mean surprise at the true label: minus the logarithm of its stated probability, in nats",
+        "Probabilities",
+        statistics.log_loss,
+        paired=compare_log_scores,
+        unit="nats",
+        heading="log\nscore",
+    ),
+    Score(
+        "brier_score",
+        "Mean squared distance between the stated probabilities and the truth, from 0 to 1",
+        "Probabilities",
+        statistics.square_loss,
+        title="Brier score",
+    ),
+    Score(
+        "brier_calibration",
+        "The part of the Brier score that stating the same ranking with better probabilities would remove",
+        "Probabilities",
+        statistics.miscalibration,
+        interval=reflected_below,
+        title="Brier calibration",
+    ),
+    Score(
+        "brier_refinement",
+        "The part of the Brier score that remains however well the same ranking is stated",
+        "Probabilities",
+        statistics.refinement,
+        interval=reflected_above,
+        title="Brier refinement",
+    ),
+    Score(
+        "calibration_error",
+        "Mean gap between stated confidence and accuracy, over bins with equal numbers of items",
+        "Probabilities",
+        statistics.bin_gaps,
+        value=lambda gaps: np.abs(gaps).sum(axis=1),
+        interval=calibration_interval,
+    ),
+    Score(
+        "calibration_error_debiased",
+        "Root mean square of that gap, less the part that chance alone would cause",
+        "Probabilities",
+        statistics.bin_squares,
+        value=lambda squares: np.sqrt(np.maximum(squares[:, 1], 0.0)),
+        interval=debiased_interval,
+        title="calibration error, debiased",
+    ),
+    Score(
+        "confident_share",
+        f"Share of items whose label is stated with a probability above {CONFIDENT}",
+        "Probabilities",
+        statistics.confident,
+        better=None,
+        unit="%",
+        heading="above\n.99 %",
+        title=f"share above {CONFIDENT}",
+    ),
+    Score(
+        "confident_wrong",
+        f"Share of wrong labels among those stated with a probability above {CONFIDENT}",
+        "Probabilities",
+        statistics.confident_wrong,
+        unit="%",
+        title=f"wrong above {CONFIDENT}",
+    ),
+    Score(
+        "mean_kl",
+        "Mean Kullback–Leibler divergence from the exact posterior, in nats",
+        "Distance from the exact posterior",
+        statistics.divergence,
+        unit="nats",
+        needs_exact=True,
+        heading="KL from\nBayes",
+        title="mean KL divergence",
+    ),
+    Score(
+        "total_variation",
+        "Mean total variation distance from the exact posterior, from 0 to 1",
+        "Distance from the exact posterior",
+        statistics.total_variation,
+        needs_exact=True,
+    ),
+    Score(
+        "root_mean_square_difference",
+        "Root mean square difference from the probabilities of the exact posterior",
+        "Distance from the exact posterior",
+        statistics.square_difference,
+        value=np.sqrt,
+        interval=lambda estimate, resampled, level: quantiles(estimate, np.sqrt(resampled), level),
+        needs_exact=True,
+    ),
+    Score(
+        "accuracy_regret",
+        "Expected accuracy lost by choosing labels by this posterior instead of the exact one",
+        "Distance from the exact posterior",
+        statistics.regret,
+        unit="%",
+        needs_exact=True,
+    ),
+    Score(
+        "seconds",
+        "Time the fit took, in seconds; the first fit of a kind includes compilation",
+        "Cost",
+        unit="s",
+        heading="seconds",
+    ),
+    Score(
+        "peak_memory",
+        "Most memory the fit took beyond what was in use before, in megabytes",
+        "Cost",
+        unit="MB",
+    ),
+)
+"""Every score, in the order of tables."""
+
+
+def find_score(name: str) -> Score:
+    """The record of a score."""
+    return next(score for score in SCORES if score.name == name)
+
+
+def computed_scores(exact: Posterior | None) -> list[tuple[Score, Callable[[Draws], Statistic]]]:
+    """The scores of a posterior with their statistics: no costs, and distances only where the exact one is known."""
+    return [
+        (score, score.statistic)
+        for score in SCORES
+        if score.statistic is not None and (exact is not None or not score.needs_exact)
+    ]
+
+
+@one_blas_thread()
 def evaluate(labels: Labels, probs: Posterior, exact: Posterior | None = None) -> dict[str, float]:
-    """All scores of a posterior, by the names of `DESCRIPTIONS`; undefined ones are nan.
+    """All scores of a posterior, by name and in the order of `SCORES`; undefined ones are nan.
 
     * `area_under_curve`: for two classes that of class 1; for more, the mean over the classes that occur of one
       class against the rest.
@@ -69,13 +258,15 @@ def evaluate(labels: Labels, probs: Posterior, exact: Posterior | None = None) -
         probs: The estimated posterior.
         exact: The exact posterior, where known; without it, the four distances from it are left out.
     """
-    scorer = Scorer(labels, probs, exact)
-    return {name: float(value[0]) for name, value in scorer.scores(scorer.counts).items()}
+    draws = Draws(Items(labels, probs, exact))
+    return {score.name: float(score.value(statistic(draws))[0]) for score, statistic in computed_scores(exact)}
 
 
 def balanced_accuracy(labels: Labels, predicted: Labels) -> float:
-    """Mean over the classes that occur of the share of their items that are predicted right."""
-    return float(_balanced_accuracy(labels, predicted, np.ones((1, len(labels))))[0])
+    """Mean over the classes that occur of the share of their items that are predicted correctly."""
+    classes = np.unique(labels[labels >= 0])
+    shares = [np.mean(predicted[labels == label] == label) for label in classes]
+    return float(np.mean(shares)) if shares else np.nan
 
 
 def log_score(labels: Labels, probs: Posterior) -> float:
@@ -85,205 +276,4 @@ def log_score(labels: Labels, probs: Posterior) -> float:
 
 def mean_kl(exact: Posterior, probs: Posterior) -> float:
     """Mean over items of the Kullback–Leibler divergence of an estimate from the exact posterior, in nats."""
-    return float(np.mean(_divergences(exact, probs)))
-
-
-class Event(NamedTuple):
-    """An event whose probability is stated for each item, the items in the order of that probability.
-
-    Attributes:
-        order: The items, by increasing probability.
-        happened: Whether the event happened, in that order.
-        starts: Where in that order each distinct probability begins.
-    """
-
-    order: Int[np.ndarray, " item"]
-    happened: Bool[np.ndarray, " item"]
-    starts: Int[np.ndarray, " tie"]
-
-    @classmethod
-    def of(cls, stated: Float[np.ndarray, " item"], happened: Bool[np.ndarray, " item"]) -> "Event":
-        """Sort the items."""
-        order = np.argsort(stated, kind="stable")
-        return cls(order, happened[order], np.flatnonzero(np.diff(stated[order], prepend=-np.inf)))
-
-    def pooled(self, weights: Weights) -> tuple[Float[np.ndarray, "resample tie"], Float[np.ndarray, "resample tie"]]:
-        """The weight of the items of each distinct probability: of those where the event happened, and of all."""
-        ordered = weights[:, self.order]
-        happened = np.add.reduceat(ordered * self.happened, self.starts, axis=1)
-        return happened, np.add.reduceat(ordered, self.starts, axis=1)
-
-
-class BinGaps(NamedTuple):
-    """What calibration errors are made of.
-
-    Attributes:
-        gaps: Accuracy minus mean confidence in each bin, times its share of the items.
-        square: Sum over bins of share times squared gap.
-        debiased_square: Unbiased estimate of what that sum would be without noise; it can be negative.
-    """
-
-    gaps: Float[np.ndarray, "resample bin"]
-    square: Float[np.ndarray, " resample"]
-    debiased_square: Float[np.ndarray, " resample"]
-
-
-class Scorer:
-    """The scores of one posterior under any weights of its items: how many there are, or how many a resample draws.
-
-    Attributes:
-        kinds: The kind of each item: items with the same label and the same probabilities are of one kind.
-        counts: The number of items of each kind.
-    """
-
-    kinds: Int[np.ndarray, " item"]
-    counts: Float[np.ndarray, "1 kind"]
-
-    def __init__(self, labels: Labels, probs: Posterior, exact: Posterior | None = None) -> None:
-        known = [labels[:, None], probs] if exact is None else [labels[:, None], probs, exact]
-        first, self.kinds, counts = _distinct(np.concatenate(known, axis=1))
-        self.counts = counts[None].astype(np.float64)
-        self._labels, self._probs = labels[first], probs[first]
-        self._predicted = self._probs.argmax(axis=1)
-        self._means = _averaged(self._labels, self._probs, None if exact is None else exact[first])
-
-    def scores(self, weights: Weights) -> dict[str, Float[np.ndarray, " resample"]]:
-        """Each score under each row of weights, in the order of `DESCRIPTIONS`."""
-        scores = self._mean_scores(weights)
-        scores["balanced_accuracy"] = _balanced_accuracy(self._labels, self._predicted, weights)
-        scores["area_under_curve"], scores["brier_refinement"] = self._ranked_scores(weights)
-        scores["brier_calibration"] = scores["brier_score"] - scores["brier_refinement"]
-        bins = self.bin_gaps(weights)
-        scores["calibration_error"] = np.abs(bins.gaps).sum(axis=1)
-        scores["calibration_error_debiased"] = np.sqrt(np.maximum(bins.debiased_square, 0))
-        return {name: scores[name] for name in DESCRIPTIONS if name in scores}
-
-    def bin_gaps(self, weights: Weights) -> BinGaps:
-        """How far confidence and accuracy are apart in each bin of confidence; bins do not depend on the weights."""
-        counts, sums, own = np.split(weights @ self._binned, 3, axis=1)
-        total = counts.sum(axis=1, keepdims=True)
-        square = np.divide(sums**2, counts, out=np.zeros_like(sums), where=counts > 0)
-        debiased = np.divide(sums**2 - own, counts - 1, out=np.zeros_like(sums), where=counts > 1)
-        return BinGaps(_ratio(sums, total), *(_ratio(part.sum(axis=1), total[:, 0]) for part in (square, debiased)))
-
-    @cached_property
-    def _binned(self) -> Float[np.ndarray, "kind three_bins"]:
-        """For each bin of confidence: its members; their correctness minus confidence; the square of that."""
-        counts = np.where(self._labels >= 0, self.counts[0], 0.0)
-        confidence = self._probs.max(axis=1)
-        _, place = np.unique(confidence, return_inverse=True)
-        stating = np.bincount(place, counts)
-        rank = (np.cumsum(stating) - stating / 2)[place]  # the mean rank of the items that state this confidence
-        number = np.clip(counts.sum() // LEAST_BIN, 1, MOST_BINS)
-        bins = np.where(counts > 0, rank * number // max(counts.sum(), 1.0), -1)
-        members = (bins[:, None] == np.arange(number)).astype(np.float64)
-        residuals = ((self._predicted == self._labels) - confidence)[:, None]
-        return np.concatenate([members, members * residuals, members * residuals**2], axis=1)
-
-    @cached_property
-    def _events(self) -> list[Event]:
-        """Class 1 for two classes, each class for more."""
-        known = np.flatnonzero(self._labels >= 0)
-        classes = range(self._probs.shape[1]) if self._probs.shape[1] > 2 else [1]
-        events = (Event.of(self._probs[known, k], self._labels[known] == k) for k in classes)
-        return [event._replace(order=known[event.order]) for event in events] if len(known) else []
-
-    def _mean_scores(self, weights: Weights) -> dict[str, Float[np.ndarray, " resample"]]:
-        values = np.stack(list(self._means.values()), axis=1)
-        counts = ~np.isnan(values)
-        means = _ratio(weights @ np.where(counts, values, 0.0), weights @ counts.astype(np.float64))
-        scores = dict(zip(self._means, means.T, strict=True))
-        if "root_mean_square_difference" in scores:
-            scores["root_mean_square_difference"] = np.sqrt(scores["root_mean_square_difference"])
-        return scores
-
-    def _ranked_scores(self, weights: Weights) -> tuple[Float[np.ndarray, " resample"], Float[np.ndarray, " resample"]]:
-        """What depends on the ranking alone: the area under the curve, and the refinement of the Brier score."""
-        if not self._events:
-            return np.full(len(weights), np.nan), np.full(len(weights), np.nan)
-        pooled = [event.pooled(weights) for event in self._events]
-        areas = np.stack([_curve_area(*event) for event in pooled])
-        losses = np.stack([_isotonic_loss(*event) for event in pooled]).sum(axis=0)
-        return _ratio(np.nansum(areas, axis=0), (~np.isnan(areas)).sum(axis=0)), losses / min(2, len(pooled))
-
-
-def log_losses(labels: Labels, probs: Posterior) -> Float[np.ndarray, " item"]:
-    """−log p(true label) of each item, nan where it is not known."""
-    stated = np.take_along_axis(probs, np.maximum(labels, 0)[:, None].astype(np.intp), axis=1)[:, 0]
-    return np.where(labels >= 0, -safe_log(stated), np.nan)
-
-
-def _distinct(rows: Float[np.ndarray, "item column"]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """One index of each distinct row, the distinct row of each item, and how often each occurs."""
-    code = np.zeros(len(rows), dtype=np.int64)
-    for column in rows.T:  # much quicker than sorting whole rows
-        values, place = np.unique(column, return_inverse=True)
-        _, first, code, counts = np.unique(
-            code * len(values) + place, return_index=True, return_inverse=True, return_counts=True
-        )
-    return first, code, counts
-
-
-def _averaged(labels: Labels, probs: Posterior, exact: Posterior | None) -> dict[str, Float[np.ndarray, " item"]]:
-    """What the scores that are means average over items; nan where an item does not count."""
-    known, predicted = labels >= 0, probs.argmax(axis=1)
-    confident = probs.max(axis=1) > CONFIDENT
-    happened = labels[:, None] == np.arange(probs.shape[1])
-    values = {
-        "accuracy": np.where(known, predicted == labels, np.nan),
-        "log_score": log_losses(labels, probs),
-        "brier_score": np.where(known, ((probs - happened) ** 2).sum(axis=1) / 2, np.nan),
-        "confident_share": confident.astype(np.float64),
-        "confident_wrong": np.where(known & confident, predicted != labels, np.nan),
-    }
-    if exact is None:
-        return values
-    chosen = np.take_along_axis(exact, predicted[:, None], axis=1)[:, 0]
-    return values | {
-        "mean_kl": _divergences(exact, probs),
-        "total_variation": np.abs(probs - exact).sum(axis=1) / 2,
-        "root_mean_square_difference": ((probs - exact) ** 2).mean(axis=1),
-        "accuracy_regret": exact.max(axis=1) - chosen,
-    }
-
-
-def _divergences(exact: Posterior, probs: Posterior) -> Float[np.ndarray, " item"]:
-    ratio = safe_log(exact) - safe_log(probs)
-    return np.sum(exact * ratio, axis=1)
-
-
-def _balanced_accuracy(labels: Labels, predicted: Labels, weights: Weights) -> Float[np.ndarray, " resample"]:
-    classes = np.unique(labels[labels >= 0])
-    members = (labels[:, None] == classes).astype(np.float64)
-    totals = weights @ members
-    shares = _ratio(weights @ (members * (predicted == labels)[:, None]), totals)
-    return _ratio(np.nansum(shares, axis=1), (totals > 0).sum(axis=1))
-
-
-def _curve_area(
-    happened: Float[np.ndarray, "resample tie"], total: Float[np.ndarray, "resample tie"]
-) -> Float[np.ndarray, " resample"]:
-    """Chance that an item with the event has a higher probability than one without; a tie counts half."""
-    others = total - happened
-    lower = np.cumsum(others, axis=1) - others / 2
-    return _ratio((happened * lower).sum(axis=1), happened.sum(axis=1) * others.sum(axis=1))
-
-
-def _isotonic_loss(
-    happened: Float[np.ndarray, "resample tie"], total: Float[np.ndarray, "resample tie"]
-) -> Float[np.ndarray, " resample"]:
-    """Mean squared error of the best increasing function of the stated probability."""
-    losses = np.full(len(total), np.nan)
-    for resample in np.flatnonzero(total.any(axis=1)):
-        drawn = total[resample] > 0
-        counts = total[resample, drawn]
-        share = happened[resample, drawn] / counts
-        fitted = isotonic_regression(share, weights=counts).x
-        losses[resample] = counts @ ((fitted - share) ** 2 + share * (1 - share)) / counts.sum()
-    return losses
-
-
-def _ratio(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
-    """Their quotient, nan where the denominator is zero."""
-    undefined = np.full(np.shape(numerator), np.nan)
-    return np.divide(numerator, denominator, out=undefined, where=denominator > 0)
+    return float(np.mean(statistics.divergences(exact, probs)))

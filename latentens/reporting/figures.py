@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from latentens.comparison import EXACT
-from latentens.evaluation.scores import CONFIDENT
+from latentens.evaluation.statistics import CONFIDENT
 from latentens.reporting.drawing import WIDTH, Picture, render, row_axes, wrapped
 from latentens.reporting.score_tables import CONFIDENCE_STEPS, Mean, Means, agreement, confidence_shares
 from latentens.reporting.view import View

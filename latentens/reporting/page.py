@@ -7,6 +7,7 @@ from importlib.resources import files
 
 import pandas as pd
 
+from latentens.evaluation import scores as evaluation
 from latentens.reporting import table_cells as cells
 from latentens.reporting.drawing import Picture
 from latentens.reporting.findings import Findings
@@ -18,8 +19,6 @@ from latentens.reporting.wording import Reason, Summary
 MARKS = "Green: the best method, the exact posterior aside. Arrows: which way is better."
 MOST_DRAWN = 40
 """Parameters in a table of posterior draws; the file has all."""
-
-GLANCED_SCORES = ("balanced_accuracy", "log_score", "confident_share")
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +101,8 @@ def _glance(overview: Sequence[str], chapters: Sequence[Chapter]) -> Html:
         for chapter in chapters
     ]
     means = {chapter.view.name: chapter.means for chapter in chapters}
-    tables = [found for score in GLANCED_SCORES if (found := cells.glance_table(means, score)) is not None]
+    main = [score for score in evaluation.SCORES if score.heading and score.group != "Cost"]
+    tables = [found for score in main if (found := cells.glance_table(means, score)) is not None]
     return element(
         "section",
         element("h2", "At a glance"),

@@ -10,19 +10,10 @@ import pandas as pd
 import xarray as xr
 
 from latentens.comparison import full_scores
-from latentens.evaluation.intervals import PairedDifference
-from latentens.evaluation.scores import BETTER, CONFIDENT, DESCRIPTIONS
+from latentens.evaluation.differences import PairedDifference
+from latentens.evaluation.scores import find_score
+from latentens.evaluation.statistics import CONFIDENT
 from latentens.reporting.view import View
-
-COSTS: Mapping[str, str] = {
-    "seconds": "Time that the fit took, in seconds; the first fit of a kind includes compilation",
-    "peak_memory": "Most memory that the fit took beyond what was in use before, in megabytes",
-}
-MEANINGS: Mapping[str, str] = {**DESCRIPTIONS, **COSTS}
-"""What each column of a table of scores says."""
-
-SHARES = frozenset({"balanced_accuracy", "accuracy", "confident_share", "confident_wrong", "accuracy_regret"})
-"""Scores that are shown in percent."""
 
 CONFIDENCE_STEPS = (0.0, 0.6, 0.75, 0.9, CONFIDENT, 1.0)
 """Ends of the ranges in which stated confidences are counted, each range with its upper end."""
@@ -71,7 +62,7 @@ def column(means: Means, score: str) -> dict[str, Mean]:
 
 def ranked(score: str, means: Mapping[str, Mean]) -> list[str]:
     """The methods, best first by a score of which one way is better."""
-    sign = 1 if BETTER[score] == "smaller" else -1
+    sign = 1 if find_score(score).better == "smaller" else -1
     return sorted(means, key=lambda method: sign * means[method].value)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 
 from latentens.comparison import EXACT, data_trees
-from latentens.evaluation.scores import Labels
+from latentens.evaluation.items import Labels
 from latentens.methods.base import Posterior
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from latentens.comparison import EXACT
-from latentens.evaluation.scores import CONFIDENT
+from latentens.evaluation.statistics import CONFIDENT
 from latentens.reporting.findings import Findings, Leader
 from latentens.reporting.score_tables import Means, Pairs, agreement
 from latentens.reporting.view import FitRecord, View

@@ -1,0 +1,155 @@
+"""The statistics behind the scores: functions of items under weights that give one row per resample."""
+
+from collections.abc import Callable
+
+import numpy as np
+from jaxtyping import Float
+from scipy.optimize import isotonic_regression
+
+from latentens.evaluation.differences import log_losses
+from latentens.evaluation.interval_rules import Statistic
+from latentens.evaluation.items import Draws, Items, Posterior, Resampled, Values, ratio
+from latentens.runtime.numerics import safe_log
+
+CONFIDENT = 0.99
+"""A posterior above this is called confident."""
+
+
+def averaged(values: Callable[[Items], Values]) -> Callable[[Draws], Resampled]:
+    """Make a statistic of a value per item: its mean over the items where it is not nan."""
+    return lambda draws: draws.mean(values)
+
+
+def balanced_accuracies(draws: Draws) -> Resampled:
+    """Mean over the classes that occur of the share of correct labels."""
+    items, (order, starts) = draws.items, draws.items.by_label
+    if not len(starts):
+        return np.full(len(draws.weights), np.nan)
+    weights = draws.known_weights[:, order]
+    right = (items.predicted == items.labels)[: len(order)][order]
+    totals = np.add.reduceat(weights, starts, axis=1)
+    shares = ratio(np.add.reduceat(weights * right, starts, axis=1), totals)
+    return ratio(np.nansum(shares, axis=1), (totals > 0).sum(axis=1))
+
+
+@averaged
+def accuracy(items: Items) -> Values:
+    """Whether the label is correct."""
+    return np.where(items.known, items.predicted == items.labels, np.nan)
+
+
+@averaged
+def log_loss(items: Items) -> Values:
+    """−log p(true label)."""
+    return log_losses(items.labels, items.probs)
+
+
+@averaged
+def square_loss(items: Items) -> Values:
+    """½ Σ_k (p_k − 1{y = k})²."""
+    happened = items.labels[:, None] == np.arange(items.probs.shape[1])
+    return np.where(items.known, ((items.probs - happened) ** 2).sum(axis=1) / 2, np.nan)
+
+
+@averaged
+def confident(items: Items) -> Values:
+    """Whether the label is stated with confidence."""
+    return (items.confidence > CONFIDENT).astype(np.float64)
+
+
+@averaged
+def confident_wrong(items: Items) -> Values:
+    """Whether a label stated with confidence is wrong."""
+    counted = items.known & (items.confidence > CONFIDENT)
+    return np.where(counted, items.predicted != items.labels, np.nan)
+
+
+def curve_areas(draws: Draws) -> Resampled:
+    """Chance that an item with the event has a higher probability than one without; a tie counts half."""
+    areas = []
+    for happened, total in draws.pooled_events:
+        others = total - happened
+        lower = np.cumsum(others, axis=1) - others / 2
+        areas.append(ratio((happened * lower).sum(axis=1), happened.sum(axis=1) * others.sum(axis=1)))
+    if not areas:
+        return np.full(len(draws.weights), np.nan)
+    return ratio(np.nansum(areas, axis=0), (~np.isnan(areas)).sum(axis=0))
+
+
+def refinement(draws: Draws) -> Resampled:
+    """The Brier score after isotonic recalibration of each event."""
+    return draws.once(_refinement)
+
+
+def miscalibration(draws: Draws) -> Resampled:
+    """The part of the Brier score that isotonic recalibration removes."""
+    return square_loss(draws) - draws.once(_refinement)
+
+
+def _refinement(draws: Draws) -> Resampled:
+    if not draws.pooled_events:
+        return np.full(len(draws.weights), np.nan)
+    losses = np.sum([_isotonic_losses(*event) for event in draws.pooled_events], axis=0)
+    return losses / min(2, len(draws.pooled_events))
+
+
+def _isotonic_losses(
+    happened: Float[np.ndarray, "resample tie"], total: Float[np.ndarray, "resample tie"]
+) -> Resampled:
+    """Mean squared error of the best increasing function f of the stated probability.
+
+    On each run of equal f the events have the mean f, so that Σ (happened − f)² = Σ happened − Σ_runs weight · f².
+    """
+    losses = np.full(len(total), np.nan)
+    for resample in np.flatnonzero(total.any(axis=1)):
+        drawn = total[resample] > 0
+        counts, hits = total[resample, drawn], happened[resample, drawn]
+        fitted = isotonic_regression(hits / counts, weights=counts)
+        explained = np.sum(fitted.weights * fitted.x[fitted.blocks[:-1]] ** 2)
+        losses[resample] = max(hits.sum() - explained, 0.0) / counts.sum()
+    return losses
+
+
+def bin_gaps(draws: Draws) -> Statistic:
+    """Accuracy minus confidence in each bin of confidence, times its share of the items."""
+    return draws.bin_gaps.gaps
+
+
+def bin_squares(draws: Draws) -> Statistic:
+    """Sum over bins of share times squared gap, with its noise and freed of it."""
+    return np.stack([draws.bin_gaps.square, draws.bin_gaps.debiased_square], axis=1)
+
+
+@averaged
+def divergence(items: Items) -> Values:
+    """Kullback–Leibler divergence from the exact posterior."""
+    return divergences(_exact(items), items.probs)
+
+
+@averaged
+def total_variation(items: Items) -> Values:
+    """Total variation distance from the exact posterior."""
+    return np.abs(items.probs - _exact(items)).sum(axis=1) / 2
+
+
+@averaged
+def square_difference(items: Items) -> Values:
+    """Mean square difference from the probabilities of the exact posterior."""
+    return ((items.probs - _exact(items)) ** 2).mean(axis=1)
+
+
+@averaged
+def regret(items: Items) -> Values:
+    """Probability lost by choosing the label of this posterior and not that of the exact one."""
+    exact = _exact(items)
+    return exact.max(axis=1) - np.take_along_axis(exact, items.predicted[:, None], axis=1)[:, 0]
+
+
+def divergences(exact: Posterior, probs: Posterior) -> Float[np.ndarray, " item"]:
+    """Kullback–Leibler divergence of each item's estimate from its exact posterior."""
+    return np.sum(exact * (safe_log(exact) - safe_log(probs)), axis=1)
+
+
+def _exact(items: Items) -> Posterior:
+    assert items.exact is not None, "scores that need the exact posterior are computed only where it is known"
+    return items.exact
