@@ -199,6 +199,6 @@ def test_options_out_of_range_exit_with_2(invoke, tmp_path):
 
 
 def test_help_does_not_wait_for_what_commands_need():
-    code = "import sys, latentens.cli; print([name for name in ('jax', 'pandas', 'xarray') if name in sys.modules])"
+    code = "import sys, latentens.cli.app; print([name for name in ('jax', 'pandas', 'xarray') if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from typer import Argument, Option
 
+from latentens.cli.interrupts import tell_of_fits
 from latentens.errors import LatentensError
 
 app = typer.Typer(
@@ -34,8 +35,8 @@ MethodNames = Annotated[
 ]
 
 
-def main() -> None:
-    """Run the command; a user's error ends it with one sentence and exit code 2."""
+def run() -> None:
+    """Run the command that was typed; a user's error ends it with one sentence and exit code 2."""
     try:
         app()
     except LatentensError as error:
@@ -82,6 +83,7 @@ def compare(
 
         latentens compare --model Tree --model my_model.py:MyModel --items 5000
     """
+    progress = tell_of_fits(out)
     import jax
 
     from latentens.cli import support
@@ -98,7 +100,9 @@ def compare(
     chosen = [find_method(name, example) for name in methods or DEFAULT_METHODS]
     key, cells = jax.random.key(seed), out / "cells" if out else None
     with support.connected(scheduler) as client:
-        tree = compare(datasets, chosen, key=key, repetitions=repetitions, folder=cells, client=client)
+        tree = compare(
+            datasets, chosen, key=key, repetitions=repetitions, folder=cells, client=client, on_progress=progress
+        )
     console.print(support.score_table(tree))
     if out:
         save(tree, out / "tree.nc")

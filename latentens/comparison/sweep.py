@@ -1,7 +1,7 @@
 """Methods × data sets × repetitions: each cell is run once, kept on disk when done, and joined into one tree."""
 
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from distributed import Client
 
 
+Progress = Callable[[int, int], None]
+
 RESERVED = frozenset({"scores", "intervals", "pairs", EXACT})
 
 
@@ -33,6 +35,7 @@ def compare(
     folder: str | Path | None = None,
     resamples: int = 1000,
     client: "Client | None" = None,
+    on_progress: Progress | None = None,
 ) -> xr.DataTree:
     """Fit every method to every data set and lay all posteriors next to the exact one.
 
@@ -47,6 +50,7 @@ def compare(
             where it stopped, and one with more methods or data sets fits only what is new.
         resamples: Bootstrap samples behind the intervals of the scores.
         client: A Dask client on whose workers the cells are run; by default they run here, one by one.
+        on_progress: Called with the number of finished fits and of all: at the beginning, and after each.
     """
     sets = [datasets] if isinstance(datasets, Dataset) else list(datasets)
     named = dict(methods) if isinstance(methods, Mapping) else _named(methods)
@@ -68,7 +72,7 @@ def compare(
         if (probs := exact[dataset.name]) is not None:
             ours = _exact_outcome(dataset, probs, resamples, key=keys[dataset.name, 0])
             outcomes |= {(dataset.name, repetition, EXACT): ours for repetition in range(repetitions)}
-    done = _run_all(cells, None if folder is None else Path(folder), client)
+    done = _run_all(cells, None if folder is None else Path(folder), client, on_progress)
     outcomes |= {cell.address: done[cell.address] for cell in cells}
     return assemble(sets, outcomes, _data(key))
 
@@ -100,7 +104,9 @@ def _exact_outcome(dataset: Dataset, probs: Posterior, resamples: int, *, key: j
     return Outcome(repr(dataset.model), np.nan, np.nan, label_probs=probs, **scored)
 
 
-def _run_all(cells: Sequence[Cell], folder: Path | None, client: "Client | None") -> dict[Address, Outcome]:
+def _run_all(
+    cells: Sequence[Cell], folder: Path | None, client: "Client | None", on_progress: Progress | None
+) -> dict[Address, Outcome]:
     """The outcome of every cell: from the folder if it is there, else run and put there."""
     done: dict[Address, Outcome] = {}
     paths: dict[Address, Path] = {}
@@ -110,10 +116,13 @@ def _run_all(cells: Sequence[Cell], folder: Path | None, client: "Client | None"
         done = {address: load_outcome(path) for address, path in paths.items() if path.is_file()}
     left = [cell for cell in cells if cell.address not in done]
     finished = _here(left) if client is None else _on_workers(left, client)
+    tell = on_progress or (lambda *_: None)
+    tell(len(done), len(cells))
     for address, outcome in finished:
         if paths:
             save_outcome(outcome, paths[address])
         done[address] = outcome
+        tell(len(done), len(cells))
     return done
 
 

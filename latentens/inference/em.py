@@ -28,6 +28,7 @@ from latentens.programs.marginal import (
 from latentens.programs.model import GenerativeModel
 from latentens.programs.tables import Tables, build_tables
 from latentens.runtime.devices import fetch
+from latentens.runtime.parallel import stop_if_asked
 
 INSIDE = 1e-12
 """Closed-form updates keep probabilities this far from 0 and 1, where derivatives are lost."""
@@ -71,6 +72,7 @@ class Expectation:
         loss, counts = _expect(self.model, self.use_prior, params, observations)
         losses = [float(loss)]
         for _ in range(self.max_iterations):
+            stop_if_asked()
             moved = self._update(params, counts, closed)
             loss, counts = _expect(self.model, self.use_prior, moved, observations)
             if loss > losses[-1]:  # by rounding only: an M-step never makes the expected log-likelihood fall

@@ -15,6 +15,7 @@ from latentens.programs.marginal import Observations, marginal_log_likelihood, u
 from latentens.programs.model import GenerativeModel
 from latentens.programs.tables import build_tables
 from latentens.runtime.devices import fetch
+from latentens.runtime.parallel import stop_if_asked
 
 CHUNK = 50
 """Steps of a chain between two returns to Python."""
@@ -54,6 +55,7 @@ class Sampler:
     def _run_chain(self, observations: Observations, state: HMCState) -> tuple[Any, Any]:
         kept = []
         for _ in range(-(-(self.num_warmup + self.num_samples) // CHUNK)):
+            stop_if_asked()
             state, chunk = _advance(self, observations, state)
             kept.append(fetch(chunk))
         whole = jax.tree.map(lambda *parts: np.concatenate(parts), *kept)

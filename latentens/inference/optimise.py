@@ -1,7 +1,6 @@
 """L-BFGS from many starting points side by side, the loss compiled once for all of them."""
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -12,8 +11,8 @@ from jaxtyping import Array, Float, Int, PyTree
 from scipy.optimize import minimize
 
 from latentens.runtime.devices import fetch, num_workers
+from latentens.runtime.parallel import in_threads, stop_if_asked
 from latentens.runtime.precision import double_precision
-from latentens.runtime.progress import track_late
 
 Loss = Callable[[Any, Any], Float[Array, ""]]
 Start = TypeVar("Start")
@@ -94,6 +93,7 @@ def descend(
     flat_start = np.concatenate([np.ravel(leaf) for leaf in leaves])
 
     def value_and_gradient(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        stop_if_asked()
         value, gradient = fetch(_value_and_gradient(loss, tree, shapes, flat, data))
         return float(value), gradient
 
@@ -115,12 +115,7 @@ def in_parallel(run: Callable[[Start], End], starts: Sequence[Start], descriptio
 
     What it needs compiled should be compiled before, or every thread does it for itself.
     """
-    with ThreadPoolExecutor(num_workers()) as pool:
-        futures = [pool.submit(double_precision(run), start) for start in starts]
-        finished = as_completed(futures)
-        for _ in track_late(futures, description):
-            next(finished)
-    return [future.result() for future in futures]
+    return in_threads(double_precision(run), starts, workers=num_workers(), description=description)
 
 
 def stack(trees: Sequence[PyTree]) -> PyTree:

@@ -4,9 +4,7 @@ A cell is a vote of one voter or, where the votes form a matrix, the votes of a 
 entry a group in place of one a voter, and what the votes of a group add up to is looked up in a table.
 """
 
-import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,6 +12,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy import sparse
 
+from latentens.runtime.parallel import in_threads, stop_if_asked
 from latentens.votes import Votes
 from latentens.votes.distinct import GROUP_CELLS, digit_groups, pack_digits
 from latentens.votes.labels import MISSING
@@ -64,6 +63,7 @@ class Incidence:
         def sum_run(run: Int[np.ndarray, " block"]) -> Sums:
             total = work(self.blocks[run[0]])
             for i in run[1:]:
+                stop_if_asked()
                 for whole, part in zip(total, work(self.blocks[i]), strict=True):
                     whole += part
             return total
@@ -71,8 +71,8 @@ class Incidence:
         runs = np.array_split(np.arange(len(self.blocks)), min(RUNS, len(self.blocks)))
         if len(runs) == 1:
             return sum_run(runs[0])
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
-            return tuple(sum(parts[1:], start=parts[0]) for parts in zip(*pool.map(sum_run, runs), strict=True))
+        sums = in_threads(sum_run, runs)
+        return tuple(sum(parts[1:], start=parts[0]) for parts in zip(*sums, strict=True))
 
 
 def incidence_of(votes: Votes) -> Incidence:

@@ -1,0 +1,72 @@
+"""Threads stop together."""
+
+import signal
+import threading
+import time
+
+import pytest
+
+from latentens.runtime.parallel import in_threads, stop_if_asked
+
+
+def endless(_):
+    while True:
+        stop_if_asked()
+        time.sleep(0.001)
+
+
+def test_results_come_in_the_order_of_the_parts():
+    def slow_if_early(part):
+        time.sleep(0.02 * (3 - part))
+        return part
+
+    assert in_threads(slow_if_early, range(4), workers=4) == [0, 1, 2, 3]
+
+
+def test_an_interrupt_stops_running_threads_and_starts_no_more():
+    started = []
+
+    def run(part):
+        started.append(part)
+        if len(started) == 2:
+            time.sleep(0.1)  # until the caller waits for results
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        endless(part)
+
+    before = threading.active_count()
+    with pytest.raises(KeyboardInterrupt):
+        in_threads(run, range(50), workers=2)
+    assert started == [0, 1]
+    assert threading.active_count() == before
+
+
+def test_an_error_in_one_thread_stops_the_others():
+    def run(part):
+        if part == 1:
+            raise ValueError("one")
+        endless(part)
+
+    with pytest.raises(ValueError, match="one"):
+        in_threads(run, range(8), workers=2)
+
+
+def test_threads_within_threads_stop_too():
+    inside = threading.Event()
+
+    def run(part):
+        if part == 1:
+            inside.wait()
+            raise ValueError("outer")
+
+        def deepest(_):
+            inside.set()
+            endless(_)
+
+        in_threads(deepest, range(2), workers=2)
+
+    with pytest.raises(ValueError, match="outer"):
+        in_threads(run, range(2), workers=2)
+
+
+def test_a_thread_of_nobody_is_never_stopped():
+    stop_if_asked()
