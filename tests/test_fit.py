@@ -72,7 +72,7 @@ def test_an_absent_voter_is_missing_and_a_stranger_is_left_out(fitted):
         found = fit.predict(Votes.from_matrix(table.drop(columns="b").assign(new="yes")))
     np.testing.assert_allclose(found, fit.predict(Votes.from_matrix(gone)), atol=1e-12)
     with pytest.raises(VotesError, match="none of the voters 0, 1, 2, 3, 4 and 1 more"):
-        fit.predict(Votes.from_matrix(np.full((3, 6), "no")))
+        fit.predict(Votes.from_matrix(np.full((3, 6), "no", dtype=object), classes=["no", "yes"]))
 
 
 def test_a_batch_without_a_class_keeps_the_names_of_the_others():
