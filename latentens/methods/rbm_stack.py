@@ -68,6 +68,7 @@ class RBMStack(Method):
             label_probs = label_probs[:, ::-1]
         likelihood = mean_log_likelihood(machines[0], rows_from_votes(votes), key=score_key)
         diagnostics = {
+            "label_probs": "probability of the top unit given the votes",
             "architecture": (votes.num_voters, *(len(machine.hidden_bias) for machine in machines)),
             "flipped": flipped,
             "training_curves": [layer.curve for layer in layers],
