@@ -82,7 +82,7 @@ def report(checks: pd.DataFrame, pairs: pd.DataFrame) -> None:
     print(f"overall p-values uniform: Kolmogorov–Smirnov p = {kstest(own['p_value'], 'uniform').pvalue:.2f}")
     shares = [f"{(own_pairs['p_value'] <= level).mean():.4f} up to {level}" for level in (0.01, 0.05, 0.5)]
     print(f"p-values of {len(own_pairs):,} pairs: {', '.join(shares)}")
-    print(f"seconds a check, median {checks['seconds'].median():.1f}")
+    print(f"seconds per check, median {checks['seconds'].median():.1f}")
 
 
 if __name__ == "__main__":

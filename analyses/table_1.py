@@ -3,7 +3,7 @@
     python analyses/table_1.py [--data ROOT] [--out DIR] [--sets 5] [--methods NAME …]
 
 On the authors' files, as many as are there; without `--data` on newly simulated sets, where the exact posterior of the
-layered graph is known as well. Finished fits are kept in DIR/fits, so that an interrupted run goes on.
+layered graph is known as well. Finished fits are kept in DIR/fits, so that an interrupted run resumes.
 """
 
 from pathlib import Path

@@ -23,7 +23,7 @@ def main(
 ) -> pd.DataFrame:
     datasets = find(TABLE_2, data)
     if not datasets:
-        raise DataNotFoundError("the DREAM challenges are not to be had by simulation; say where they are by --data")
+        raise DataNotFoundError("the DREAM challenges cannot be simulated; say where they are with --data")
     chosen = {name: METHODS[name] for name in methods}
     key = jax.random.key(seed)
     tree = compare(datasets, chosen, key=key, repetitions=repetitions, folder=out / "fits", resamples=200)

@@ -170,7 +170,7 @@ def forty_hidden_units(num_items, votes=None):
         (vote_continuous, "site 'vote' is continuous .Normal."),
         (continuous_hidden, "site 'difficulty' is continuous .Normal. inside the plate.*QuadratureNormal"),
         (infinite_hidden, "site 'count' has no finite support .Poisson."),
-        (difficulty_outside, "site 'difficulty' has one value an item"),
+        (difficulty_outside, "site 'difficulty' has one value per item"),
         (discrete_parameter, "site 'kind' is discrete but outside"),
         (point_parameter, "site 'skill' is a numpyro.param"),
         (observed_covariate, "site 'length' is observed"),

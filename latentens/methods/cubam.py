@@ -50,7 +50,7 @@ class Cubam(Method):
 
     Attributes:
         dimensions: Dimensions of z and w.
-        rounds: Rounds of the alternation. It goes on drifting for hundreds of rounds, and the labels with it; 30 is
+        rounds: Rounds of the alternation. The estimates keep drifting for hundreds of rounds, and the labels with them; 30 is
             what published comparisons use.
     """
 

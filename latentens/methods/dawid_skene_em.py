@@ -33,7 +33,7 @@ SPECTRAL_VOTERS = 2000
 """With more voters than this the spectral starts cost more than all iterations and are left out."""
 
 SCREENED_ROWS = 2**18
-"""Random starts compete on a sample of so many distinct rows if there are twice as many, and only the best goes on."""
+"""Size of the sample of distinct rows on which random starts compete, if there are twice as many; only the best survives."""
 
 
 class Optimum(NamedTuple):
@@ -57,14 +57,14 @@ class DawidSkeneEM(GoldMethod):
     """Class shares and a confusion matrix for each voter, at the best of several maxima of the likelihood.
 
     Starts are the vote shares, for two classes what SML and RL say, and random confusion matrices; all run side by
-    side. With very many distinct rows the random starts run on a sample of them first, and the best one goes on. The
+    side. With very many distinct rows the random starts run on a sample of them first, and only the best one survives. The
     probabilities are the exact posterior at the estimates.
 
     Attributes:
         pseudo_count: Added to each cell of the confusion matrices' counts; zero gives the plain likelihood.
         random_starts: Number of random starts.
         tolerance: A start has converged when an iteration gains less than this in mean log-likelihood.
-        max_iterations: Stop after so many iterations in any case.
+        max_iterations: Limit on the number of iterations.
     """
 
     pseudo_count: float = 0.01

@@ -44,7 +44,7 @@ class Ebcc(GoldMethod):
         num_subtypes: Subtypes of each class.
         restarts: Random starts.
         tolerance: A start has converged when a round gains less than this in the evidence bound per item.
-        max_iterations: Stop after so many rounds in any case.
+        max_iterations: Limit on the number of rounds.
     """
 
     num_subtypes: int = 10

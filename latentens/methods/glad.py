@@ -46,7 +46,7 @@ class Glad(GoldMethod):
 
     Attributes:
         tolerance: Stop when a round gains less than this in mean log-posterior.
-        max_iterations: Stop after so many rounds in any case.
+        max_iterations: Limit on the number of rounds.
     """
 
     tolerance: float = 1e-7

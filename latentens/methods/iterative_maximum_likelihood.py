@@ -29,7 +29,7 @@ class IterativeMaximumLikelihood(GoldMethod):
 
     Attributes:
         start: The method whose labels come first.
-        max_rounds: Stop after so many rounds; labels can run in circles.
+        max_rounds: Limit on the number of rounds; labels can run in circles.
     """
 
     start: Method = field(default_factory=RestrictedLikelihood)

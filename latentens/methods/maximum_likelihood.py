@@ -246,7 +246,7 @@ def _warnings(model: GenerativeModel, params: Params, optima: Optima, num_items:
             "the likelihood is flat: no start could improve on itself, so the votes say nothing about the parameters"
         )
     if slope > SLOPE_AT_OPTIMUM:
-        found.append(f"not converged: the gradient is {slope:.1e} an item after {iterations} iterations")
+        found.append(f"not converged: the gradient is {slope:.1e} per item after {iterations} iterations")
     for name, support in parameter_supports(model).items():
         if support in (constraints.unit_interval, constraints.simplex):
             value = np.asarray(params[name])

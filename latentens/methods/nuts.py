@@ -26,7 +26,7 @@ COMMON_ROWS = 20
 
 DRAWS_AT_ONCE = 25
 PREDICTION_DRAWS = 200
-"""New items are predicted by about so many of the draws."""
+"""Number of draws, about, by which new items are predicted."""
 
 CONVERGED = 1.01
 CLEARLY_APART = 1.1

@@ -97,7 +97,7 @@ def _inspect(model: GenerativeModel) -> Structure:
     for name, site in _probe(model, PROBE_ITEMS + 1).items():
         if name in parameters and site["shape"] != parameters[name]:
             raise _broken(
-                model, name, "has one value an item but is outside the plate 'item'", "move it into the plate"
+                model, name, "has one value per item but is outside the plate 'item'", "move it into the plate"
             )
     dependencies = get_dependencies(model.program, (PROBE_ITEMS,))["prior_dependencies"]
     parents = {name: frozenset(dependencies[name]) & set(inside) - {name} for name in inside}

@@ -48,7 +48,7 @@ class BoltzmannHidden(dist.Distribution):
     `p(h) ∝ exp(bᵀh) Π_i (1 + exp(a_i + W_i h))`, normalised over all 2^m states, so for m up to about 15.
 
     Args:
-        weights: W, one row a visible unit, one column a hidden unit.
+        weights: W, one row per visible unit and one column per hidden unit.
         visible_bias: a.
         hidden_bias: b.
     """

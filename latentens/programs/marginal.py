@@ -29,7 +29,7 @@ FARTHEST = 15.0
 
 
 BLOCK_CELLS = 2**24
-"""Rows are gone through in blocks for which a table of all states of each row has at most so many cells."""
+"""Rows are gone through in blocks for which a table of all states of each row has at most this many cells."""
 
 BLOCK_COPIES = 4
 """So many tables of a block are in memory at a time, gradient included."""
@@ -79,9 +79,9 @@ def observe(
         excluded = (gold[first] >= 0) & (gold[first] != np.arange(structure.num_labels)[:, None])
         rows, log_allowed = votes.take(first), np.where(excluded, -np.inf, 0.0)
     num_rows = round_up(len(counts) + _spare_rows(len(counts)))
-    cells_a_row = _cells_a_row(structure)
+    cells_per_row = _cells_per_row(structure)
     check_memory(
-        BLOCK_COPIES * 8.0 * cells_a_row * num_rows / _num_blocks(num_rows, cells_a_row),
+        BLOCK_COPIES * 8.0 * cells_per_row * num_rows / _num_blocks(num_rows, cells_per_row),
         f"fitting {model} to {len(counts):,} distinct rows of votes",
         "use fewer hidden units, or fit a sample of the items by votes.take",
     )
@@ -91,7 +91,7 @@ def observe(
     return Observations(laid_out, spread(np.pad(counts, (0, spare)).astype(float)), allowed), inverse
 
 
-def _cells_a_row(structure: Structure) -> int:
+def _cells_per_row(structure: Structure) -> int:
     """Number of joint values of the label and of what the votes depend on."""
     return math.prod(len(structure.hidden[name].support) for name in structure.vote_parents | {"label"})
 
@@ -142,9 +142,9 @@ def by_row_blocks(
     return jnp.moveaxis(parts, 0, -1).reshape(*parts.shape[1:-1], -1)
 
 
-def _num_blocks(num_rows: int, cells_a_row: int) -> int:
+def _num_blocks(num_rows: int, cells_per_row: int) -> int:
     """The least power of two that makes blocks small enough, or the largest that divides the rows of each device."""
-    wanted = 2 ** math.ceil(math.log2(max(1.0, num_rows * cells_a_row / BLOCK_CELLS)))
+    wanted = 2 ** math.ceil(math.log2(max(1.0, num_rows * cells_per_row / BLOCK_CELLS)))
     return math.gcd(wanted, num_rows // jax.device_count())
 
 

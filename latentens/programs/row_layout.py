@@ -57,9 +57,9 @@ def encode(votes: Votes, num_vote_classes: int, num_rows: int | None = None) -> 
     """Lay votes out.
 
     Args:
-        votes: The votes, one row an item.
+        votes: The votes, one row per item.
         num_vote_classes: Number of values of a vote in the tables.
-        num_rows: Fill up with empty rows to so many, or to a few more that can be spread over the devices.
+        num_rows: Number of rows after padding with empty ones, or a few more that can be spread over the devices.
     """
     num_rows = round_up(max(votes.num_items, num_rows or 0))
     if votes.is_sparse:

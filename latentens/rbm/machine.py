@@ -26,7 +26,7 @@ BLOCK_CELLS = 2**21
 """… or of fewer, where a block of every row's states would have more cells than this or than memory allows."""
 
 BLOCK_COPIES = 6
-"""A block takes so many times its own memory, gradient included."""
+"""Memory of a block as a multiple of its own size, gradient included."""
 
 LARGEST_PRODUCT = 512
 """That many factors between 1 and 2 can be multiplied without overflow."""

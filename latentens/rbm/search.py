@@ -42,7 +42,7 @@ def random_search(
         num_trials: Number of trials.
         base: Options that are not drawn; by default sampled training.
         held_out: Share of the items to score on.
-        journal: A file to which each finished trial is added; a search that was interrupted goes on from it.
+        journal: A file to which each finished trial is added; an interrupted search resumes from it.
 
     Returns:
         One row a trial, best first: its number, options, mean held-out log-likelihood, standard error of that by

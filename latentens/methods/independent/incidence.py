@@ -18,10 +18,10 @@ from latentens.votes.distinct import GROUP_CELLS, digit_groups, pack_digits
 from latentens.votes.labels import MISSING
 
 BLOCK_ROWS = 2**16
-"""Rows are processed so many at a time, which bounds the memory."""
+"""Number of rows processed at a time, which bounds the memory."""
 
 RUNS = 8
-"""Blocks are summed in so many runs side by side, on any machine: the order of a sum decides its last digits."""
+"""Number of runs in which blocks are summed side by side, the same on any machine: the order of a sum decides its last digits."""
 
 Sums = tuple[Float[np.ndarray, "..."], ...]
 

@@ -26,7 +26,7 @@ def likelihood_imbalance(votes: Votes, rates_at: RatesAt, *, refine: bool) -> fl
     Args:
         votes: The votes.
         rates_at: Sensitivities and specificities at a value of b.
-        refine: Whether to go on between the points of the grid −.99, −.98, …, .99.
+        refine: Whether to refine between the points of the grid −.99, −.98, …, .99.
     """
     indicator, counts = vote_indicator(votes.patterns.votes, 2), votes.patterns.counts
     blocks = [GRID[start : start + BLOCK] for start in range(0, len(GRID), BLOCK)]

@@ -23,7 +23,7 @@ RATE_BOUNDS = 0.01, 0.99
 
 
 BLOCK_CELLS = 2**22
-"""Voters are taken so many at a time that a table of them and all others has about this many cells."""
+"""Voters are taken in blocks for which a table of them and all others has about this many cells."""
 
 
 class VoteMoments(NamedTuple):

@@ -12,7 +12,7 @@ Groups = Int[np.ndarray, " voter"]
 """The group of each voter, 0 … number of groups − 1."""
 
 SCORE_TERMS = 2**28
-"""About so many terms of the scores are computed at most; up to 128 voters these are all."""
+"""Largest number of terms of the scores that are computed, about; up to 128 voters these are all."""
 
 
 def group_scores(covariance: Matrix, generator: np.random.Generator) -> Float[np.ndarray, "voter voter"]:

@@ -14,7 +14,7 @@ from latentens.votes import Votes
 Training = ExactTraining | SampledTraining
 
 LONGEST_EXACT = 300.0
-"""Training is exact if it is estimated to take at most so many seconds."""
+"""Training is exact if it is estimated to take at most this many seconds."""
 
 
 def choose_training(

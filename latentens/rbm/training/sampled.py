@@ -38,7 +38,7 @@ class SampledTraining:
         schedule: How the step size falls to zero over all epochs, if it does.
         momentum: Share of the last step that is repeated.
         gibbs_steps: k, the sweeps of each chain between two updates.
-        persistent: Whether chains go on from update to update (PCD) or start at the data (CD).
+        persistent: Whether chains continue from update to update (PCD) or start at the data (CD).
         jumps: Whether persistent chains may also jump to samples of the machine with one unit, and so to the other
             label, between updates.
         batch_size: Items in a mini-batch, and number of chains.
