@@ -3,7 +3,8 @@
     python analyses/sbc.py [--out DIR] [--simulations 100] [--items 200] [--draws 99] [--models NAME …]
 
 Parameters come from the priors, votes from the parameters. If the draws are right the ranks are uniform, and the
-distribution function of each parameter's ranks stays in the band around the diagonal. An interrupted run resumes where it stopped.
+distribution function of each parameter's ranks stays in the band around the diagonal. An interrupted run
+resumes where it stopped.
 """
 
 from pathlib import Path

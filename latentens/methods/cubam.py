@@ -50,8 +50,8 @@ class Cubam(Method):
 
     Attributes:
         dimensions: Dimensions of z and w.
-        rounds: Rounds of the alternation. The estimates keep drifting for hundreds of rounds, and the labels with them; 30 is
-            what published comparisons use.
+        rounds: Rounds of the alternation. The estimates keep drifting for hundreds of rounds, and the labels with
+            them; 30 is what published comparisons use.
     """
 
     dimensions: int = 1

@@ -33,7 +33,7 @@ SPECTRAL_VOTERS = 2000
 """With more voters than this the spectral starts cost more than all iterations and are left out."""
 
 SCREENED_ROWS = 2**18
-"""Size of the sample of distinct rows on which random starts compete, if there are twice as many; only the best survives."""
+"""Random starts compete on a sample of this many distinct rows, if there are twice as many; only the best survives."""
 
 
 class Optimum(NamedTuple):
@@ -57,7 +57,7 @@ class DawidSkeneEM(GoldMethod):
     """Class shares and a confusion matrix for each voter, at the best of several maxima of the likelihood.
 
     Starts are the vote shares, for two classes what SML and RL say, and random confusion matrices; all run side by
-    side. With very many distinct rows the random starts run on a sample of them first, and only the best one survives. The
+    side. With very many distinct rows the random starts run on a sample first, and only the best one survives. The
     probabilities are the exact posterior at the estimates.
 
     Attributes:

@@ -21,7 +21,8 @@ BLOCK_ROWS = 2**16
 """Number of rows processed at a time, which bounds the memory."""
 
 RUNS = 8
-"""Number of runs in which blocks are summed side by side, the same on any machine: the order of a sum decides its last digits."""
+"""Number of runs in which blocks are summed side by side. It is the same on any machine, because the order of a sum
+decides its last digits."""
 
 Sums = tuple[Float[np.ndarray, "..."], ...]
 
