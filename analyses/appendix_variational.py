@@ -23,8 +23,7 @@ from latentens.datasets import simulate
 from latentens.methods import RBMStack
 from latentens.models import DeepBeliefNet
 from latentens.programs.distributions import BoltzmannHidden
-from latentens.rbm.rows import Rows
-from latentens.rbm.training.exact import ExactTraining
+from latentens.rbm import ExactTraining, VisibleRows
 from latentens.runtime.precision import double_precision
 
 SWEEPS = {"items": (300, 1000, 3000, 10_000), "hidden units": (3, 4, 5), "coupling": (1.0, 1.5, 2.0, 3.0)}
@@ -39,7 +38,7 @@ def net_params(model: DeepBeliefNet, coupling: float, key: jax.Array) -> dict[st
     net = {"weights": weights, "visible_bias": -weights.sum(axis=1) / 2, "hidden_bias": -weights.sum(axis=0) / 2}
     hidden = BoltzmannHidden(**net)
     states = hidden.enumerate_support().astype(float)
-    top = ExactTraining().train(Rows(states, jnp.exp(hidden.log_prob(states))), 1, key=key).machine
+    top = ExactTraining().train(VisibleRows(states, jnp.exp(hidden.log_prob(states)), len(states)), 1, key=key).machine
     side = np.sign(top.weights.sum())  # of the two names that the label can have, the voters' own
     label = {"label_weights": side * top.weights[:, 0], "label_bias": side * top.hidden_bias[0]}
     return {name: np.asarray(value) for name, value in (net | label).items()}

@@ -18,22 +18,22 @@ from latentens.datasets import load
 from latentens.evaluation.scores import balanced_accuracy
 from latentens.methods import RBMStack
 from latentens.methods.rbm_stack import stack_machines
+from latentens.rbm import rows_from_votes
 from latentens.rbm.stack import hidden_sample
-from latentens.runtime.precision import double_precision
 
 NUM_HIDDEN = 25
 
 
-@double_precision
 def main(data: Path | None, out: Path, seed: int) -> None:
     dataset = load("S3", root=data)
     fit_key, sample_key = jax.random.split(jax.random.key(seed))
     fit = RBMStack(hidden=(NUM_HIDDEN, 1)).fit(dataset.votes, key=fit_key)
-    states = hidden_sample(stack_machines(fit.params)[0], dataset.votes, sample_key)
+    rows, row_of_items = rows_from_votes(dataset.votes), dataset.votes.patterns.inverse
+    states = hidden_sample(stack_machines(fit.params)[0], rows, row_of_items, key=sample_key)
     matrices = xr.Dataset(
         {
             "voter_correlation": correlations(dataset.votes.matrix, dataset.labels, "voter"),
-            "hidden_correlation": correlations(states.matrix, dataset.labels, "hidden"),
+            "hidden_correlation": correlations(states, dataset.labels, "hidden"),
         },
         attrs={
             "log_likelihood": fit.diagnostics["log_likelihood"],

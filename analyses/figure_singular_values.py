@@ -15,13 +15,10 @@ from matplotlib.ticker import MaxNLocator
 from paper import ARCHITECTURES
 
 from latentens.datasets import PAPER_ITEMS, PAPER_MODELS
-from latentens.rbm.rows import rows_from_votes
-from latentens.rbm.training.width_rule import SingularValueRule
-from latentens.runtime.precision import double_precision
+from latentens.rbm import SingularValueRule, rows_from_votes
 from latentens.runtime.progress import track_late
 
 
-@double_precision
 def main(data: Path | None, out: Path, seed: int, items: int = PAPER_ITEMS) -> pd.DataFrame:
     datasets = [dataset for family in PAPER_MODELS for dataset in paper_sets(family, data, 1, items)]
     datasets += find(["magic/1"], data)

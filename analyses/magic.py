@@ -19,8 +19,7 @@ from latentens.comparison import compare, full_scores
 from latentens.errors import DataNotFoundError
 from latentens.methods import LatentSpectral, RBMStack
 from latentens.methods.base import Estimate, Method, Posterior
-from latentens.rbm.search import random_search
-from latentens.rbm.training.exact import ExactTraining
+from latentens.rbm import ExactTraining, random_search
 from latentens.votes import Votes
 
 
@@ -33,7 +32,7 @@ class HeldOutStack(Method):
     def _fit(self, votes: Votes, key: jax.Array) -> Estimate:
         search_key, fit_key = jax.random.split(key)
         space = {"num_hidden": [1, 2, 3, 4, 5], "penalty": lambda generator: 10 ** generator.uniform(-4, -1.5)}
-        best = random_search(votes, space, search_key, num_trials=self.trials, base=ExactTraining()).iloc[0]
+        best = random_search(votes, space, key=search_key, num_trials=self.trials, base=ExactTraining()).iloc[0]
         sizes = (1,) if best["num_hidden"] == 1 else (int(best["num_hidden"]), 1)
         return RBMStack(hidden=sizes, training=ExactTraining(penalty=float(best["penalty"]))).fit(votes, key=fit_key)
 

@@ -12,16 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from sklearn.neural_network import BernoulliRBM
 
 from latentens.datasets import Dataset, load
 from latentens.evaluation.scores import balanced_accuracy
 from latentens.methods import RBMStack
-from latentens.rbm import ExactTraining, Machine, Rows, SampledTraining, mean_log_likelihood, rows_from_votes
-from latentens.rbm.stack import hidden_sample
-from latentens.runtime.precision import double_precision
+from latentens.rbm import ExactTraining, Machine, SampledTraining, VisibleRows, mean_log_likelihood, rows_from_votes
+from latentens.rbm.stack import rows_above
 from latentens.votes import Votes
 
 VOTERS, UNITS, EPOCHS = 15, 3, 50
@@ -41,11 +39,10 @@ def paper_divergence(num_visible: int, penalty: float, epochs: int) -> SampledTr
         held_out=0.0,
         patience=epochs,
         informed=False,
-        spread=0.01 * num_visible**0.5,
+        input_scale=0.01 * num_visible**0.5,
     )
 
 
-@double_precision
 def main(data: str | None, out: Path, seed: int) -> None:
     dataset = load("TG/1", root=data)
     rows = rows_from_votes(dataset.votes)
@@ -75,10 +72,10 @@ def time_divergence(votes: Votes, key: jax.Array) -> dict[str, Any]:
     rows = rows_from_votes(votes)
 
     def train_all(epochs: int) -> Machine:
-        jax.block_until_ready(paper_divergence(VOTERS, 1e-2, epochs).train(rows, VOTERS, key=key).ends)
+        paper_divergence(VOTERS, 1e-2, epochs).train(rows, VOTERS, key=key)
         machine = paper_divergence(VOTERS, 0.0, epochs).train(rows, UNITS, key=key).machine
-        states = rows_from_votes(hidden_sample(machine, votes, key))
-        jax.block_until_ready(paper_divergence(UNITS, 0.0, epochs).train(states, 1, key=key).ends)
+        states = rows_above(machine, rows, "sampled", key=key)
+        paper_divergence(UNITS, 0.0, epochs).train(states, 1, key=key)
         return machine
 
     cold, _ = timed(lambda: train_all(EPOCHS))
@@ -90,7 +87,7 @@ def time_divergence(votes: Votes, key: jax.Array) -> dict[str, Any]:
     return {"cold": cold, "warm": updates, "log_likelihood": mean_log_likelihood(machine, rows, key=key).mean}
 
 
-def race_scikit_learn(matrix: np.ndarray, rows: Rows, key: jax.Array, epochs: int = 50) -> dict[str, Any]:
+def race_scikit_learn(matrix: np.ndarray, rows: VisibleRows, key: jax.Array, epochs: int = 50) -> dict[str, Any]:
     """Seconds until scikit-learn's best log-likelihood within some epochs, and until exact training passes it."""
     model = BernoulliRBM(n_components=3, learning_rate=0.1, batch_size=100, n_iter=1, random_state=0)
     seconds, best, reached = 0.0, -np.inf, 0.0
@@ -99,7 +96,7 @@ def race_scikit_learn(matrix: np.ndarray, rows: Rows, key: jax.Array, epochs: in
         for batch in np.array_split(generator.permutation(len(matrix)), len(matrix) // 100):
             spent, _ = timed(lambda batch=batch: model.partial_fit(matrix[batch]))
             seconds += spent
-        machine = Machine(*map(jnp.asarray, (model.components_.T, model.intercept_visible_, model.intercept_hidden_)))
+        machine = Machine(model.components_.T, model.intercept_visible_, model.intercept_hidden_)
         score = mean_log_likelihood(machine, rows, key=key).mean
         if score > best:
             best, reached = score, seconds

@@ -1,28 +1,35 @@
 import itertools
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from latentens.errors import LimitError
-from latentens.rbm import ExactTraining, Machine, SampledTraining, choose_training
-from latentens.rbm.machine import log_partition, log_unnormalised
-from latentens.rbm.rows import Rows
-from latentens.rbm.training.cost import announce, exact_cost
+from latentens.rbm import (
+    ExactTraining,
+    Machine,
+    SampledTraining,
+    VisibleRows,
+    choose_training,
+    log_partition,
+    mean_log_likelihood,
+)
+from latentens.rbm.enumeration import enumeration_cost
+from latentens.rbm.machine import log_unnormalised
+from latentens.rbm.training.choice import announce
 from latentens.runtime.limits import MEMORY_VARIABLE
 from latentens.runtime.precision import double_precision
 
 
 def rows(num_rows=50, num_visible=12, gaps=False):
     observed = np.ones((num_rows, num_visible), dtype=bool) if gaps else None
-    return Rows(np.zeros((num_rows, num_visible)), np.full(num_rows, 1 / num_rows), observed)
+    return VisibleRows(np.zeros((num_rows, num_visible)), np.full(num_rows, 1 / num_rows), num_rows, observed)
 
 
 def random_machine(num_visible, num_hidden):
     generator = np.random.default_rng(0)
     shapes = (num_visible, num_hidden), num_visible, num_hidden
-    return Machine(*(jnp.asarray(generator.normal(size=shape)) for shape in shapes))
+    return Machine(*(generator.normal(size=shape) for shape in shapes))
 
 
 def brute_force(machine, visible, observed):
@@ -65,15 +72,15 @@ def test_cost_decides_between_exact_and_sampled():
 
 
 def test_cost_grows_with_states_and_with_rows_that_have_gaps():
-    assert exact_cost(rows(), 8).states == 2**8
-    assert exact_cost(rows(num_visible=5), 8).states == 2**5
-    assert exact_cost(rows(num_visible=5, gaps=True), 8).states == 2**8
-    small, large = (exact_cost(rows(num_rows=n, gaps=True), 8).seconds for n in (100, 10_000))
+    assert enumeration_cost(rows(), 8).states == 2**8
+    assert enumeration_cost(rows(num_visible=5), 8).states == 2**5
+    assert enumeration_cost(rows(num_visible=5, gaps=True), 8).states == 2**8
+    small, large = (enumeration_cost(rows(num_rows=n, gaps=True), 8).seconds for n in (100, 10_000))
     assert large > 50 * small
-    assert exact_cost(rows(), 12).seconds > 5 * exact_cost(rows(num_visible=9), 9).seconds
+    assert enumeration_cost(rows(), 12).seconds > 5 * enumeration_cost(rows(num_visible=9), 9).seconds
 
 
-def test_a_costly_choice_is_told_once(capfd):
+def test_a_costly_choice_is_announced_once(capfd):
     announce.cache_clear()
     for _ in range(2):
         choose_training(rows(num_visible=300), 30)
@@ -83,7 +90,17 @@ def test_a_costly_choice_is_told_once(capfd):
     assert "300 × 30 units, 50 rows: sampled training (exact: 1,073,741,824 states, about" in told[0]
 
 
-@double_precision
+def test_scoring_announces_no_training(capfd):
+    announce.cache_clear()
+    machine = Machine(np.zeros((40, 22)), np.zeros(40), np.zeros(22))
+    data = rows(num_rows=4, num_visible=40)
+    assert isinstance(choose_training(data, 22), SampledTraining)
+    assert "training" in capfd.readouterr().err
+    announce.cache_clear()
+    assert mean_log_likelihood(machine, data, key=jax.random.key(0)).standard_error > 0
+    assert capfd.readouterr().err == ""
+
+
 def test_exact_training_that_would_take_too_long_is_refused(monkeypatch):
     monkeypatch.setenv("LATENTENS_SECONDS", "1")
     with pytest.raises(LimitError, match=r"exact training of 12 hidden units would take about .* use SampledTraining"):

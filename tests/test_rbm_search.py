@@ -24,7 +24,7 @@ def votes():
 
 @pytest.fixture(scope="module")
 def table(votes):
-    return random_search(votes, SPACE, KEY, num_trials=4, base=BASE)
+    return random_search(votes, SPACE, key=KEY, num_trials=4, base=BASE)
 
 
 def test_trials_are_sorted_and_a_heavy_penalty_is_worse(table):
@@ -36,28 +36,28 @@ def test_trials_are_sorted_and_a_heavy_penalty_is_worse(table):
 
 def test_an_interrupted_search_goes_on_where_it_stopped(votes, table, tmp_path, monkeypatch):
     journal = tmp_path / "trials.jsonl"
-    random_search(votes, SPACE, KEY, num_trials=2, base=BASE, journal=journal)
+    random_search(votes, SPACE, key=KEY, num_trials=2, base=BASE, journal=journal)
     with journal.open("a") as file:
         file.write('\n{"key": [0, 0], "result": {"tri')
     tried = []
     real = search_module._try
     monkeypatch.setattr(search_module, "_try", lambda *args: tried.append(1) or real(*args))
-    resumed = random_search(votes, SPACE, KEY, num_trials=4, base=BASE, journal=journal)
+    resumed = random_search(votes, SPACE, key=KEY, num_trials=4, base=BASE, journal=journal)
     assert len(tried) == 2
     pd.testing.assert_frame_equal(resumed, table)
-    random_search(votes, SPACE, KEY, num_trials=4, base=BASE, journal=journal)
+    random_search(votes, SPACE, key=KEY, num_trials=4, base=BASE, journal=journal)
     assert len(tried) == 2
     with pytest.raises(LatentensError, match="another key"):
-        random_search(votes, SPACE, jax.random.key(1), num_trials=4, base=BASE, journal=journal)
+        random_search(votes, SPACE, key=jax.random.key(1), num_trials=4, base=BASE, journal=journal)
 
 
 def test_a_trial_that_diverges_is_a_row_with_its_reason(votes):
     base = SampledTraining(epochs=3, schedule="constant", penalty=1.0)
-    table = random_search(votes, {"num_hidden": [2], "learning_rate": [1e6]}, KEY, num_trials=1, base=base)
+    table = random_search(votes, {"num_hidden": [2], "learning_rate": [1e6]}, key=KEY, num_trials=1, base=base)
     assert "diverged" in table["failure"].iloc[0]
     assert np.isnan(table["log_likelihood"].astype(float).iloc[0])
 
 
 def test_an_unknown_option_is_refused(votes):
     with pytest.raises(LatentensError, match="rate"):
-        random_search(votes, {"rate": [1]}, KEY)
+        random_search(votes, {"rate": [1]}, key=KEY)

@@ -1,13 +1,13 @@
 """The stack: layers, prediction, architecture, gaps and hopeless data."""
 
 import itertools
-from pathlib import Path
+from dataclasses import dataclass, field
 
 import jax
 import numpy as np
 import pytest
 
-from latentens.datasets import load, simulate
+from latentens import simulate
 from latentens.errors import LatentensError, VotesError
 from latentens.evaluation.scores import balanced_accuracy
 from latentens.methods import RBMStack
@@ -18,18 +18,21 @@ from latentens.rbm import (
     Machine,
     SampledTraining,
     SingularValueRule,
+    Trained,
+    Training,
     dawid_skene_to_rbm,
     hidden_representations,
     mean_log_likelihood,
     rows_from_votes,
     train_machine,
 )
-from latentens.rbm.stack import flip_hidden, hidden_distribution, hidden_sample, top_probs
+from latentens.rbm.likelihood import annealed_mean
+from latentens.rbm.stack import expected_given_rows, flip_hidden, hidden_distribution, rows_above, top_probs
 from latentens.rbm.training.width_rule import narrowed
 from latentens.runtime.precision import double_precision
 from latentens.votes import Votes
+from tests.reference import load_or_skip
 
-DATA = Path(__file__).parents[1] / ".." / "shared" / "data"
 KEY = jax.random.key(0)
 QUICK = ExactTraining(restarts=3)
 
@@ -45,8 +48,7 @@ def sigmoid(value):
 
 @pytest.fixture(scope="module")
 def machines():
-    with jax.enable_x64(True):
-        return [machine_of(5, 3, 0), machine_of(3, 2, 1), machine_of(2, 1, 2)]
+    return [machine_of(5, 3, 0), machine_of(3, 2, 1), machine_of(2, 1, 2)]
 
 
 @pytest.fixture(scope="module")
@@ -96,9 +98,56 @@ def test_the_next_layer_is_the_distribution_of_hidden_states(machines, all_rows)
         for state in itertools.product((0, 1), repeat=3)
     ]
     np.testing.assert_allclose(passed_on.weight, wanted, rtol=1e-10)
+    assert int(passed_on.num_items) == 32
     many = all_rows.take(np.repeat(np.arange(32), 1000))
-    sampled = rows_from_votes(hidden_sample(machines[0], many, KEY))
+    sampled = rows_above(machines[0], rows_from_votes(many), "sampled", key=KEY)
+    assert sampled.num_items == 32_000
     np.testing.assert_allclose(sampled.weight @ sampled.visible, probs.mean(0), atol=4 * 0.5 / np.sqrt(32_000))
+
+
+@double_precision
+def test_blocks_of_rows_change_nothing(machines, all_rows):
+    rows, table = rows_from_votes(all_rows), np.arange(16.0).reshape(8, 2)
+    whole, blocks = (hidden_distribution(machines[0], rows, block_elements=size) for size in (2**20, 4 * 8))
+    np.testing.assert_allclose(blocks.weight, whole.weight, rtol=1e-12)
+    whole, blocks = (expected_given_rows(machines[0], rows, table, block_elements=size) for size in (2**20, 4 * 8))
+    np.testing.assert_allclose(blocks, whole, rtol=1e-12)
+
+
+@dataclass(frozen=True)
+class Given(Training):
+    """Hands out given machines by the number of their hidden units, and remembers what it was given."""
+
+    penalty: float = 0.0
+    machines: dict = field(default_factory=dict)
+    seen: list = field(default_factory=list)
+
+    def _train(self, rows, num_hidden, key, starts):
+        self.seen.append(rows)
+        return Trained((self.machines[num_hidden],), np.zeros(1), {"iterations": 0})
+
+
+@pytest.mark.parametrize("num_voters", [3, 5])  # with three the bottom votes would fit the second machine as well
+@pytest.mark.parametrize("passing", [None, "exact", "sampled"])
+def test_each_machine_of_a_mixed_stack_is_trained_on_the_states_of_the_one_below(num_voters, passing):
+    machines = [machine_of(num_voters, 3, 0), machine_of(3, 13, 1), machine_of(13, 1, 2)]
+    votes = Votes.from_matrix(np.random.default_rng(0).integers(0, 2, (20_000, num_voters)), num_classes=2)
+    training = Given(machines={len(machine.hidden_bias): machine for machine in machines})
+    RBMStack(hidden=(3, 13, 1), training=training, next_layer=passing, num_samples=2).fit(votes, key=KEY)
+    mean, moments = np.zeros(13), np.zeros((13, 13))
+    for row, count in zip(votes.patterns.rows, votes.patterns.counts, strict=True):
+        lower = sigmoid(machines[0].hidden_bias + row @ machines[0].weights)
+        for state in itertools.product((0, 1), repeat=3):
+            share = count / 20_000 * np.prod(np.where(np.array(state) == 1, lower, 1 - lower))
+            upper = sigmoid(machines[1].hidden_bias + np.array(state) @ machines[1].weights)
+            mean += share * upper
+            moments += share * np.where(np.eye(13), upper, np.outer(upper, upper))
+    top = training.seen[2]
+    weight, visible = np.asarray(top.weight), np.asarray(top.visible)
+    assert int(top.num_items) == 20_000
+    tolerance = 1e-9 if passing == "exact" else 5 * 0.5 / np.sqrt(20_000)
+    np.testing.assert_allclose(weight @ visible, mean, atol=tolerance)
+    np.testing.assert_allclose(visible.T @ (weight[:, None] * visible), moments, atol=tolerance)
 
 
 @double_precision
@@ -140,12 +189,11 @@ def test_the_svd_rule_finds_the_groups_of_a_tree(tree, tree_fit):
 
 
 def test_the_svd_rule_hands_on_its_machines_as_starts(tree):
-    with jax.enable_x64(True):
-        rows = rows_from_votes(tree.votes)
-        choice = SingularValueRule().choose(rows, key=KEY)
-        starts = [narrowed(machine, choice.num_hidden) for machine in choice.machines]
-        trained = QUICK.train(rows, 3, key=KEY, starts=starts)
-        random = QUICK.train(rows, 3, key=KEY)
+    rows = rows_from_votes(tree.votes)
+    choice = SingularValueRule().choose(rows, key=KEY)
+    starts = [narrowed(machine, choice.num_hidden) for machine in choice.machines]
+    trained = QUICK.train(rows, 3, key=KEY, starts=starts)
+    random = QUICK.train(rows, 3, key=KEY)
     assert len(trained.diagnostics["objectives"]) == len(starts) == 2  # they agree: no random start was needed
     assert trained.diagnostics["iterations"] < random.diagnostics["iterations"]
     np.testing.assert_allclose(trained.curve[-1], random.curve[-1], atol=1e-4)
@@ -159,7 +207,6 @@ def test_narrowing_keeps_the_longest_and_most_independent_units():
     np.testing.assert_array_equal(kept.hidden_bias, [2, 1])
 
 
-@double_precision
 def test_starts_that_disagree_are_joined_by_random_ones(tree):
     rows = rows_from_votes(tree.votes)
     poor = Machine(np.zeros((9, 3)), np.zeros(9), np.zeros(3))  # a saddle point: training cannot leave it
@@ -176,8 +223,7 @@ def test_fit_is_reproducible_predicts_and_reports(tree, tree_fit):
     np.testing.assert_allclose(tree_fit.predict(tree.votes.take(np.arange(64))), tree_fit.label_probs[:64], atol=1e-9)
     curve = tree_fit.diagnostics["training_curves"][0]
     assert curve[-1] > curve[0]
-    with jax.enable_x64(True):
-        layers = hidden_representations(stack_machines(tree_fit.params), tree.votes, KEY)
+    layers = hidden_representations(stack_machines(tree_fit.params), tree.votes, key=KEY)
     assert [layer.shape for layer in layers] == [(4_000, 3), (4_000, 1)]
     with pytest.raises(VotesError, match="9"):
         tree_fit.predict(Votes.from_matrix([[0, 1]]))
@@ -208,7 +254,6 @@ def test_missing_votes_are_summed_out_in_training_and_prediction():
     np.testing.assert_allclose(probs, [one / (one + zero), estimate["prevalence"]], rtol=1e-6)
 
 
-@double_precision
 def test_complete_rows_score_the_same_with_and_without_a_mask(all_rows):
     machine = machine_of(5, 3, 0)
     rows = rows_from_votes(all_rows)
@@ -256,19 +301,14 @@ def test_what_cannot_be_is_refused(make, message):
 
 
 @pytest.mark.slow
-def test_a_large_machine_is_trained_and_scored_by_sampling(monkeypatch):
-    monkeypatch.setattr("latentens.rbm.training.base.LONGEST_EXACT", 0.1)
-    truth = dawid_skene_to_rbm(0.5, np.full(20, 0.8), np.full(20, 0.8))
-    drawn = simulate(DawidSkene(20), 1_000, key=KEY, params={
-        "prevalence": 0.5, "sensitivity": np.full(20, 0.8), "specificity": np.full(20, 0.8),
-    })  # fmt: skip
-    options = SampledTraining(epochs=4)
-    trained = train_machine(drawn.votes, 16, key=KEY, training=options)
+def test_a_large_machine_is_trained_and_scored_by_sampling():
+    params = {"prevalence": 0.5, "sensitivity": np.full(20, 0.8), "specificity": np.full(20, 0.8)}
+    drawn = simulate(DawidSkene(20), 1_000, key=KEY, params=params)
+    trained = train_machine(drawn.votes, 16, key=KEY, training=SampledTraining(epochs=4))
     assert trained.diagnostics["training"] == "sampled"
-    with jax.enable_x64(True):
-        rows = rows_from_votes(drawn.votes)
-        best = mean_log_likelihood(truth, rows, key=KEY).mean
-        found = mean_log_likelihood(trained.machine, rows, key=KEY)
+    rows = rows_from_votes(drawn.votes)
+    best = mean_log_likelihood(dawid_skene_to_rbm(**params), rows, key=KEY).mean
+    found = double_precision(annealed_mean)(trained.machine, rows, KEY)
     assert found.standard_error > 0
     assert best - 0.5 < found.mean < best + 0.5
 
@@ -278,12 +318,11 @@ PAPER_SIZES = {"condInd": (15, 1), "Tree": (15, 3, 1), "LG": (15, 4, 1), "TG": (
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not DATA.is_dir(), reason="the paper's data are not there")
 @pytest.mark.parametrize("family", PAPER_TARGETS)
 def test_the_papers_figures(family):
     accuracies = []
     for number in (1, 2):
-        dataset = load(f"{family}/{number}", root=DATA)
+        dataset = load_or_skip(f"{family}/{number}")
         fit = RBMStack().fit(dataset.votes, key=KEY)
         assert fit.diagnostics["architecture"] == PAPER_SIZES[family]
         accuracies.append(100 * balanced_accuracy(dataset.labels, fit.labels))

@@ -241,7 +241,7 @@ def decorrelation(
     cast = votes.matrix != MISSING
     layers = [_correlations(np.where(cast, votes.matrix, 0.0), cast, probs)]
     if machines := stack_machines(fit.params):
-        hidden = hidden_representations(machines, votes, key)
+        hidden = hidden_representations(machines, votes, key=key)
         layers += [_correlations(units, np.ones(units.shape, dtype=bool), probs) for units in hidden]
     return layers
 

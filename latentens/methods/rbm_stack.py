@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,17 +16,9 @@ from latentens.rbm.lemma import rbm_to_dawid_skene
 from latentens.rbm.likelihood import mean_log_likelihood
 from latentens.rbm.machine import Machine
 from latentens.rbm.rows import rows_from_votes
-from latentens.rbm.stack import (
-    LARGEST_EXACT_LAYER,
-    Prediction,
-    flip_hidden,
-    hidden_distribution,
-    hidden_sample,
-    top_probs,
-)
-from latentens.rbm.training.base import Training, choose_training
-from latentens.rbm.training.exact import ExactTraining
-from latentens.rbm.training.trained import Trained
+from latentens.rbm.stack import LARGEST_EXACT_LAYER, Passing, Prediction, flip_hidden, rows_above, top_probs
+from latentens.rbm.training.base import Trained, Training
+from latentens.rbm.training.choice import choose_training
 from latentens.rbm.training.width_rule import SingularValueRule, narrowed
 from latentens.runtime.devices import fetch
 from latentens.votes import Votes
@@ -49,7 +41,7 @@ class RBMStack(Method):
     hidden: tuple[int, ...] | None = None
     rule: SingularValueRule = field(default_factory=SingularValueRule)
     training: Training | None = None
-    next_layer: Literal["exact", "sampled"] | None = None
+    next_layer: Passing | None = None
     prediction: Prediction | None = None
     num_samples: int = 100
 
@@ -91,7 +83,7 @@ class RBMStack(Method):
         rows = rows_from_votes(votes)
         layers: list[Trained] = []
         curves: list[Float[np.ndarray, " unit"]] = []
-        while not layers or len(layers[-1].machine.hidden_bias) > 1 or len(layers) < len(self.hidden or ()):
+        while True:
             key, rule_key, train_key, next_key = jax.random.split(key, 4)
             wide: tuple[Machine, ...] = ()
             if self.hidden is None:
@@ -102,17 +94,11 @@ class RBMStack(Method):
             else:
                 num_hidden = self.hidden[len(layers)]
             training = self.training or choose_training(rows, num_hidden)
-            if isinstance(training, ExactTraining):
-                starts = [narrowed(machine, num_hidden) for machine in wide]
-                layers.append(training.train(rows, num_hidden, key=train_key, starts=starts))
-            else:
-                layers.append(training.train(rows, num_hidden, key=train_key))
-            if self._is_exact(self.next_layer, num_hidden):
-                rows = hidden_distribution(layers[-1].machine, rows)
-            else:
-                votes = hidden_sample(layers[-1].machine, votes, next_key)
-                rows = rows_from_votes(votes)
-        return layers, curves
+            starts = [narrowed(machine, num_hidden) for machine in wide]
+            layers.append(training.train(rows, num_hidden, key=train_key, starts=starts))
+            if num_hidden == 1 and len(layers) >= len(self.hidden or ()):
+                return layers, curves
+            rows = rows_above(layers[-1].machine, rows, self.next_layer, key=next_key)
 
     def _label_probs(self, machines: Sequence[Machine], votes: Votes, key: jax.Array) -> Posterior:
         largest = max(len(machine.hidden_bias) for machine in machines)
@@ -120,10 +106,6 @@ class RBMStack(Method):
         probs = fetch(top_probs(machines, rows_from_votes(votes), prediction, self.num_samples, key))
         probs = probs[votes.patterns.inverse]
         return np.stack([1 - probs, probs], axis=1)
-
-    @staticmethod
-    def _is_exact(choice: str | None, num_hidden: int) -> bool:
-        return choice == "exact" or (choice is None and num_hidden <= LARGEST_EXACT_LAYER)
 
 
 def stack_params(machines: Sequence[Machine]) -> dict[str, Any]:

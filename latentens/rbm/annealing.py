@@ -7,7 +7,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from latentens.rbm.machine import Machine, free_energy, hidden_probs, hidden_states, log_partition, visible_probs
+from latentens.rbm.chains import gibbs_sweep, sample_exactly
+from latentens.rbm.machine import Machine, free_energy, log_partition
 
 
 class PartitionEstimate(NamedTuple):
@@ -67,15 +68,6 @@ def estimate_log_partition(
     )
 
 
-def gibbs_sweep(
-    machine: Machine, visible: Float[Array, "chain visible"], key: jax.Array
-) -> Float[Array, "chain visible"]:
-    """Draw the hidden units given the visible ones, then the visible ones given the hidden."""
-    hidden_key, visible_key = jax.random.split(key)
-    hidden = jax.random.bernoulli(hidden_key, hidden_probs(machine, visible)).astype(visible.dtype)
-    return jax.random.bernoulli(visible_key, visible_probs(machine, hidden)).astype(visible.dtype)
-
-
 def _between(base: Machine, machine: Machine, inverse_temperature: Float[Array, ""]) -> Machine:
     warm = jax.tree.map(lambda part: (1 - inverse_temperature) * part, base)
     cold = jax.tree.map(lambda part: inverse_temperature * part, machine)
@@ -84,12 +76,3 @@ def _between(base: Machine, machine: Machine, inverse_temperature: Float[Array, 
         warm.visible_bias + cold.visible_bias,
         jnp.concatenate([warm.hidden_bias, cold.hidden_bias]),
     )
-
-
-def sample_exactly(machine: Machine, num_samples: int, key: jax.Array) -> Float[Array, "sample visible"]:
-    """Independent samples: a hidden state from its exact distribution, then the visible units."""
-    hidden_key, visible_key = jax.random.split(key)
-    states = hidden_states(machine)
-    log_mass = -free_energy(machine.transposed, states)
-    chosen = states[jax.random.categorical(hidden_key, log_mass, shape=(num_samples,))]
-    return jax.random.bernoulli(visible_key, visible_probs(machine, chosen)).astype(float)

@@ -2,14 +2,12 @@
 
 from typing import NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 from scipy.special import expit, logit
 
 from latentens.errors import LatentensError, ParameterError
 from latentens.rbm.machine import Machine
-from latentens.runtime.precision import double_precision
 
 
 class DawidSkeneParams(NamedTuple):
@@ -32,7 +30,6 @@ def rbm_to_dawid_skene(machine: Machine) -> DawidSkeneParams:
     return DawidSkeneParams(float(expit(log_odds)), np.asarray(expit(given_one)), np.asarray(expit(-visible_bias)))
 
 
-@double_precision
 def dawid_skene_to_rbm(
     prevalence: float, sensitivity: Float[np.ndarray, " voter"], specificity: Float[np.ndarray, " voter"]
 ) -> Machine:
@@ -47,4 +44,4 @@ def dawid_skene_to_rbm(
     visible_bias = -logit(specificity)
     hidden_bias = logit(prevalence) + np.sum(np.log1p(-sensitivity) - np.log(specificity))
     weights = logit(sensitivity) - visible_bias
-    return Machine(jnp.asarray(weights[:, None]), jnp.asarray(visible_bias), jnp.asarray([hidden_bias]))
+    return Machine(weights[:, None], visible_bias, np.array([hidden_bias]))

@@ -6,10 +6,11 @@ import jax
 from jaxtyping import Array, Float
 
 from latentens.rbm.annealing import estimate_log_partition
-from latentens.rbm.machine import Machine, free_energy, log_likelihood
-from latentens.rbm.rows import Rows
-from latentens.rbm.training.base import choose_training
-from latentens.rbm.training.exact import ExactTraining, single_unit
+from latentens.rbm.enumeration import enumeration_cost
+from latentens.rbm.machine import Machine, free_energy, log_probs
+from latentens.rbm.rows import VisibleRows
+from latentens.rbm.training.exact import single_unit
+from latentens.runtime.precision import double_precision
 
 BASE_PENALTY = 1e-3
 """Penalty on the one-unit machine from which annealing starts; it keeps that machine's units from being certain."""
@@ -27,12 +28,18 @@ class Likelihood(NamedTuple):
     standard_error: float
 
 
-def mean_log_likelihood(machine: Machine, rows: Rows, *, key: jax.Array) -> Likelihood:
+@double_precision
+def mean_log_likelihood(machine: Machine, rows: VisibleRows, *, key: jax.Array) -> Likelihood:
     """The mean log-likelihood of rows; the key serves annealing."""
-    if isinstance(choose_training(rows, len(machine.hidden_bias)), ExactTraining):
+    if enumeration_cost(rows, len(machine.hidden_bias)).affordable:
         return Likelihood(float(_exact_mean(machine, rows)), 0.0)
     if rows.observed is not None:
         return Likelihood(float("nan"), float("nan"))
+    return annealed_mean(machine, rows, key)
+
+
+def annealed_mean(machine: Machine, rows: VisibleRows, key: jax.Array) -> Likelihood:
+    """An estimate for complete rows and a machine of any size."""
     base_key, key = jax.random.split(key)
     estimate = estimate_log_partition(machine, single_unit(rows, BASE_PENALTY, base_key), key=key)
     mean = -rows.weight @ free_energy(machine, rows.visible) - estimate.log_partition
@@ -40,5 +47,5 @@ def mean_log_likelihood(machine: Machine, rows: Rows, *, key: jax.Array) -> Like
 
 
 @jax.jit
-def _exact_mean(machine: Machine, rows: Rows) -> Float[Array, ""]:
-    return rows.weight @ log_likelihood(machine, rows.visible, rows.observed)
+def _exact_mean(machine: Machine, rows: VisibleRows) -> Float[Array, ""]:
+    return rows.weight @ log_probs(machine, rows.visible, rows.observed)

@@ -1,9 +1,10 @@
 """The restricted Boltzmann machine: energy, conditionals, and everything exact about a machine with one small layer.
 
 `E(x, h) = −(aᵀx + bᵀh + xᵀWh)` over binary visible units x and hidden units h, `p(x, h) = exp(−E(x, h)) / Z`.
-All functions are pure, can be differentiated and vectorised, and expect double precision.
+All functions are pure, can be differentiated and vectorised, and expect 64-bit floats to be switched on.
 """
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -14,30 +15,22 @@ from jaxtyping import Array, Bool, Float
 
 from latentens.errors import LatentensError
 from latentens.programs.distributions import binary_states
+from latentens.runtime.blocks import BLOCK_ELEMENTS, COPIES
 from latentens.runtime.limits import check_memory, memory_limit
 
 MAX_ENUMERATED = 20
 """The largest layer whose states are enumerated: 2^20 of them."""
-
-BLOCK_UNITS = 12
-"""States are enumerated in blocks of 2^12 …"""
-
-BLOCK_CELLS = 2**21
-"""… or of fewer, where a block of every row's states would have more cells than this or than memory allows."""
-
-BLOCK_COPIES = 6
-"""Memory of a block as a multiple of its own size, gradient included."""
 
 LARGEST_PRODUCT = 512
 """That many factors between 1 and 2 can be multiplied without overflow."""
 
 
 class Machine(NamedTuple):
-    """The parameters of a restricted Boltzmann machine: W, a and b."""
+    """The parameters of a restricted Boltzmann machine, W, a and b, as arrays of JAX or NumPy."""
 
-    weights: Float[Array, "visible hidden"]
-    visible_bias: Float[Array, " visible"]
-    hidden_bias: Float[Array, " hidden"]
+    weights: Float[Array | np.ndarray, "visible hidden"]
+    visible_bias: Float[Array | np.ndarray, " visible"]
+    hidden_bias: Float[Array | np.ndarray, " hidden"]
 
     @property
     def transposed(self) -> "Machine":
@@ -84,7 +77,7 @@ def _sum_softplus_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Ar
     return sum_softplus(logits), (jax.nn.sigmoid(logits) * tangent).sum(0)
 
 
-def log_partition(machine: Machine) -> Float[Array, ""]:
+def log_partition(machine: Machine, *, block_elements: int = BLOCK_ELEMENTS) -> Float[Array, ""]:
     """`log Z`, by enumerating the states of the smaller layer in blocks."""
     if machine.weights.shape[0] < machine.weights.shape[1]:
         machine = machine.transposed
@@ -92,11 +85,15 @@ def log_partition(machine: Machine) -> Float[Array, ""]:
     def log_weights(bias: Float[Array, " state"], logits: Float[Array, "visible state"]) -> Float[Array, " state"]:
         return bias + sum_softplus(logits)
 
-    return _log_sum_over_hidden(machine, log_weights)
+    return _log_sum_over_hidden(machine, log_weights, block_elements=block_elements)
 
 
 def log_unnormalised(
-    machine: Machine, visible: Float[Array, "row visible"], observed: Bool[Array, "row visible"] | None
+    machine: Machine,
+    visible: Float[Array, "row visible"],
+    observed: Bool[Array, "row visible"] | None,
+    *,
+    block_elements: int = BLOCK_ELEMENTS,
 ) -> Float[Array, " row"]:
     """`log Σ exp(−E)` over the hidden units and the unobserved visible units of each row.
 
@@ -104,6 +101,7 @@ def log_unnormalised(
         machine: The machine; its hidden layer is enumerated if anything is unobserved.
         visible: Values of the visible units, anything where they are unobserved.
         observed: Which of them were observed; None if all were.
+        block_elements: Number of elements of what is made of a block of hidden states.
     """
     if observed is None:
         return -free_energy(machine, visible)
@@ -112,10 +110,10 @@ def log_unnormalised(
     def log_weights(bias: Float[Array, " state"], logits: Float[Array, "visible state"]) -> Float[Array, "row state"]:
         return bias + ones @ logits + missing @ jax.nn.softplus(logits)
 
-    return _log_sum_over_hidden(machine, log_weights, num_rows=len(visible))
+    return _log_sum_over_hidden(machine, log_weights, num_rows=len(visible), block_elements=block_elements)
 
 
-def log_likelihood(
+def log_probs(
     machine: Machine, visible: Float[Array, "row visible"], observed: Bool[Array, "row visible"] | None = None
 ) -> Float[Array, " row"]:
     """The exact `log p(observed part of x)` of each row."""
@@ -149,16 +147,24 @@ def enumerate_states(num_units: int) -> Float[Array, "state unit"]:
     return jnp.asarray(binary_states(num_units), dtype=float)
 
 
-def _block_units(cells_a_state: int) -> int:
-    """How many hidden units' states are enumerated at a time, such that a block fits into memory."""
-    state = 8.0 * BLOCK_COPIES * cells_a_state
-    check_memory(state, f"one hidden state of {cells_a_state:,} rows", "train on a sample of the rows")
-    cells = min(BLOCK_CELLS, memory_limit() / (8 * BLOCK_COPIES)) / cells_a_state
-    return int(np.clip(np.log2(max(cells, 1)), 0, BLOCK_UNITS))
+def _units_per_block(elements_per_state: int, block_elements: int) -> int:
+    """Number of hidden units whose states are enumerated at a time, such that a block fits into memory."""
+    element = 8.0 * COPIES
+    check_memory(
+        element * elements_per_state,
+        f"one hidden state of {elements_per_state:,} rows",
+        "train on a sample of the rows",
+    )
+    elements = min(block_elements, memory_limit() / element)
+    return math.floor(math.log2(max(elements / elements_per_state, 1)))
 
 
 def _log_sum_over_hidden(
-    machine: Machine, log_weights: Callable[[Array, Array], Float[Array, "*row state"]], num_rows: int = 1
+    machine: Machine,
+    log_weights: Callable[[Array, Array], Float[Array, "*row state"]],
+    *,
+    num_rows: int = 1,
+    block_elements: int,
 ) -> Float[Array, "*row"]:
     """Log-sum-exp over all hidden states h of `log_weights(bᵀh, a + Wh)`, block by block.
 
@@ -166,12 +172,12 @@ def _log_sum_over_hidden(
     table and one vector.
     """
     num_visible, num_hidden = machine.weights.shape
-    num_outer = max(0, num_hidden - _block_units(max(num_visible, num_rows)))
+    num_outer = max(0, num_hidden - _units_per_block(max(num_visible, num_rows), block_elements))
     outer_weights, inner_weights = jnp.split(machine.weights, [num_outer], axis=1)
     outer_bias, inner_bias = jnp.split(machine.hidden_bias, [num_outer])
     inner_states = enumerate_states(len(inner_bias))
     table_bias = inner_states @ inner_bias
-    table_logits = machine.visible_bias[:, None] + inner_weights @ inner_states.T
+    table_logits = jnp.expand_dims(machine.visible_bias, 1) + inner_weights @ inner_states.T
 
     @jax.checkpoint  # what a block holds is computed again in the gradient, not stored
     def block_sum(outer: Float[Array, " unit"]) -> Float[Array, "*row"]:

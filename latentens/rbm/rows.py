@@ -1,13 +1,14 @@
-"""Rows of visible units: what a machine is trained on, each distinct row once."""
+"""Rows of visible units: what a machine is trained on and scored by, each distinct row once."""
 
 from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from latentens.errors import VotesError
-from latentens.runtime.devices import round_up, spread
+from latentens.runtime.devices import fetch, round_up, spread
+from latentens.runtime.precision import double_precision
 from latentens.votes import Votes
 from latentens.votes.labels import MISSING
 
@@ -15,17 +16,19 @@ MEAN_PSEUDO = 1e-4
 """Share of the data by which the means of visible units are drawn towards one half."""
 
 
-class Rows(NamedTuple):
-    """Distinct rows of binary visible units.
+class VisibleRows(NamedTuple):
+    """Distinct rows of binary visible units, with the share of the items that each row stands for.
 
     Attributes:
         visible: Their values, 0 where unobserved.
         weight: Each row's share of the items; the sum is one. Rows of weight zero fill up the array.
+        num_items: Number of items that all rows together stand for.
         observed: Which values were observed; None if all were.
     """
 
     visible: Float[Array, "row visible"]
     weight: Float[Array, " row"]
+    num_items: int | Int[Array, ""]
     observed: Bool[Array, "row visible"] | None = None
 
     @property
@@ -34,8 +37,20 @@ class Rows(NamedTuple):
         present = jnp.ones_like(self.visible) if self.observed is None else self.observed
         return (self.weight @ self.visible + MEAN_PSEUDO) / (self.weight @ present + 2 * MEAN_PSEUDO)
 
+    def row_of_items(self, num_items: int | None = None) -> Int[np.ndarray, " item"]:
+        """The row of each item, in the order of the rows: each row as often as its weight says.
 
-def rows_from_votes(votes: Votes) -> Rows:
+        Args:
+            num_items: Number of items; by default as many as the rows stand for.
+        """
+        size = int(self.num_items) if num_items is None else num_items
+        cumulative = np.cumsum(fetch(self.weight))
+        middles = (np.arange(size) + 0.5) / size
+        return np.searchsorted(cumulative, middles * cumulative[-1]).clip(max=len(cumulative) - 1)
+
+
+@double_precision
+def rows_from_votes(votes: Votes) -> VisibleRows:
     """The distinct rows of binary votes, filled up to one of few lengths: each length is compiled only once."""
     if votes.num_classes > 2:
         raise VotesError(
@@ -48,7 +63,7 @@ def rows_from_votes(votes: Votes) -> Rows:
     visible = np.pad((matrix * observed).astype(float), ((0, filling), (0, 0)))
     weight = np.pad(votes.patterns.counts / votes.num_items, (0, filling))
     mask = None if observed.all() else spread(np.pad(observed, ((0, filling), (0, 0))), axis=0)
-    return Rows(spread(visible, axis=0), spread(weight), mask)
+    return VisibleRows(spread(visible, axis=0), spread(weight), votes.num_items, mask)
 
 
 def _fewer_lengths(count: int) -> int:

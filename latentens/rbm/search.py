@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,8 @@ import pandas as pd
 
 from latentens.errors import LatentensError
 from latentens.rbm.likelihood import mean_log_likelihood
-from latentens.rbm.rows import Rows, rows_from_votes
-from latentens.rbm.training.exact import ExactTraining
+from latentens.rbm.rows import VisibleRows, rows_from_votes
+from latentens.rbm.training.base import Training
 from latentens.rbm.training.sampled import SampledTraining
 from latentens.runtime.precision import double_precision
 from latentens.runtime.progress import track_late
@@ -26,10 +27,10 @@ Space = Mapping[str, Sequence[Any] | Callable[[np.random.Generator], Any]]
 def random_search(
     votes: Votes,
     space: Space,
-    key: jax.Array,
     *,
+    key: jax.Array,
     num_trials: int = 20,
-    base: ExactTraining | SampledTraining | None = None,
+    base: Training | None = None,
     held_out: float = 0.2,
     journal: str | Path | None = None,
 ) -> pd.DataFrame:
@@ -75,7 +76,7 @@ def draw_options(space: Space, key: jax.Array) -> dict[str, Any]:
     return {name: value.item() if isinstance(value, np.generic) else value for name, value in draw.items()}
 
 
-def _split(votes: Votes, held_out: float, key: jax.Array) -> tuple[Rows, Rows]:
+def _split(votes: Votes, held_out: float, key: jax.Array) -> tuple[VisibleRows, VisibleRows]:
     size = round(held_out * votes.num_items)
     if not 0 < size < votes.num_items:
         raise LatentensError(f"held_out={held_out} of {votes.num_items} items leaves nothing to train or score on")
@@ -83,15 +84,13 @@ def _split(votes: Votes, held_out: float, key: jax.Array) -> tuple[Rows, Rows]:
     return rows_from_votes(votes.take(order[size:])), rows_from_votes(votes.take(order[:size]))
 
 
-def _try(
-    training: Rows, scoring: Rows, base: ExactTraining | SampledTraining, space: Space, key: jax.Array
-) -> dict[str, Any]:
+def _try(training: VisibleRows, scoring: VisibleRows, base: Training, space: Space, key: jax.Array) -> dict[str, Any]:
     """One trial: its options and its score, or why it failed."""
     options_key, train_key, score_key = jax.random.split(key, 3)
     options = {"num_hidden": 1, **draw_options(space, options_key)}
     chosen = {name: value for name, value in options.items() if name != "num_hidden"}
     try:
-        trained = type(base)(**{**base.__dict__, **chosen}).train(training, options["num_hidden"], key=train_key)
+        trained = replace(base, **chosen).train(training, options["num_hidden"], key=train_key)
         score, error = mean_log_likelihood(trained.machine, scoring, key=score_key)
     except LatentensError as error_met:
         return {**options, "log_likelihood": None, "standard_error": None, "failure": str(error_met)}

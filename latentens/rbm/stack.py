@@ -1,60 +1,88 @@
 """From layer to layer: what the hidden units of one machine are to the next, and to the label at the top."""
 
 from collections.abc import Sequence
-from typing import Literal
+from functools import partial
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
+from latentens.rbm.chains import fill_gaps
 from latentens.rbm.machine import Machine, enumerate_states, hidden_probs, hidden_states, state_posterior
-from latentens.rbm.rows import Rows, rows_from_votes
-from latentens.rbm.training.sampled import fill_gaps
+from latentens.rbm.rows import VisibleRows, rows_from_votes
+from latentens.runtime.blocks import BLOCK_ELEMENTS, count_row_blocks, map_row_blocks, split_rows
 from latentens.runtime.devices import fetch
 from latentens.runtime.precision import double_precision
 from latentens.votes import Votes
 
 Prediction = Literal["exact", "map", "sample"]
+Passing = Literal["exact", "sampled"]
 
 LARGEST_EXACT_LAYER = 12
 """Expectations over the states of a layer are exact up to this many units."""
 
 BLOCK_CELLS = 2**22
-"""Rows are processed in blocks whose table of states has about this many cells."""
+"""VisibleRows are processed in blocks whose table of states has about this many cells."""
 
 
-@jax.jit
-def hidden_distribution(machine: Machine, rows: Rows) -> Rows:
-    """The rows of the next layer, exactly: every hidden state with its probability under the data."""
+@double_precision
+def rows_above(machine: Machine, rows: VisibleRows, passing: Passing | None, *, key: jax.Array) -> VisibleRows:
+    """What the hidden units of a machine are to the next one: the rows that it is trained on.
+
+    Args:
+        machine: The machine.
+        rows: What it was trained on: votes, or what the layers below passed on.
+        passing: `exact`: every hidden state with its probability under the rows; `sampled`: one hidden state for each
+            item. By default exact unless the layer is large.
+        key: Random key, for sampling.
+    """
+    if passing is None:
+        passing = "exact" if len(machine.hidden_bias) <= LARGEST_EXACT_LAYER else "sampled"
+    if passing == "exact":
+        return hidden_distribution(machine, rows)
+    states = hidden_sample(machine, rows, rows.row_of_items(), key=key)
+    return rows_from_votes(Votes.from_matrix(states, num_classes=2))
+
+
+@partial(jax.jit, static_argnames="block_elements")
+def hidden_distribution(machine: Machine, rows: VisibleRows, *, block_elements: int = BLOCK_ELEMENTS) -> VisibleRows:
+    """Every hidden state with its probability under the rows."""
     states = hidden_states(machine)
+    num_blocks = count_row_blocks(len(rows.weight), len(states), block_elements)
 
-    def add_block(total: Float[Array, " state"], block: Rows) -> tuple[Float[Array, " state"], None]:
-        return total + block.weight @ state_posterior(machine, block.visible, block.observed), None
+    def add_block(total: Float[Array, " state"], block: Any) -> tuple[Float[Array, " state"], None]:
+        weight, visible, observed = block
+        return total + weight @ state_posterior(machine, visible, observed), None
 
-    weight, _ = jax.lax.scan(add_block, jnp.zeros(len(states)), _in_blocks(rows, len(states)))
-    return Rows(states, weight)
+    blocks = split_rows((rows.weight, rows.visible, rows.observed), num_blocks, axis=0)
+    weight, _ = jax.lax.scan(add_block, jnp.zeros(len(states)), blocks)
+    return VisibleRows(states, weight, rows.num_items)
 
 
-def hidden_sample(machine: Machine, votes: Votes, key: jax.Array) -> Votes:
-    """The votes of the next layer, sampled: one hidden state for each item."""
+@double_precision
+def hidden_sample(
+    machine: Machine, rows: VisibleRows, row_of_items: Int[np.ndarray, " item"], *, key: jax.Array
+) -> Bool[np.ndarray, "item hidden"]:
+    """One hidden state for each item, given the row of each."""
     gap_key, key = jax.random.split(key)
-    probs = fetch(marginal_hidden_probs(machine, rows_from_votes(votes), gap_key))[votes.patterns.inverse]
-    return Votes.from_matrix(np.asarray(jax.random.bernoulli(key, probs)), num_classes=2)
+    probs = fetch(marginal_hidden_probs(machine, rows, gap_key))[row_of_items]
+    return np.asarray(jax.random.bernoulli(key, probs))
 
 
-def marginal_hidden_probs(machine: Machine, rows: Rows, key: jax.Array) -> Float[Array, "row hidden"]:
+def marginal_hidden_probs(machine: Machine, rows: VisibleRows, key: jax.Array) -> Float[Array, "row hidden"]:
     """`p(h_j = 1 | observed part of x)`; the key serves where gaps in a large machine have to be sampled."""
     if rows.observed is None:
         return hidden_probs(machine, rows.visible)
     if len(machine.hidden_bias) <= LARGEST_EXACT_LAYER:
-        return _expected(machine, rows, hidden_states(machine))
+        return expected_given_rows(machine, rows, hidden_states(machine))
     draws = [fill_gaps(machine, rows.visible, rows.observed, draw_key) for draw_key in jax.random.split(key, 20)]
     return jnp.mean(jnp.stack([hidden_probs(machine, draw) for draw in draws]), axis=0)
 
 
 def top_probs(
-    machines: Sequence[Machine], rows: Rows, prediction: Prediction, num_samples: int, key: jax.Array
+    machines: Sequence[Machine], rows: VisibleRows, prediction: Prediction, num_samples: int, key: jax.Array
 ) -> Float[Array, " row"]:
     """Probability that the one unit at the top of the stack is on.
 
@@ -63,12 +91,12 @@ def top_probs(
         rows: The votes.
         prediction: `exact`: expectation over all hidden states; `map`: every layer passes on its most probable
             state; `sample`: the mean over random states.
-        num_samples: How many for `sample`.
+        num_samples: Number of states for `sample`.
         key: Random key, for `sample` and for gaps in a large machine.
     """
     first, *others = machines
     if prediction == "exact" and (others or rows.observed is not None):
-        return _expected(first, rows, _top_table(machines))[:, 0]
+        return expected_given_rows(first, rows, _top_table(machines))[:, 0]
     probs = marginal_hidden_probs(first, rows, key)
     if not others:
         return probs[:, 0]
@@ -79,7 +107,7 @@ def top_probs(
 
 @double_precision
 def hidden_representations(
-    machines: Sequence[Machine], votes: Votes, key: jax.Array
+    machines: Sequence[Machine], votes: Votes, *, key: jax.Array
 ) -> list[Float[np.ndarray, "item unit"]]:
     """Each layer's `p(unit = 1)` for every item, given the most probable state of the layer below."""
     probs = [marginal_hidden_probs(machines[0], rows_from_votes(votes), key)]
@@ -128,24 +156,14 @@ def _mean_climb(
     return jax.lax.scan(add_draw, jnp.zeros((len(probs), 1)), keys)[0] / len(keys)
 
 
-@jax.jit
-def _expected(machine: Machine, rows: Rows, table: Float[Array, "state value"]) -> Float[Array, "row value"]:
+@partial(jax.jit, static_argnames="block_elements")
+def expected_given_rows(
+    machine: Machine, rows: VisibleRows, table: Float[Array, "state value"], *, block_elements: int = BLOCK_ELEMENTS
+) -> Float[Array, "row value"]:
     """The mean of a function of the hidden state, given each row."""
 
-    def block_mean(block: Rows) -> Float[Array, "row value"]:
-        return state_posterior(machine, block.visible, block.observed) @ table
+    def of_block(block: Any) -> Float[Array, "row value"]:
+        return state_posterior(machine, *block) @ table
 
-    means = jax.lax.map(block_mean, _in_blocks(rows, len(table)))
-    return means.reshape(-1, table.shape[1])[: len(rows.weight)]
-
-
-def _in_blocks(rows: Rows, num_states: int) -> Rows:
-    """The rows with a leading axis of blocks, the last block filled up with rows of weight zero."""
-    size = min(len(rows.weight), max(1, BLOCK_CELLS // num_states))
-    count = -(-len(rows.weight) // size)
-
-    def split(part: Array) -> Array:
-        filled = jnp.pad(part, ((0, count * size - len(part)),) + ((0, 0),) * (part.ndim - 1))
-        return filled.reshape(count, size, *part.shape[1:])
-
-    return jax.tree.map(split, rows)
+    num_blocks = count_row_blocks(len(rows.weight), len(table), block_elements)
+    return map_row_blocks(of_block, (rows.visible, rows.observed), num_blocks, axis=0)

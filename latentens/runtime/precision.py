@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import jax
 import numpy as np
@@ -22,16 +22,20 @@ def double_precision(function: Callable[Arguments, Result]) -> Callable[Argument
     return in_double_precision
 
 
-def numpy_draw(method: Callable[..., dict[str, jax.Array]]) -> Callable[..., dict[str, np.ndarray]]:
-    """Compile a method `(self, key) -> arrays` of a hashable object and hand its result out in NumPy.
+def numpy_result(function: Callable[Arguments, Any]) -> Callable[Arguments, Any]:
+    """Run `function` with 64-bit floats and hand its result out in NumPy.
 
-    A 64-bit JAX array is of little use to a caller who has not switched 64 bits on; a NumPy array always is.
+    A 64-bit JAX array is of little use to a caller who has not switched 64 bits on: arithmetic turns it into 32 bits.
     """
-    compiled = jax.jit(method, static_argnums=0)
 
-    @functools.wraps(method)
+    @functools.wraps(function)
     @double_precision
-    def draw(self: object, key: jax.Array) -> dict[str, np.ndarray]:
-        return jax.device_get(compiled(self, key))
+    def with_numpy_result(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Any:
+        return jax.device_get(function(*args, **kwargs))
 
-    return draw
+    return with_numpy_result
+
+
+def numpy_draw(method: Callable[..., dict[str, jax.Array]]) -> Callable[..., dict[str, np.ndarray]]:
+    """Compile a method `(self, key) -> arrays` of a hashable object and hand its result out in NumPy."""
+    return numpy_result(jax.jit(method, static_argnums=0))

@@ -1,9 +1,17 @@
 """Training of restricted Boltzmann machines, exact or sampled, and the rule for their width."""
 
-from latentens.rbm.training.base import choose_training, train_machine
+from latentens.rbm.training.base import Trained, Training
+from latentens.rbm.training.choice import choose_training, train_machine
 from latentens.rbm.training.exact import ExactTraining
 from latentens.rbm.training.sampled import SampledTraining
-from latentens.rbm.training.trained import Trained
 from latentens.rbm.training.width_rule import SingularValueRule
 
-__all__ = ["ExactTraining", "SampledTraining", "SingularValueRule", "Trained", "choose_training", "train_machine"]
+__all__ = [
+    "ExactTraining",
+    "SampledTraining",
+    "SingularValueRule",
+    "Trained",
+    "Training",
+    "choose_training",
+    "train_machine",
+]

@@ -1,52 +1,61 @@
-"""Training, one interface: exact or sampled, chosen by what exact training would cost."""
+"""Training: how a machine comes from rows. Trained: what every training returns."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, final
 
 import jax
+import numpy as np
+from jaxtyping import Float
 
-from latentens.rbm.machine import MAX_ENUMERATED
-from latentens.rbm.rows import Rows, rows_from_votes
-from latentens.rbm.training.cost import WORTH_TELLING, announce, exact_cost
-from latentens.rbm.training.exact import ExactTraining
-from latentens.rbm.training.sampled import SampledTraining
-from latentens.rbm.training.trained import Trained
+from latentens.rbm.machine import Machine
+from latentens.rbm.rows import VisibleRows
 from latentens.runtime.precision import double_precision
-from latentens.votes import Votes
-
-Training = ExactTraining | SampledTraining
-
-LONGEST_EXACT = 300.0
-"""Training is exact if it is estimated to take at most this many seconds."""
 
 
-def choose_training(
-    rows: Rows, num_hidden: int, *, exact: ExactTraining | None = None, sampled: SampledTraining | None = None
-) -> Training:
-    """Exact training where its estimated cost is reasonable, sampled training elsewhere; the estimate is told.
+class Trained(NamedTuple):
+    """A trained machine.
 
-    Args:
-        rows: What is to be trained on.
-        num_hidden: Number of hidden units.
-        exact: Options of exact training.
-        sampled: Options of sampled training.
+    Attributes:
+        ends: The machines at which the starts ended, the best first; their parameters are NumPy arrays.
+        curve: The best one's objective in the course of training: a mean over items, in nats; higher is better.
+        diagnostics: How training went: `training` names the way, `iterations` counts its steps, ….
     """
-    cost = exact_cost(rows, num_hidden)
-    reasonable = cost.seconds <= LONGEST_EXACT and cost.states <= 2**MAX_ENUMERATED
-    announce(
-        f"machine with {rows.visible.shape[1]} × {num_hidden} units, {len(rows.weight):,} rows: "
-        f"{'exact' if reasonable else 'sampled'} training (exact: {cost}; the limit is {LONGEST_EXACT:.0f} s)",
-        loudly=not reasonable or cost.seconds > WORTH_TELLING,
-    )
-    return (exact or ExactTraining()) if reasonable else (sampled or SampledTraining())
+
+    ends: tuple[Machine, ...]
+    curve: Float[np.ndarray, " step"]
+    diagnostics: Mapping[str, Any]
+
+    @property
+    def machine(self) -> Machine:
+        """The best machine."""
+        return self.ends[0]
 
 
-@double_precision
-def train_machine(votes: Votes, num_hidden: int, *, key: jax.Array, training: Training | None = None) -> Trained:
-    """Train one machine on votes.
+@dataclass(frozen=True)
+class Training(ABC):
+    """A way to train a machine, with its settings.
 
-    Args:
-        votes: Binary votes, some of which may be missing.
-        num_hidden: Number of hidden units.
-        key: Random key.
-        training: How; by default exactly where the size allows, by sampling elsewhere.
+    Attributes:
+        penalty: Weight of the L2 penalty `penalty/2 · ‖W‖²` on the mean log-likelihood.
     """
-    rows = rows_from_votes(votes)
-    return (training or choose_training(rows, num_hidden)).train(rows, num_hidden, key=key)
+
+    penalty: float
+
+    @final
+    @double_precision
+    def train(self, rows: VisibleRows, num_hidden: int, *, key: jax.Array, starts: Sequence[Machine] = ()) -> Trained:
+        """Train a machine.
+
+        Args:
+            rows: What to train on.
+            num_hidden: Number of hidden units.
+            key: Random key; the same key gives the same machine.
+            starts: Machines of that size to start from, the most promising first; by default starts are random.
+        """
+        return self._train(rows, num_hidden, key, starts)
+
+    @abstractmethod
+    def _train(self, rows: VisibleRows, num_hidden: int, key: jax.Array, starts: Sequence[Machine]) -> Trained:
+        """Do the work of `train`, in double precision."""

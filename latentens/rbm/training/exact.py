@@ -8,23 +8,28 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import logit
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Key
 
 from latentens.errors import LatentensError
 from latentens.inference.optimise import Optima, joined, minimise
+from latentens.rbm.enumeration import enumeration_cost
 from latentens.rbm.machine import Machine, log_partition, log_unnormalised
-from latentens.rbm.rows import Rows
-from latentens.rbm.training.cost import exact_cost
-from latentens.rbm.training.trained import Trained
+from latentens.rbm.rows import VisibleRows
+from latentens.rbm.training.base import Trained, Training
 from latentens.runtime.limits import check_time
 
 SAME_OPTIMUM = 1e-4
 """Losses per item that differ by less than this are of one optimum."""
 
+EVALUATIONS = 1000
+"""Evaluations of the likelihood in a training: a few starts of some hundred iterations."""
+
 
 @dataclass(frozen=True)
-class ExactTraining:
+class ExactTraining(Training):
     """Maximise the exact, penalised likelihood `mean log p(x) − penalty/2 · ‖W‖²` by L-BFGS.
+
+    Starts that are handed to `train` take the place of the first half of the random ones.
 
     Attributes:
         penalty: Weight of the L2 penalty, on W only and per item.
@@ -32,51 +37,37 @@ class ExactTraining:
             if no optimum was reached by most of the first half, which has at least two.
         max_iterations: Limit on the iterations of each start.
         tolerance: A start has converged when no entry of its gradient exceeds this.
-        spread: Standard deviation of the starting weights.
+        weight_scale: Standard deviation of the weights of a random start.
     """
 
     penalty: float = 1e-3
     restarts: int = 8
     max_iterations: int = 1000
     tolerance: float = 1e-5
-    spread: float = 1.0
+    weight_scale: float = 1.0
 
-    def train(self, rows: Rows, num_hidden: int, *, key: jax.Array, starts: Sequence[Machine] = ()) -> Trained:
-        """Train a machine with `num_hidden` hidden units.
-
-        Args:
-            rows: What to train on.
-            num_hidden: Number of hidden units.
-            key: Random key.
-            starts: Machines to start from, in place of the first half of the random ones.
-        """
-        remedy = "use SampledTraining or fewer hidden units"
-        check_time(exact_cost(rows, num_hidden).seconds, f"exact training of {num_hidden} hidden units", remedy)
-        random = [
-            jax.device_get(random_machine(rows, num_hidden, self.spread, start_key))
-            for start_key in jax.random.split(key, self.restarts)
-        ]
+    def _train(self, rows: VisibleRows, num_hidden: int, key: jax.Array, starts: Sequence[Machine]) -> Trained:
+        seconds = EVALUATIONS * enumeration_cost(rows, num_hidden).seconds
+        check_time(seconds, f"exact training of {num_hidden} hidden units", "use SampledTraining or fewer hidden units")
+        random = random_machines(rows, num_hidden, self.weight_scale, jax.random.split(key, self.restarts))
         first = max(2, -(-self.restarts // 2))
         optima = self._minimise(rows, starts or random[:first])
         if random[first:] and not _agree(optima.losses):
             optima = joined(optima, self._minimise(rows, random[first:]))
-        if not np.isfinite(optima.losses).any():
-            raise LatentensError("exact training failed from every start; use a penalty above zero or more restarts")
-        best = optima.best
-        order = [start for start in np.argsort(optima.losses) if np.isfinite(optima.losses[start])]
+        order = _best_first(optima)
         return Trained(
-            ends=tuple(Machine(*map(jnp.asarray, optima.point(start))) for start in order),
-            curve=-optima.curves[best],
+            ends=tuple(Machine(*optima.point(start)) for start in order),
+            curve=-optima.curves[order[0]],
             diagnostics={
                 "training": "exact",
                 "objectives": -optima.losses,
-                "iterations": int(optima.iterations[best]),
-                "gradient": float(optima.slopes[best]),
-                "converged": bool(optima.slopes[best] <= self.tolerance),
+                "iterations": int(optima.iterations[order[0]]),
+                "gradient": float(optima.slopes[order[0]]),
+                "converged": bool(optima.slopes[order[0]] <= self.tolerance),
             },
         )
 
-    def _minimise(self, rows: Rows, starts: Sequence[Machine]) -> Optima:
+    def _minimise(self, rows: VisibleRows, starts: Sequence[Machine]) -> Optima:
         return minimise(
             _loss,
             starts,
@@ -93,22 +84,45 @@ def _agree(losses: Float[np.ndarray, " start"]) -> bool:
     return bool(reached >= 2 and reached > len(losses) / 2)
 
 
-def penalised_loss(machine: Machine, rows: Rows, penalty: float | Float[Array, ""]) -> Float[Array, ""]:
+def _best_first(optima: Optima) -> list[int]:
+    """The starts that ended at a finite loss, the lowest first."""
+    order = [int(start) for start in np.argsort(optima.losses) if np.isfinite(optima.losses[start])]
+    if not order:
+        raise LatentensError("exact training failed from every start; use a penalty above zero or more restarts")
+    return order
+
+
+def penalised_loss(machine: Machine, rows: VisibleRows, penalty: float | Float[Array, ""]) -> Float[Array, ""]:
     """`penalty/2 · ‖W‖² − mean log p(x)`: what exact training minimises."""
     mean = rows.weight @ log_unnormalised(machine, rows.visible, rows.observed) - log_partition(machine)
     return 0.5 * penalty * jnp.sum(machine.weights**2) - mean
 
 
-def single_unit(rows: Rows, penalty: float, key: jax.Array) -> Machine:
+def _loss(machine: Machine, data: tuple[VisibleRows, float]) -> Float[Array, ""]:
+    return penalised_loss(machine, *data)
+
+
+def single_unit(rows: VisibleRows, penalty: float, key: jax.Array) -> Machine:
     """The machine with one hidden unit, quickly: the Dawid–Skene maximum."""
-    return ExactTraining(penalty, restarts=2, tolerance=1e-4).train(rows, 1, key=key).machine
+    starts = random_machines(rows, 1, 1.0, jax.random.split(key, 2))
+    description = "one hidden unit"
+    optima = minimise(_loss, starts, (rows, penalty), max_iterations=1000, tolerance=1e-4, description=description)
+    return Machine(*optima.point(_best_first(optima)[0]))
+
+
+def random_machines(
+    rows: VisibleRows, num_hidden: int, weight_scale: float, keys: Key[Array, " start"]
+) -> list[Machine]:
+    """Machines with random weights whose units are balanced at the mean of the data."""
+    return [jax.device_get(_random_machine(rows, num_hidden, weight_scale, key)) for key in keys]
 
 
 @partial(jax.jit, static_argnums=1)
-def random_machine(rows: Rows, num_hidden: int, spread: float | Float[Array, ""], key: jax.Array) -> Machine:
-    """A machine with random weights whose units are balanced at the mean of the data."""
+def _random_machine(
+    rows: VisibleRows, num_hidden: int, weight_scale: float | Float[Array, ""], key: jax.Array
+) -> Machine:
     means = rows.means
-    weights = spread * jax.random.normal(key, (len(means), num_hidden))
+    weights = weight_scale * jax.random.normal(key, (len(means), num_hidden))
     return uncentre(Machine(weights, logit(means), jnp.zeros(num_hidden)), means)
 
 
@@ -122,7 +136,3 @@ def centre(machine: Machine, means: Float[Array, " visible"]) -> Machine:
     """The inverse of `uncentre`."""
     weights, visible_bias, hidden_bias = machine
     return Machine(weights, visible_bias + weights.sum(axis=1) / 2, hidden_bias + means @ weights)
-
-
-def _loss(machine: Machine, data: tuple[Rows, float]) -> Float[Array, ""]:
-    return penalised_loss(machine, *data)

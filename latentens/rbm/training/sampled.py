@@ -1,5 +1,6 @@
 """Sampled training: contrastive divergence, persistent or not, on shuffled mini-batches."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, NamedTuple
@@ -9,14 +10,16 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from jax.scipy.special import logit
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
 from latentens.errors import LatentensError
-from latentens.rbm.annealing import estimate_log_partition, gibbs_sweep, sample_exactly
+from latentens.rbm.annealing import estimate_log_partition
+from latentens.rbm.chains import fill_gaps, jump, run_chains
 from latentens.rbm.machine import Machine, free_energy, log_partition
-from latentens.rbm.rows import Rows
+from latentens.rbm.rows import VisibleRows
+from latentens.rbm.training.base import Trained, Training
 from latentens.rbm.training.exact import centre, single_unit, uncentre
-from latentens.rbm.training.trained import Trained
+from latentens.runtime.devices import fetch
 from latentens.runtime.progress import track_late
 
 LARGEST_EXACT_SCORE = 14
@@ -27,8 +30,10 @@ EPOCH_ITEMS = 2**17
 
 
 @dataclass(frozen=True)
-class SampledTraining:
+class SampledTraining(Training):
     """Stochastic gradient ascent of the likelihood, its gradient estimated by Gibbs chains.
+
+    Of the starts that are handed to `train` the first is taken, in place of the random one.
 
     Attributes:
         penalty: Weight of the L2 penalty `penalty/2 · ‖W‖²`.
@@ -44,10 +49,11 @@ class SampledTraining:
         batch_size: Items in a mini-batch, and number of chains.
         epochs: Passes through the training items.
         held_out: Share of the items that only serve to score; 0 trains on all items for all epochs and scores once.
-        patience: Stop after that many epochs without a better held-out likelihood; the best machine is kept.
+        patience: Stop after this many epochs without a better held-out likelihood; the best machine is kept.
         informed: Whether the first unit starts at the Dawid–Skene maximum, so that chains, which rarely change the
             label, start on both of its sides.
-        spread: Standard deviation of the starting input of a hidden unit: that of a weight times √visible units.
+        input_scale: Standard deviation of the input of a hidden unit at a random start: that of a weight times the
+            square root of the number of visible units.
     """
 
     penalty: float = 5e-4
@@ -63,15 +69,14 @@ class SampledTraining:
     held_out: float = 0.1
     patience: int = 10
     informed: bool = True
-    spread: float = 1.0
+    input_scale: float = 1.0
 
-    def train(self, rows: Rows, num_hidden: int, *, key: jax.Array) -> Trained:
-        """Train a machine with `num_hidden` hidden units."""
+    def _train(self, rows: VisibleRows, num_hidden: int, key: jax.Array, starts: Sequence[Machine]) -> Trained:
         split_key, single_key, start_key, epoch_key, score_key = jax.random.split(key, 5)
         training, held_out = self._split(rows, split_key)
         batch_size = min(self.batch_size, len(training))
         single = single_unit(rows, self.penalty, single_key)
-        centred = self._start(rows, num_hidden, single, start_key)
+        centred = centre(starts[0], rows.means) if starts else self._start(rows, num_hidden, single, start_key)
         state = self.optimiser(rows.visible.shape[1], len(training) // batch_size).init(centred)
         learner = _Learner(centred, state, rows.visible[training[:batch_size]])
         best, best_epoch = centred, 0
@@ -86,16 +91,15 @@ class SampledTraining:
             if epoch - best_epoch >= self.patience:
                 break
         diagnostics = {"training": "sampled", "iterations": epoch, "best_epoch": best_epoch}
-        return Trained((uncentre(best, rows.means),), np.array(scores), diagnostics)
+        return Trained((fetch(uncentre(best, rows.means)),), np.array(scores), diagnostics)
 
-    def _start(self, rows: Rows, num_hidden: int, single: Machine, key: jax.Array) -> Machine:
+    def _start(self, rows: VisibleRows, num_hidden: int, single: Machine, key: jax.Array) -> Machine:
         """One unit as exact training finds it alone, the others at random."""
-        centred = centre(single, rows.means)
-        weights = (
-            jax.random.normal(key, (rows.visible.shape[1], num_hidden)) * self.spread / rows.visible.shape[1] ** 0.5
-        )
+        num_visible = rows.visible.shape[1]
+        weights = jax.random.normal(key, (num_visible, num_hidden)) * self.input_scale / num_visible**0.5
         if not self.informed:
             return Machine(weights, logit(rows.means), jnp.zeros(num_hidden))
+        centred = centre(single, rows.means)
         return Machine(
             weights.at[:, 0].set(centred.weights[:, 0]),
             centred.visible_bias,
@@ -103,7 +107,7 @@ class SampledTraining:
         )
 
     def optimiser(self, num_visible: int, batches: int) -> optax.GradientTransformation:
-        """The optimiser for that many visible units and mini-batches in an epoch."""
+        """The optimiser for these numbers of visible units and of mini-batches in an epoch."""
         first, steps = self.learning_rate / num_visible, max(1, self.epochs * batches)
         rate = {
             "constant": first,
@@ -112,13 +116,10 @@ class SampledTraining:
         }[self.schedule]
         return optax.sgd(rate, momentum=self.momentum or None)
 
-    def _split(self, rows: Rows, key: jax.Array) -> tuple[Int[Array, " item"], Int[Array, " item"]]:
-        """Rows of the training items and of those held out, in random order, each row as often as its weight says."""
-        weight = np.asarray(rows.weight)
-        total = min(EPOCH_ITEMS, max(64, round(1 / weight[weight > 0].min())))
-        positions = (np.arange(total) + 0.5) / total
-        index = np.searchsorted(np.cumsum(weight), positions * weight.sum()).clip(max=len(weight) - 1)
-        shuffled = jax.random.permutation(key, jnp.asarray(index))
+    def _split(self, rows: VisibleRows, key: jax.Array) -> tuple[Int[Array, " item"], Int[Array, " item"]]:
+        """Rows of the training items and of those held out, in random order."""
+        total = min(EPOCH_ITEMS, max(64, int(rows.num_items)))
+        shuffled = jax.random.permutation(key, jnp.asarray(rows.row_of_items(total)))
         size = min(total - 1, round(self.held_out * total))
         return shuffled[size:], shuffled[:size] if size else shuffled
 
@@ -126,7 +127,7 @@ class SampledTraining:
         """Raise an error if training diverges: no number, or far worse than before the first step."""
         if not np.isfinite(scores[-1]) or scores[-1] < 2 * scores[0] - 1:
             raise LatentensError(
-                f"sampled training diverged (log-likelihood an item {scores[-1]:.4g}, at the start {scores[0]:.4g}); "
+                f"sampled training diverged (log-likelihood per item {scores[-1]:.4g}, at the start {scores[0]:.4g}); "
                 f"lower the learning rate of {self.learning_rate:g} or the momentum of {self.momentum:g}"
             )
 
@@ -150,49 +151,11 @@ def contrastive_loss(
     return contrast + 0.5 * penalty * jnp.sum(machine.weights**2) + sparsity * jnp.sum(jnp.abs(machine.weights))
 
 
-def run_chains(
-    machine: Machine, chains: Float[Array, "chain visible"], key: jax.Array, num_sweeps: int
-) -> Float[Array, "chain visible"]:
-    """Gibbs chains, some sweeps on."""
-    keys = jax.random.split(key, num_sweeps)
-    return jax.lax.scan(lambda state, sweep_key: (gibbs_sweep(machine, state, sweep_key), None), chains, keys)[0]
-
-
-def jump(
-    machine: Machine, base: Machine, chains: Float[Array, "chain visible"], key: jax.Array
-) -> Float[Array, "chain visible"]:
-    """Offer each chain an exact sample of a small machine, by a Metropolis–Hastings step that keeps `machine`'s law."""
-    offer_key, accept_key = jax.random.split(key)
-    offers = sample_exactly(base, len(chains), offer_key)
-    log_gain = free_energy(machine, chains) - free_energy(machine, offers)
-    log_bias = free_energy(base, chains) - free_energy(base, offers)
-    accepted = jnp.log(jax.random.uniform(accept_key, (len(chains),))) < log_gain - log_bias
-    return jnp.where(accepted[:, None], offers, chains)
-
-
-@partial(jax.jit, static_argnames="num_sweeps")
-def fill_gaps(
-    machine: Machine,
-    visible: Float[Array, "row visible"],
-    observed: Bool[Array, "row visible"],
-    key: jax.Array,
-    num_sweeps: int = 10,
-) -> Float[Array, "row visible"]:
-    """Draw the unobserved visible units given the observed ones, by Gibbs sweeps that leave these as they are."""
-    start_key, key = jax.random.split(key)
-    start = jax.random.bernoulli(start_key, jax.nn.sigmoid(machine.visible_bias), visible.shape)
-
-    def sweep(filled: Float[Array, "row visible"], sweep_key: jax.Array) -> tuple[Float[Array, "row visible"], None]:
-        return jnp.where(observed, visible, gibbs_sweep(machine, filled, sweep_key)), None
-
-    return jax.lax.scan(sweep, jnp.where(observed, visible, start), jax.random.split(key, num_sweeps))[0]
-
-
 @partial(jax.jit, static_argnames=("options", "batch_size"))
 def _epoch(
     learner: _Learner,
     single: Machine,
-    rows: Rows,
+    rows: VisibleRows,
     training: Int[Array, " item"],
     key: jax.Array,
     options: SampledTraining,
@@ -226,7 +189,9 @@ def _epoch(
 
 
 @jax.jit
-def _score(centred: Machine, base: Machine, rows: Rows, items: Int[Array, " item"], key: jax.Array) -> Float[Array, ""]:
+def _score(
+    centred: Machine, base: Machine, rows: VisibleRows, items: Int[Array, " item"], key: jax.Array
+) -> Float[Array, ""]:
     """Mean log-likelihood of some items, exact or annealed from `base`; unobserved votes are drawn."""
     partition_key, gap_key = jax.random.split(key)
     machine, visible = uncentre(centred, rows.means), rows.visible[items]

@@ -10,9 +10,11 @@ from scipy.linalg import qr
 
 from latentens.errors import LatentensError
 from latentens.rbm.machine import Machine
-from latentens.rbm.rows import Rows
-from latentens.rbm.training.base import Training, choose_training
+from latentens.rbm.rows import VisibleRows
+from latentens.rbm.training.base import Training
+from latentens.rbm.training.choice import choose_training
 from latentens.rbm.training.exact import ExactTraining
+from latentens.runtime.precision import double_precision
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,7 @@ class SingularValueRule:
     Attributes:
         penalty: Weight of the L2 penalty.
         threshold: The number of units is the smallest whose singular values make up this share of their sum.
-        max_units: Train that many units, or as many as there are visible ones if these are fewer. None: always as
+        max_units: Train this many units, or as many as there are visible ones if these are fewer. None: always as
             many as visible units.
         training: How to train; by default exactly where the size allows.
     """
@@ -41,17 +43,15 @@ class SingularValueRule:
         if not 0 < self.threshold <= 1 or self.penalty < 0 or (self.max_units is not None and self.max_units < 1):
             raise LatentensError("the SVD rule needs 0 < threshold ≤ 1, penalty ≥ 0 and max_units ≥ 1")
 
-    def choose(self, rows: Rows, *, key: jax.Array) -> "ArchitectureChoice":
+    @double_precision
+    def choose(self, rows: VisibleRows, *, key: jax.Array) -> "ArchitectureChoice":
         """Choose the number of hidden units for these rows."""
         num_visible = rows.visible.shape[1]
         num_units = min(num_visible, self.max_units or num_visible)
-        if self.training is None:
-            quick = ExactTraining(restarts=2, max_iterations=400, tolerance=3e-5, spread=0.1)
-            training = choose_training(rows, num_units, exact=quick)
-        else:
-            training = self.training
+        quick = ExactTraining(restarts=2, max_iterations=400, tolerance=3e-5, weight_scale=0.1)
+        training = self.training or choose_training(rows, num_units, exact=quick)
         trained = replace(training, penalty=self.penalty).train(rows, num_units, key=key)
-        singular = np.linalg.svd(np.asarray(trained.machine.weights), compute_uv=False)
+        singular = np.linalg.svd(trained.machine.weights, compute_uv=False)
         shares = np.cumsum(singular) / max(singular.sum(), np.finfo(float).tiny)
         num_hidden = min(int(np.searchsorted(shares, self.threshold)) + 1, num_units) if singular[0] > 0 else 1
         return ArchitectureChoice(num_hidden, shares, trained.ends)
