@@ -67,9 +67,10 @@ def main(items: int, seed: int, repeats: int) -> dict[str, float]:
     params = model.example_params(jax.random.key(seed))
     votes = simulate(model, items, key=jax.random.key(seed + 1), params=params).votes
     with jax.enable_x64(True):
-        distinct = tables.encode(votes.patterns.votes, inspect(model).num_vote_classes)
+        distinct, every = (
+            tables.encode(rows, inspect(model).num_vote_classes) for rows in (votes.patterns.votes, votes)
+        )
         counts = jnp.asarray(votes.patterns.counts, dtype=float)
-        every = tables.encode(votes, inspect(model).num_vote_classes)
         matrix = jnp.asarray(votes.matrix, dtype=float)
 
         def by_tables(values: dict) -> jax.Array:
@@ -89,14 +90,18 @@ def main(items: int, seed: int, repeats: int) -> dict[str, float]:
         times = {name: milliseconds(gradient, params, repeats, name) for name, gradient in gradients.items()}
     (value, gradient), (other_value, other_gradient) = results["tables"], results["funsor"]
     difference = max(np.abs(gradient[name] - other_gradient[name]).max() for name in params)
-    table = Table("", "median ms", "fastest ms", title=f"layered graph 15-5-5-1, {items:,} items")
-    for name, seen in times.items():
-        table.add_row(name, f"{np.median(seen):.2f}", f"{min(seen):.2f}")
+    print_times(times, f"layered graph 15-5-5-1, {items:,} items")
     medians = {name: float(np.median(seen)) for name, seen in times.items()}
-    Console().print(table)
     print(f"log-likelihoods {value:.6f} and {other_value:.6f}; gradients differ by {difference:.1e}")
     print(f"tables are {medians['funsor'] / medians['tables']:.0f} times as fast as funsor")
     return medians
+
+
+def print_times(times: dict[str, list[float]], title: str) -> None:
+    table = Table("", "median ms", "fastest ms", title=title)
+    for name, seen in times.items():
+        table.add_row(name, f"{np.median(seen):.2f}", f"{min(seen):.2f}")
+    Console().print(table)
 
 
 if __name__ == "__main__":

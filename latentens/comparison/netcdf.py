@@ -6,7 +6,7 @@ from typing import Any
 import xarray as xr
 
 from latentens.comparison.cell import Outcome
-from latentens.comparison.tree import variables
+from latentens.comparison.data_tree import variables
 from latentens.errors import LatentensError
 
 ATTRIBUTES = ("settings", "seconds", "peak_memory", "error", "diagnostics")

@@ -10,8 +10,8 @@ import numpy as np
 import xarray as xr
 
 from latentens.comparison.cell import Cell, Outcome, describe, run, score
+from latentens.comparison.data_tree import EXACT, Address, assemble
 from latentens.comparison.netcdf import load_outcome, save_outcome
-from latentens.comparison.tree import EXACT, Address, assemble
 from latentens.datasets.dataset import Dataset
 from latentens.errors import LatentensError
 from latentens.methods.base import Method, Posterior
@@ -39,7 +39,7 @@ def compare(
 ) -> xr.DataTree:
     """Fit every method to every data set and lay all posteriors next to the exact one.
 
-    The layout of the result is told in `latentens.comparison.tree`. A method that fails is recorded with its error.
+    `latentens.comparison.data_tree` says how the result is laid out. A method that fails is recorded with its error.
 
     Args:
         datasets: One data set or several, with different names.

@@ -13,12 +13,12 @@ from latentens.errors import LatentensError
 from latentens.inference.orient import orientation
 from latentens.methods.base import Estimate, Method, Posterior
 from latentens.rbm.lemma import rbm_to_dawid_skene
-from latentens.rbm.likelihood import mean_log_likelihood
 from latentens.rbm.machine import Machine
 from latentens.rbm.rows import rows_from_votes
+from latentens.rbm.scoring import mean_log_likelihood
 from latentens.rbm.stack import LARGEST_EXACT_LAYER, Passing, Prediction, flip_hidden, rows_above, top_probs
-from latentens.rbm.training.base import Trained, Training
 from latentens.rbm.training.choice import choose_training
+from latentens.rbm.training.interface import Trained, Training
 from latentens.rbm.training.width_rule import SingularValueRule, narrowed
 from latentens.runtime.devices import fetch
 from latentens.votes import Votes

@@ -2,7 +2,6 @@
 
 from latentens.rbm.annealing import PartitionEstimate
 from latentens.rbm.lemma import DawidSkeneParams, dawid_skene_to_rbm, rbm_to_dawid_skene
-from latentens.rbm.likelihood import Likelihood, mean_log_likelihood
 from latentens.rbm.machine import Machine
 from latentens.rbm.public import (
     energy,
@@ -15,6 +14,7 @@ from latentens.rbm.public import (
     visible_probs,
 )
 from latentens.rbm.rows import VisibleRows, rows_from_votes
+from latentens.rbm.scoring import Likelihood, mean_log_likelihood
 from latentens.rbm.search import random_search
 from latentens.rbm.stack import hidden_representations
 from latentens.rbm.training import (

@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 
 from latentens.errors import LatentensError
-from latentens.rbm.likelihood import mean_log_likelihood
 from latentens.rbm.rows import VisibleRows, rows_from_votes
-from latentens.rbm.training.base import Training
+from latentens.rbm.scoring import mean_log_likelihood
+from latentens.rbm.training.interface import Training
 from latentens.rbm.training.sampled import SampledTraining
 from latentens.runtime.precision import double_precision
 from latentens.runtime.progress import track_late

@@ -18,35 +18,16 @@ MOST_POINTS = 500
 
 def recovery_figure(view: View, colour: Mapping[str, str]) -> Picture | None:
     """Estimated against true parameters, for parameters with more than one value."""
-    shared = {
-        method: {name: (true.ravel(), estimate.ravel()) for name, true, estimate in shared_params(view, fit.params)}
-        for method, fit in view.first_fits.items()
-    }
-    names = [
-        name
-        for name, true in view.true_params.items()
-        if true.size > 1 and any(name in found for found in shared.values())
-    ]
-    if not names:
+    points = {name: found for name, found in _recovered(view).items() if view.true_params[name].size > 1}
+    if not points:
         return None
-    names = names[:MOST_PANELS]
+    names = list(points)[:MOST_PANELS]
     figure, grid = panels(len(names), 2.3)
     for axes, name in zip(grid, names, strict=True):
-        ends = [np.inf, -np.inf]
-        for method, found in shared.items():
-            if name in found:
-                true, estimate = (values[spread(len(values), MOST_POINTS)] for values in found[name])
-                axes.plot(
-                    true,
-                    estimate,
-                    "o",
-                    color=colour[method],
-                    markersize=3.5,
-                    alpha=0.7,
-                    markeredgewidth=0,
-                    label=method,
-                )
-                ends = [min(ends[0], true.min(), estimate.min()), max(ends[1], true.max(), estimate.max())]
+        for method, (true, estimate) in points[name].items():
+            axes.plot(true, estimate, "o", color=colour[method], alpha=0.7, label=method, ms=3.5, mew=0)
+        values = np.concatenate([value for pair in points[name].values() for value in pair])
+        ends = values.min(), values.max()
         axes.plot(ends, ends, color=colour[EXACT], linewidth=0.8, linestyle=":", zorder=1)
         axes.set(title=name.replace("_", " "), xlabel="true", ylabel="estimated")
     handles = {label: handle for axes in grid for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
@@ -62,6 +43,16 @@ def recovery_figure(view: View, colour: Mapping[str, str]) -> Picture | None:
     )
 
 
+def _recovered(view: View) -> dict[str, dict[str, tuple[np.ndarray, np.ndarray]]]:
+    """By parameter and method, true and estimated values, at most some of them."""
+    points: dict[str, dict[str, tuple[np.ndarray, np.ndarray]]] = {name: {} for name in view.true_params}
+    for method, fit in view.first_fits.items():
+        for name, true, estimate in shared_params(view, fit.params):
+            shown = spread(true.size, MOST_POINTS)
+            points[name][method] = true.ravel()[shown], estimate.ravel()[shown]
+    return {name: found for name, found in points.items() if found}
+
+
 def singular_value_figure(view: View, method: str) -> Picture | None:
     """The cumulative singular values by which a stack of Boltzmann machines chose its sizes."""
     diagnostics = view.first_fits[method].diagnostics
@@ -71,21 +62,12 @@ def singular_value_figure(view: View, method: str) -> Picture | None:
     sizes = diagnostics["architecture"]
     figure, (axes,) = panels(1, 2.5)
     for layer, curve in enumerate(curves):
-        units = np.arange(1, len(curve) + 1)
-        (line,) = axes.plot(
-            units,
-            100 * np.array(curve),
-            "o-",
-            markersize=3.5,
-            label=f"layer {layer + 1}: {sizes[layer + 1]} of {len(curve)}",
-        )
+        label = f"layer {layer + 1}: {sizes[layer + 1]} of {len(curve)}"
+        (line,) = axes.plot(np.arange(1, len(curve) + 1), 100 * np.array(curve), "o-", markersize=3.5, label=label)
         chosen = min(sizes[layer + 1], len(curve))
         axes.plot(chosen, 100 * curve[chosen - 1], "o", markersize=10, markerfacecolor="none", color=line.get_color())
-    axes.set(
-        xlabel="hidden units",
-        ylabel="share of the singular values, %",
-        ylim=(min(100 * curve[0] for curve in curves) - 5, 101),
-    )
+    lowest = min(100 * curve[0] for curve in curves)
+    axes.set(xlabel="hidden units", ylabel="share of the singular values, %", ylim=(lowest - 5, 101))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.legend(loc="lower right")
     words = "–".join(map(str, sizes))

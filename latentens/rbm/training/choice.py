@@ -8,8 +8,8 @@ from rich.console import Console
 
 from latentens.rbm.enumeration import LONGEST_EVALUATION, enumeration_cost
 from latentens.rbm.rows import VisibleRows, rows_from_votes
-from latentens.rbm.training.base import Trained, Training
 from latentens.rbm.training.exact import EVALUATIONS, ExactTraining
+from latentens.rbm.training.interface import Trained, Training
 from latentens.rbm.training.sampled import SampledTraining
 from latentens.votes import Votes
 

@@ -15,7 +15,7 @@ from latentens.inference.optimise import Optima, joined, minimise
 from latentens.rbm.enumeration import enumeration_cost
 from latentens.rbm.machine import Machine, log_partition, log_unnormalised
 from latentens.rbm.rows import VisibleRows
-from latentens.rbm.training.base import Trained, Training
+from latentens.rbm.training.interface import Trained, Training
 from latentens.runtime.limits import check_time
 
 SAME_OPTIMUM = 1e-4

@@ -17,8 +17,8 @@ from latentens.rbm.annealing import estimate_log_partition
 from latentens.rbm.chains import fill_gaps, jump, run_chains
 from latentens.rbm.machine import Machine, free_energy, log_partition
 from latentens.rbm.rows import VisibleRows
-from latentens.rbm.training.base import Trained, Training
 from latentens.rbm.training.exact import centre, single_unit, uncentre
+from latentens.rbm.training.interface import Trained, Training
 from latentens.runtime.devices import fetch
 from latentens.runtime.progress import track_late
 

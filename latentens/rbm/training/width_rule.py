@@ -11,9 +11,9 @@ from scipy.linalg import qr
 from latentens.errors import LatentensError
 from latentens.rbm.machine import Machine
 from latentens.rbm.rows import VisibleRows
-from latentens.rbm.training.base import Training
 from latentens.rbm.training.choice import choose_training
 from latentens.rbm.training.exact import ExactTraining
+from latentens.rbm.training.interface import Training
 from latentens.runtime.precision import double_precision
 
 

@@ -1,0 +1,132 @@
+"""The shape of the package: who imports whom, how long files and functions are, and that file names are unique.
+
+Imports are read from the source. Those under `TYPE_CHECKING` do not count; those inside functions count for the order
+of the layers, but not for cycles, since they happen after all modules are there.
+"""
+
+import ast
+from collections import Counter
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+LAYERS = (
+    "errors",
+    "runtime",
+    "votes",
+    "programs",
+    "models",
+    "datasets",
+    "inference",
+    "rbm",
+    "methods",
+    "evaluation",
+    "comparison",
+    "reporting",
+    "cli",
+)
+"""From the bottom up: a module imports its own layer and those below."""
+
+MOST_FILE_LINES = 300
+MOST_BODY_LINES = 30
+
+
+def source_files(folder):
+    link = ROOT / "latentens" / "models"  # leads to the folder `models`
+    return [path for path in sorted((ROOT / folder).rglob("*.py")) if link not in path.parents]
+
+
+def module_name(path):
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    parts = parts if parts[0] == "latentens" else ("latentens", *parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_name(path): path for folder in ("latentens", "models") for path in source_files(folder)}
+
+
+def imported_modules(code, *, inside_functions):
+    """The modules of the package that some code imports; `from package import name` counts as the module it finds."""
+    found, pending = set(), [ast.parse(code)]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= {name if name in MODULES else node.module for name in names}
+        is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        if (inside_functions or not is_function) and not _is_type_checking(node):
+            pending += ast.iter_child_nodes(node)
+    return {name for name in found if name.partition(".")[0] == "latentens"}
+
+
+def _is_type_checking(node):
+    return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+
+
+def layer(module):
+    _, _, rest = module.partition(".")
+    return LAYERS.index(rest.partition(".")[0])
+
+
+def body_lengths(code):
+    """The lines of each function's body without its docstring."""
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            body = node.body[ast.get_docstring(node) is not None :]
+            yield node.name, body[-1].end_lineno - body[0].lineno + 1 if body else 0
+
+
+def test_every_module_belongs_to_a_layer():
+    assert {name.split(".")[1] for name in MODULES if name != "latentens"} == set(LAYERS)
+
+
+def test_no_module_imports_a_higher_layer_or_the_public_door():
+    higher = [
+        f"{module} imports {other}"
+        for module, path in MODULES.items()
+        if module != "latentens"
+        for other in imported_modules(path.read_text(), inside_functions=True)
+        if other == "latentens" or layer(other) > layer(module)
+    ]
+    assert not higher
+
+
+def test_imports_have_no_cycle():
+    graph = {name: imported_modules(path.read_text(), inside_functions=False) for name, path in MODULES.items()}
+    TopologicalSorter(graph).prepare()  # raises an error that names a cycle
+
+
+def test_imports_are_read_from_the_source():
+    code = """
+from typing import TYPE_CHECKING
+import numpy, latentens.votes.votes
+from latentens.rbm import rows, Machine
+if TYPE_CHECKING:
+    from latentens import cli
+class Thing:
+    def work(self):
+        from latentens.errors import VotesError
+"""
+    outside = {"latentens.votes.votes", "latentens.rbm.rows", "latentens.rbm"}
+    assert imported_modules(code, inside_functions=False) == outside
+    assert imported_modules(code, inside_functions=True) == outside | {"latentens.errors"}
+
+
+@pytest.mark.parametrize("folder", ["latentens", "models", "analyses"])
+def test_files_and_functions_are_short(folder):
+    sources = {path.relative_to(ROOT): path.read_text() for path in source_files(folder)}
+    assert sources
+    lengths = {str(path): len(code.splitlines()) for path, code in sources.items()}
+    assert {path: length for path, length in lengths.items() if length > MOST_FILE_LINES} == {}
+    bodies = {f"{path}: {name}": size for path, code in sources.items() for name, size in body_lengths(code)}
+    assert {name: size for name, size in bodies.items() if size > MOST_BODY_LINES} == {}
+
+
+def test_no_two_modules_have_one_file_name():
+    names = Counter(path.name for path in MODULES.values() if path.name != "__init__.py")
+    assert [name for name, count in names.items() if count > 1] == []
