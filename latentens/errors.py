@@ -17,6 +17,10 @@ class ParameterError(LatentensError):
     """Parameter values that do not fit the program."""
 
 
+class LatentensWarning(UserWarning):
+    """Input that can be used, but not all of it."""
+
+
 class DataNotFoundError(LatentensError, FileNotFoundError):
     """A data file that is not where it was looked for; the message says what to fetch and where to put it."""
 

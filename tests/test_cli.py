@@ -151,7 +151,10 @@ def test_lists(invoke, tmp_path, command, names):
         (("fit", "Cubam(rounds=open('x'))", "good.csv", "--out", "x.csv"), "no method or model 'open'"),
         (("fit", "MajorityVote", "nowhere.csv", "--out", "x.csv"), "nowhere.csv: no such file"),
         (("compare", "--truth", "good.csv"), "--truth belongs to --votes"),
-        (("compare", "--votes", "good.csv", "--truth", "good.csv"), "good.csv has no columns 'item' and 'truth'"),
+        (
+            ("compare", "--votes", "good.csv", "--truth", "good.csv"),
+            "which of the columns 'voter', 'vote' holds the tr",
+        ),
         (("compare", "--data", "S1"), "S1 comes from a file"),
         (("report", "good.csv"), "good.csv is not a readable netCDF file"),
     ],
@@ -165,9 +168,12 @@ def test_errors_are_one_sentence_and_exit_code_2(invoke, tmp_path, arguments, me
 BAD_FILES = {
     "missing column": (b"item,voter\n1,a\n2,b\n", "there is no column of votes"),
     "empty file": (b"", "is empty"),
-    "header only": (b"item,voter,vote\n", "has a header but no rows"),
+    "header only": (b"item,voter,vote\n", "there is a header but no rows"),
     "mixed labels": (b"item,voter,vote\n1,a,0\n1,b,yes\n2,a,1\n", "the labels mix numbers and text"),
-    "duplicates": (b"item,voter,vote\n1,a,0\n1,a,1\n2,b,1\n", "item 1 has more than one vote of voter a"),
+    "duplicates": (
+        b"item,voter,vote\n1,a,0\n1,a,1\n2,b,1\n",
+        "keep one, or say --duplicates last",
+    ),
     "one item": (b"item,voter,vote\n1,a,0\n1,b,1\n", "votes of only one item"),
     "one voter": (b"item,voter,vote\n1,a,0\n2,a,1\n", "votes of only one voter"),
     "garbage": (bytes(range(256)) * 8, "is not a readable CSV file"),

@@ -55,7 +55,11 @@ def test_signs_become_codes_and_the_variable_names_the_root(root, monkeypatch):
 
 
 def test_crowd_folder_with_partial_truth_and_an_unvoted_class(root):
-    dataset = load("birds", root)
+    with pytest.raises(
+        VotesError, match=r"no voter ever says 'tit' .*classes=\('jay', 'owl', 'tit'\)\): the classes are"
+    ):
+        load("birds", root)
+    dataset = load("birds", root, classes=("jay", "owl", "tit"))
     assert dataset.votes.class_names == ("jay", "owl", "tit")
     assert list(dataset.votes.item_names) == [2, 10]
     np.testing.assert_array_equal(dataset.votes.matrix, [[0, -1], [0, 0]])  # the later of two answers stands

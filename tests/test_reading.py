@@ -56,7 +56,7 @@ def test_what_only_a_later_chunk_shows(tmp_path, monkeypatch):
     monkeypatch.setattr(reading, "CHUNK_CELLS", 6)
     table = pd.DataFrame({"item": [1, 2, 3, 9, 10, 3], "voter": list("abcabc"), "vote": [0, 1, 1, 0, None, 1]})
     table.to_parquet(tmp_path / "votes.parquet")
-    with pytest.raises(VotesError, match=r"votes.parquet: item 3 has more than one vote of voter c"):
+    with pytest.raises(VotesError, match=r"votes.parquet: item 3 has more than one vote of voter 'c'"):
         Votes.from_parquet(tmp_path / "votes.parquet")
     made = Votes.from_parquet(tmp_path / "votes.parquet", duplicates="last")
     assert list(made.item_names) == [1, 2, 3, 9, 10]

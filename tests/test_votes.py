@@ -78,9 +78,8 @@ def test_names_missing_votes_and_items_without_votes_are_kept():
     [
         ([[1, 2], [3, 1]], [[0, 1], [2, 0]], (1, 2, 3)),
         ([[-1, 1], [1, -1]], [[0, 1], [1, 0]], (-1, 1)),
-        ([[-1, 1], [0, 1]], [[-1, 1], [0, 1]], (0, 1)),
         ([[1, 1], ["", 1]], [[1, 1], [-1, 1]], (0, 1)),
-        ([["b", "a"], ["NA", "b"]], [[1, 0], [-1, 1]], ("a", "b")),
+        ([["b", "a"], ["NA", "b"]], [[2, 1], [0, 2]], ("NA", "a", "b")),
     ],
 )
 def test_labels_in_a_file_become_codes(tmp_path, values, codes, classes):
@@ -134,7 +133,7 @@ def test_bad_matrices(array, num_classes, message):
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"item": [1, 1], "voter": ["a", "a"], "vote": [0, 1]}, "item 1 has more than one vote of voter a"),
+        ({"item": [1, 1], "voter": ["a", "a"], "vote": [0, 1]}, "item 1 has more than one vote of voter 'a'"),
         ({"item": [1], "vote": [0]}, "no column 'voter'; the columns are 'item', 'vote'"),
         ({"item": [], "voter": [], "vote": []}, "no votes"),
         ({"item": [1, None], "voter": ["a", "b"], "vote": [0, 1]}, "row 1 has no item"),
@@ -156,10 +155,10 @@ def test_duplicates_can_be_settled():
     ("content", "message"),
     [
         (b"", "is empty"),
-        (b"item,voter,vote\n", "has a header but no rows"),
+        (b"item,voter,vote\n", "there is a header but no rows"),
         (bytes(range(256)), "is not a readable CSV file"),
-        (b"\xff\xfe\x00\x01" * 50, "is not a readable CSV file"),
-        (b"item,voter,vote\n1,a,0\n1,a,1\n", "votes.csv: item 1 has more than one vote of voter a"),
+        ("item,voter,vote\n1,André,0\n1,b,1\n".encode("latin-1"), "is not a readable CSV file: save it as UTF-8"),
+        (b"item,voter,vote\n1,a,0\n1,a,1\n", "votes.csv: item 1 has more than one vote of voter 'a'"),
         (b"item,voter,vote\n1,a,0\n1,b,cat\n", "mix numbers and text"),
         (b"a,b\n1,0\n2.5,1\n", "vote 2.5 is not an integer"),
     ],

@@ -1,9 +1,12 @@
 """The command `latentens`; what a command needs is imported when it runs, so that help comes at once."""
 
 import sys
+import warnings
+from collections.abc import Callable
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -11,7 +14,11 @@ from rich.table import Table
 from typer import Argument, Option
 
 from latentens.cli.interrupts import tell_of_fits
-from latentens.errors import LatentensError
+from latentens.cli.reading import as_options, reads_votes
+from latentens.errors import LatentensError, LatentensWarning
+
+if TYPE_CHECKING:
+    from latentens.votes.reading import TableOptions
 
 app = typer.Typer(
     help="Unsupervised ensemble learning: many voters, no labels, every method next to the exact Bayes posterior.",
@@ -37,11 +44,30 @@ MethodNames = Annotated[
 
 def run() -> None:
     """Run the command that was typed; a user's error ends it with one sentence and exit code 2."""
-    try:
-        app()
-    except LatentensError as error:
-        messages.print(f"latentens: {error}", markup=False)
-        sys.exit(2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", LatentensWarning)
+        warnings.showwarning = partial(_show_warning, warnings.showwarning)
+        try:
+            app()
+        except LatentensError as error:
+            _say(error)
+            sys.exit(2)
+
+
+def _tell(line: str) -> None:
+    console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _say(sentence: object) -> None:
+    messages.print(f"latentens: {as_options(str(sentence))}", markup=False)
+
+
+def _show_warning(otherwise: Callable[..., None], message: Warning | str, *where: Any, **more: Any) -> None:
+    """Show a warning of ours as a sentence, and any other as Python does."""
+    if isinstance(message, LatentensWarning):
+        _say(message)
+    else:
+        otherwise(message, *where, **more)
 
 
 @app.callback()
@@ -58,6 +84,7 @@ def options(
 
 
 @app.command()
+@reads_votes
 def compare(
     votes: Annotated[Path | None, Option(help="CSV or Parquet file of your votes.")] = None,
     truth: Annotated[Path | None, Option(help="CSV of true labels (item, truth) for --votes.")] = None,
@@ -70,6 +97,8 @@ def compare(
     repetitions: Annotated[int, Option(min=1, help="Fits of each method, with other keys.")] = 1,
     out: Annotated[Path | None, Option(help="Folder for tree.nc, the report and finished cells.")] = None,
     scheduler: Annotated[str | None, Option(help="Dask scheduler, such as tcp://host:8786.")] = None,
+    *,
+    reading: "TableOptions",
 ) -> None:
     """Compare methods with each other, with the truth, and with the exact Bayes posterior where it is known.
 
@@ -93,8 +122,13 @@ def compare(
 
     if truth and not votes:
         raise LatentensError("--truth belongs to --votes, and there is none")
-    datasets = support.named_datasets(data or [], root, model or [], items, seed)
-    datasets += [support.users_dataset(votes, truth)] if votes else []
+    if reading and not votes and not data:
+        raise LatentensError(f"--{next(iter(reading))} belongs to --votes or --data, and there is none")
+    datasets = support.named_datasets(data or [], root, reading)
+    datasets += [support.users_dataset(votes, truth, reading)] if votes else []
+    for dataset in datasets:
+        _tell(support.understood(dataset.name, dataset.votes, dataset.labels))
+    datasets += [support.simulated(name, items, seed) for name in model or []]
     datasets = datasets or support.paper_datasets(items, seed)
     example = datasets[0].votes if len({(d.votes.num_voters, d.votes.num_classes) for d in datasets}) == 1 else None
     chosen = [find_method(name, example) for name in methods or DEFAULT_METHODS]
@@ -114,11 +148,14 @@ def compare(
 
 
 @app.command()
+@reads_votes
 def fit(
     method: Annotated[str, Argument(help="A method's name, perhaps with settings (see `latentens methods`).")],
     votes: VotesFile,
     out: Annotated[Path, Option(help="CSV file for the posterior of each item's label.")],
     seed: Seed = 1,
+    *,
+    reading: "TableOptions",
 ) -> None:
     """Estimate the labels behind a file of votes.
 
@@ -133,23 +170,27 @@ def fit(
     from latentens.cli.names import find_method
 
     support.check_output(out)
-    read = support.users_votes(votes)
+    read = support.users_votes(votes, reading)
+    _tell(support.understood(votes, read))
     chosen = find_method(method, read)
-    with messages.status(f"Fitting {method} to {read}"):
+    with messages.status(f"Fitting {method}"):
         fitted = chosen.fit(read, key=jax.random.key(seed))
     support.write_posterior(fitted, read, out)
     for name in ("log_likelihood", "iterations", "converged", "warnings", "seconds"):
         if fitted.diagnostics.get(name) not in (None, []):
             console.print(f"{name.replace('_', ' ')}: {fitted.diagnostics[name]}", highlight=False, markup=False)
-    console.print(f"{read}\nposterior written to {out}", highlight=False)
+    console.print(f"posterior written to {out}", highlight=False)
 
 
 @app.command()
+@reads_votes
 def check(
     votes: VotesFile,
     out: Annotated[Path | None, Option(help="CSV file for the p-value of every pair of voters.")] = None,
     level: Annotated[float, Option(min=0.0, max=1.0, help="Share of false alarms to be accepted.")] = 0.05,
     seed: Seed = 1,
+    *,
+    reading: "TableOptions",
 ) -> None:
     """Check, without any label, whether voters err independently given the label, and name those who do not.
 
@@ -162,8 +203,9 @@ def check(
 
     if out:
         support.check_output(out)
-    read = support.users_votes(votes)
-    with messages.status(f"Checking {read}"):
+    read = support.users_votes(votes, reading)
+    _tell(support.understood(votes, read))
+    with messages.status("Checking whether voters err independently"):
         found = check_independence(read, key=jax.random.key(seed), level=level)
     console.print(found.summary, highlight=False, markup=False)
     if found.rejected:

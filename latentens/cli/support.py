@@ -10,10 +10,12 @@ from typing import Any
 import jax
 import numpy as np
 import pandas as pd
+from jaxtyping import Int
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from latentens.cli.names import find_model
+from latentens.cli.reading import as_options
 from latentens.comparison import full_scores
 from latentens.datasets import PAPER_MODELS, Dataset, from_files, load, read_votes, simulate, simulate_paper
 from latentens.errors import LatentensError
@@ -21,14 +23,19 @@ from latentens.evaluation import scores as evaluation
 from latentens.evaluation.independence import ModelCheck
 from latentens.methods.base import Fit
 from latentens.votes import Votes
+from latentens.votes.reading import TableOptions
 
 PAIRS_SHOWN = 10
 """So many dependent pairs of voters are printed."""
 
 
-def named_datasets(names: list[str], root: Path | None, models: list[str], items: int, seed: int) -> list[Dataset]:
-    """Data sets by name and simulated ones."""
-    return [load(name, root) for name in names] + [simulated(name, items, seed) for name in models]
+MISSING_CODES = frozenset({"na", "n/a", "nan", "null", "none", "?", "-", "."})
+"""What often means a missing vote, in small letters."""
+
+
+def named_datasets(names: list[str], root: Path | None, reading: TableOptions) -> list[Dataset]:
+    """Data sets by name."""
+    return [load(name, root, **reading) for name in names]
 
 
 def paper_datasets(items: int, seed: int) -> list[Dataset]:
@@ -36,18 +43,26 @@ def paper_datasets(items: int, seed: int) -> list[Dataset]:
     return [simulate_paper(family, seed, items) for family in PAPER_MODELS]
 
 
-def users_dataset(votes: Path, truth: Path | None) -> Dataset:
+def users_dataset(votes: Path, truth: Path | None, reading: TableOptions) -> Dataset:
     """A data set from a user's files."""
-    dataset = from_files(votes, truth)
+    dataset = from_files(votes, truth, **reading)
     _check_usable(dataset.votes, votes)
     return dataset
 
 
-def users_votes(path: Path) -> Votes:
+def users_votes(path: Path, reading: TableOptions) -> Votes:
     """Votes from a user's file."""
-    votes = read_votes(path)
+    votes = read_votes(path, **reading)
     _check_usable(votes, path)
     return votes
+
+
+def understood(source: str | Path, votes: Votes, labels: Int[np.ndarray, " item"] | None = None) -> str:
+    """One line on what was read: items, voters, classes, what is missing and how many true labels are known."""
+    known = f", {np.sum(labels >= 0):,} true labels" if labels is not None and (labels >= 0).any() else ""
+    codes = [str(name) for name in votes.class_names if str(name).casefold() in MISSING_CODES]
+    doubt = f" (if {codes[0]!r} is no class, say missing={tuple(codes)})" if codes else ""
+    return as_options(f"{source}: {votes.summary}{known}{doubt}")
 
 
 def simulated(name: str, items: int, seed: int) -> Dataset:

@@ -1,7 +1,8 @@
 """Data sets: votes together with what is known of the truth."""
 
 from latentens.datasets.dataset import Dataset, simulate
-from latentens.datasets.named import ROOT_VARIABLE, from_files, load, read_votes
+from latentens.datasets.files import from_files, read_labels, read_votes
+from latentens.datasets.named import ROOT_VARIABLE, load
 from latentens.datasets.paper import PAPER_ITEMS, PAPER_MODELS, simulate_paper
 
 __all__ = [
@@ -11,6 +12,7 @@ __all__ = [
     "Dataset",
     "from_files",
     "load",
+    "read_labels",
     "read_votes",
     "simulate",
     "simulate_paper",

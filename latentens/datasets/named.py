@@ -5,22 +5,20 @@ import os
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
-import pandas as pd
-from jaxtyping import Int
 from scipy.io import loadmat
 from scipy.io.matlab import MatReadError
 
 from latentens.datasets.dataset import Dataset
+from latentens.datasets.files import from_files
 from latentens.datasets.paper import PAPER_MODELS, simulate_paper
 from latentens.errors import DataNotFoundError, VotesError
 from latentens.models import Tree
 from latentens.programs.model import GenerativeModel
 from latentens.votes import Votes
-from latentens.votes.labels import encode_labels, read_csv
-from latentens.votes.triplets import Duplicates
+from latentens.votes.reading import TableOptions
 
 ROOT_VARIABLE = "LATENTENS_DATA"
 
@@ -32,7 +30,7 @@ FILES = {
 """Patterns of names and the authors' files they stand for, below `datasets/`."""
 
 
-def load(name: str, root: str | Path | None = None) -> Dataset:
+def load(name: str, root: str | Path | None = None, **options: Unpack[TableOptions]) -> Dataset:
     """Load a data set with its true labels.
 
     Args:
@@ -42,15 +40,18 @@ def load(name: str, root: str | Path | None = None) -> Dataset:
             (`datasets/simulated/…`, `datasets/real/…`, and beside `datasets` a file `true_params.json`) and folders
             of crowd data are found in it directly, or in its folders `rbmpaper` and `crowds`. Without any root
             `condInd`, `Tree`, `LG` and `TG` are simulated as the paper describes, the number being the seed.
+        options: How to read `label.csv`, as in `Votes.from_csv`; a worker's later answer replaces the earlier.
     """
     root = root if root is not None else os.environ.get(ROOT_VARIABLE)
     for pattern, template in FILES.items():
         if match := re.fullmatch(pattern, name):
+            if options:
+                raise VotesError(f"{name} is not read from a table, so that {', '.join(options)} cannot be said of it")
             family, relative = match.group(1), template.format(*match.groups())
             if root is None and family in PAPER_MODELS:
                 return simulate_paper(family, int(match.group(2)))
             return _load_authors(name, family, _find(name, relative, root, ("datasets", "rbmpaper/datasets", ".")))
-    return _load_crowd(name, _find(name, f"{name}/label.csv", root, (".", "crowds")))
+    return _load_crowd(name, _find(name, f"{name}/label.csv", root, (".", "crowds")), {"duplicates": "last"} | options)
 
 
 def _find(name: str, relative: str, root: str | Path | None, folders: tuple[str, ...]) -> Path:
@@ -95,48 +96,8 @@ def _true_params(family: str, path: Path) -> tuple[GenerativeModel | None, dict[
     return model, params
 
 
-def read_votes(path: str | Path, **options: Any) -> Votes:
-    """Votes from a Parquet file, if its name ends so, or a CSV file; options as in `Votes.from_csv`."""
-    read = Votes.from_parquet if Path(path).suffix == ".parquet" else Votes.from_csv
-    return read(path, **options)
-
-
-def from_files(votes: str | Path, truth: str | Path | None = None, *, duplicates: Duplicates = "error") -> Dataset:
-    """A data set from a file of votes and, perhaps, a CSV file of true labels.
-
-    Args:
-        votes: As `read_votes` reads it.
-        truth: Columns item and truth; items that are not in it have no known label.
-        duplicates: As in `Votes.from_csv`.
-    """
-    read = read_votes(votes, duplicates=duplicates)
-    name = Path(votes).stem
-    if truth is None:
-        return Dataset(name, read, np.full(read.num_items, -1, dtype=np.int8))
-    table = read_csv(truth)
-    if not {"item", "truth"} <= set(table.columns):
-        raise VotesError(f"{truth} has no columns 'item' and 'truth'")
-    written = pd.concat([pd.Series(read.class_names).astype(str), table["truth"]])
-    _, classes = encode_labels(written.to_numpy())
-    if classes != read.class_names:  # a class that no voter ever named
-        read = read_votes(votes, classes=classes, duplicates=duplicates)
-    labels = _align(read, table, classes)
-    if (labels < 0).all():
-        raise VotesError(f"{truth} names none of the items of {votes}")
-    return Dataset(name, read, labels)
-
-
-def _load_crowd(name: str, path: Path) -> Dataset:
+def _load_crowd(name: str, path: Path, options: TableOptions) -> Dataset:
     truth_path = path.with_name("truth.csv")
     if not truth_path.is_file():
         raise DataNotFoundError(f"{name}: there is no file {truth_path}; put the true labels there (item, truth)")
-    # a worker's later answer replaces the earlier
-    return replace(from_files(path, truth_path, duplicates="last"), name=name)
-
-
-def _align(votes: Votes, truth: pd.DataFrame, classes: tuple[Any, ...]) -> Int[np.ndarray, " item"]:
-    codes, _ = encode_labels(truth["truth"].to_numpy(), classes)
-    by_item = pd.Series(codes, index=truth["item"])
-    if by_item.index.has_duplicates:
-        raise VotesError(f"item {by_item.index[by_item.index.duplicated()][0]!r} has more than one true label")
-    return by_item.reindex([str(item) for item in votes.item_names], fill_value=-1).to_numpy()
+    return replace(from_files(path, truth_path, **options), name=name)

@@ -25,7 +25,7 @@ from latentens.programs.tables import check_fit
 from latentens.rbm.stack import hidden_representations
 from latentens.votes import Votes
 from latentens.votes.labels import MISSING
-from latentens.votes.tabulation import Names
+from latentens.votes.names import Names
 
 MAX_VOTERS = 300
 """The most voters that are compared pair by pair."""

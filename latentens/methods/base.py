@@ -15,7 +15,7 @@ from latentens.errors import VotesError
 from latentens.runtime.precision import double_precision
 from latentens.votes import Votes
 from latentens.votes.matching import Gold, align, gold_codes
-from latentens.votes.tabulation import Names
+from latentens.votes.names import Names
 
 Posterior = Float[np.ndarray, "item label"]
 Arrays = Mapping[str, np.ndarray]

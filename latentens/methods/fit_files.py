@@ -13,7 +13,7 @@ import xarray as xr
 
 from latentens.errors import LatentensError
 from latentens.methods.base import Fit
-from latentens.votes.tabulation import Names
+from latentens.votes.names import Names
 
 FORMAT = "latentens fit 1"
 ARRAYS = ("params", "draws", "state")

@@ -1,93 +1,225 @@
-"""Files of votes, read in chunks: a table need not fit into memory, only its votes."""
+"""Tables in files, read in chunks: a file need not fit into memory, only its votes."""
 
-from collections.abc import Generator, Mapping, Sequence
+import codecs
+import csv
+import gzip
+import io
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
-import numpy as np
 import pandas as pd
-from jaxtyping import Int
 
 from latentens.errors import VotesError
-from latentens.votes.labels import long_columns, refused_if_unreadable
+from latentens.votes.coded import Chunk, Coded, code, coded
 
 CHUNK_CELLS = 2**20
-"""A file is read so many cells at a time."""
+"""A file is read this many cells at a time."""
+
+SAMPLE_BYTES = 2**16
+"""The beginning of a text file that tells its encoding and separator."""
+
+SEPARATORS = ",;\t|"
 
 
-class Coded(NamedTuple):
-    """A column as numbers of its distinct values, −1 where it has none."""
+@dataclass(frozen=True)
+class Table:
+    """A file with named columns.
 
-    codes: Int[np.ndarray, " entry"]
-    names: np.ndarray
+    Attributes:
+        path: The file.
+        names: The names of its columns.
+        index: The column that numbers or names the rows, if the file tells which.
+        read: Reads some of the columns, a chunk of rows at a time.
+    """
 
-
-Chunk = Mapping[str, Coded]
-
-
-def code(values: Any) -> Coded:
-    """Number the distinct values of a column."""
-    codes, names = pd.factorize(values)
-    return Coded(codes.astype(_index_type(len(names))), np.asarray(names))
-
-
-def join(parts: Sequence[Coded]) -> Coded:
-    """One column of several."""
-    everywhere, names = pd.factorize(np.concatenate([part.names for part in parts]))
-    ends = np.cumsum([len(part.names) for part in parts])
-    new_codes = [np.append(piece, -1).astype(_index_type(len(names))) for piece in np.split(everywhere, ends[:-1])]
-    codes = [new[part.codes] for new, part in zip(new_codes, parts, strict=True)]
-    return Coded(np.concatenate(codes), names)
+    path: Path
+    names: tuple[str, ...]
+    index: str | None
+    read: Callable[[Sequence[str]], Iterator[Chunk]]
 
 
-def in_order(column: Coded) -> Coded:
-    """The same column with its names sorted."""
-    order = np.argsort(column.names, kind="stable")
-    rank = np.empty(len(order) + 1, dtype=column.codes.dtype)
-    rank[order] = np.arange(len(order))
-    rank[-1] = -1
-    return Coded(rank[column.codes], column.names[order])
+class Dialect(NamedTuple):
+    """How a text file is written."""
+
+    encoding: str
+    separator: str
+    names: tuple[str, ...]
 
 
-def _index_type(size: int) -> type[np.signedinteger]:
-    return np.int8 if size < 127 else np.int32
+def open_table(path: str | Path) -> Table:
+    """The table in a Parquet file, if its name ends so, or in a text file."""
+    return parquet_table(path) if Path(path).suffix == ".parquet" else csv_table(path)
 
 
-def csv_chunks(path: str | Path) -> Generator[Chunk, None, None]:
-    """The columns of a CSV file as text, some rows at a time."""
-    with refused_if_unreadable(path, "CSV"):
-        width = max(1, len(pd.read_csv(path, nrows=0, encoding="utf-8-sig").columns))
-        size = max(1, CHUNK_CELLS // width)
-        with pd.read_csv(path, dtype="category", skipinitialspace=True, encoding="utf-8-sig", chunksize=size) as frames:
-            for frame in frames:
-                yield {
-                    str(name): Coded(column.cat.codes.to_numpy(), column.cat.categories.to_numpy())
-                    for name, column in frame.items()
-                }
+@contextmanager
+def naming(path: str | Path) -> Iterator[None]:
+    """Name the file in what is said about its votes."""
+    try:
+        yield
+    except VotesError as error:
+        raise error if str(error).startswith(str(path)) else VotesError(f"{path}: {error}") from None
 
 
-def parquet_chunks(path: str | Path) -> Generator[Chunk, None, None]:
-    """The columns of a Parquet file, some rows at a time."""
+@contextmanager
+def readable(path: str | Path, kind: str) -> Iterator[None]:
+    """Say in one sentence why a file cannot be read."""
+    try:
+        with naming(path):
+            yield
+    except VotesError:
+        raise
+    except FileNotFoundError:
+        raise VotesError(f"{path}: no such file") from None
+    except IsADirectoryError:
+        raise VotesError(f"{path} is a folder, not a {kind} file") from None
+    except UnicodeError:
+        raise VotesError(f"{path} is not a readable {kind} file: save it as UTF-8, which it is not") from None
+    except (ValueError, OSError, EOFError, NotImplementedError, csv.Error, zlib.error) as error:
+        raise VotesError(f"{path} is not a readable {kind} file ({' '.join(str(error).split())})") from None
+
+
+def csv_table(path: str | Path) -> Table:
+    """The table in a text file whose cells are separated by commas, semicolons, tabs or bars."""
+    path = Path(path)
+    with readable(path, "CSV"):
+        dialect = _dialect(path)
+        first = dialect.names[0]
+        index = first if first == "" or first.startswith("Unnamed:") else None
+        return Table(path, dialect.names, index, partial(_csv_chunks, path, dialect))
+
+
+def _dialect(path: Path) -> Dialect:
+    with _open(path) as file:
+        sample = file.read(SAMPLE_BYTES)
+    encoding = "utf-16" if sample.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
+    whole = len(sample) < SAMPLE_BYTES
+    text = codecs.getincrementaldecoder(encoding)().decode(sample, final=whole)
+    if "\0" in text:
+        raise ValueError("it is not text")
+    if not text.strip():
+        raise VotesError(f"{path} is empty")
+    rows = {separator: _rows(text, separator, whole) for separator in SEPARATORS}
+    separator = max(SEPARATORS, key=lambda separator: _plausibility(rows[separator]))
+    return Dialect(encoding, separator, _checked_header(rows[separator][0]))
+
+
+def _rows(text: str, separator: str, whole: bool) -> list[list[str]]:
+    """The rows of the beginning of a file, without the last if that may go on."""
+    lines = io.StringIO(text, newline=None)
+    rows = [row for row in csv.reader(lines, delimiter=separator, skipinitialspace=True) if row]
+    return rows if whole or len(rows) < 2 else rows[:-1]
+
+
+def _plausibility(rows: Sequence[Sequence[str]]) -> tuple[bool, int]:
+    widths = {len(row) for row in rows}
+    return len(widths) == 1 and widths != {1}, len(rows[0])
+
+
+def _checked_header(cells: Sequence[str]) -> tuple[str, ...]:
+    names = tuple(cell.strip() for cell in cells)
+    for position, name in enumerate(names):
+        if name in names[:position]:
+            raise VotesError(f"two columns are named {name!r}: the first row must give each column a name of its own")
+        if not name and position:
+            raise VotesError(f"column {position + 1} has no name: the first row must name every column")
+    return names
+
+
+def _csv_chunks(path: Path, dialect: Dialect, columns: Sequence[str]) -> Iterator[Chunk]:
+    """Some columns of a text file; their values stay as they were written, and only an empty cell is missing."""
+    places = {name: dialect.names.index(name) for name in columns}
+    num_rows = 0
+    with readable(path, "CSV"):
+        try:
+            with _open(path) as file, pd.read_csv(file, **_pandas_options(dialect)) as frames:
+                for frame in frames:
+                    if not isinstance(frame.index, pd.RangeIndex):  # there are more cells than names
+                        _refuse_ragged(path, dialect)
+                    num_rows += len(frame)
+                    yield {name: code(frame[place]) for name, place in places.items()}
+        except pd.errors.ParserError:
+            _refuse_ragged(path, dialect)
+            raise
+        if _may_be_ragged(path, dialect, num_rows):
+            _refuse_ragged(path, dialect)
+
+
+def _pandas_options(dialect: Dialect) -> dict[str, Any]:
+    width = len(dialect.names)
+    return {
+        "sep": dialect.separator,
+        "encoding": dialect.encoding,
+        "header": 0,
+        "names": range(width),
+        "dtype": object,  # text as written: the type `category` turns 007 into 7
+        "keep_default_na": False,
+        "na_values": [""],
+        "skipinitialspace": True,
+        "skip_blank_lines": width > 1,
+        "chunksize": max(1, CHUNK_CELLS // width),
+    }
+
+
+def _may_be_ragged(path: Path, dialect: Dialect, num_rows: int) -> bool:
+    """Whether some row may be too short, which pandas fills up without a word; too long a row it refuses itself."""
+    separators = 0
+    with _open(path) as file:
+        while block := file.read(CHUNK_CELLS):
+            separators += block.count(dialect.separator.encode())
+            if b'"' in block or b"\0" in block:
+                return True
+    return separators != (num_rows + 1) * (len(dialect.names) - 1)
+
+
+def _refuse_ragged(path: Path, dialect: Dialect) -> None:
+    """Refuse a row with too many or too few cells, or one that is no text."""
+    width = len(dialect.names)
+    with io.TextIOWrapper(_open(path), encoding=dialect.encoding, newline=None) as text:
+        rows = csv.reader(text, delimiter=dialect.separator, skipinitialspace=True, strict=True)
+        for row in rows:
+            if row and len(row) != width:
+                cells = "1 cell" if len(row) == 1 else f"{len(row)} cells"
+                raise VotesError(f"line {rows.line_num} has {cells}, but the first has {width}")
+            if any("\0" in cell for cell in row):
+                raise VotesError(f"line {rows.line_num} is not text")
+
+
+def _open(path: Path) -> IO[bytes]:
+    return gzip.open(path) if path.suffix == ".gz" else path.open("rb")  # type: ignore[return-value]
+
+
+def parquet_table(path: str | Path) -> Table:
+    """The table in a Parquet file."""
+    path = Path(path)
     try:
         import pyarrow.parquet
     except ImportError:
         raise VotesError(f"{path}: Parquet files are read by pyarrow; install the extra `latentens[parquet]`") from None
-    with refused_if_unreadable(path, "Parquet"), pyarrow.parquet.ParquetFile(path) as file:
-        size = max(1, CHUNK_CELLS // max(1, len(file.schema_arrow)))
-        metadata = file.schema_arrow.pandas_metadata or {}
-        index = [name for name in metadata.get("index_columns", ()) if isinstance(name, str)]  # a range is no column
-        for batch in file.iter_batches(batch_size=size):
-            columns = {}
-            for name, column in _with_index_first(dict(zip(batch.schema.names, batch.columns, strict=True)), index):
-                encoded = column if pyarrow.types.is_dictionary(column.type) else column.dictionary_encode()
-                codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-                columns[name] = Coded(codes, encoded.dictionary.to_pandas().to_numpy())
-            yield columns
+    with readable(path, "Parquet"), pyarrow.parquet.ParquetFile(path) as file:
+        schema = file.schema_arrow
+        names = _checked_header(schema.names)
+        stored = [name for name in (schema.pandas_metadata or {}).get("index_columns", ()) if isinstance(name, str)]
+        return Table(path, names, stored[0] if len(stored) == 1 else None, partial(_parquet_chunks, path, len(names)))
 
 
-def _with_index_first(columns: dict[str, Any], index: Sequence[str]) -> list[tuple[str, Any]]:
-    """The columns of a data frame; its index, which a file has last, comes first and names items in a wide table."""
-    others = [(name, column) for name, column in columns.items() if name not in index]
-    if len(index) != 1 or long_columns([name for name, _ in others]):
-        return list(columns.items())
-    return [("item", columns[index[0]]), *others]
+def _parquet_chunks(path: Path, width: int, columns: Sequence[str]) -> Iterator[Chunk]:
+    import pyarrow.parquet
+
+    with readable(path, "Parquet"), pyarrow.parquet.ParquetFile(path) as file:
+        for batch in file.iter_batches(batch_size=max(1, CHUNK_CELLS // width), columns=list(columns)):
+            yield {name: _arrow_coded(batch.column(name)) for name in columns}
+
+
+def _arrow_coded(column: Any) -> Coded:
+    from pyarrow import types
+
+    if types.is_dictionary(column.type):
+        column = column.dictionary_decode()  # its dictionary may have values that do not occur
+    column = (column.cast("string") if types.is_binary(column.type) else column).dictionary_encode()
+    codes = column.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    return coded(codes, column.dictionary.to_numpy(zero_copy_only=False))

@@ -1,8 +1,7 @@
-"""From what people have in files and frames to class codes: integers from 0, with −1 for a missing vote."""
+"""From labels as people write them to class codes: integers from 0, with −1 for a missing vote."""
 
-from collections.abc import Hashable, Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+import re
+from collections.abc import Collection, Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,21 +9,33 @@ import pandas as pd
 from jaxtyping import Int8
 
 from latentens.errors import VotesError
+from latentens.votes.coded import Coded
+from latentens.votes.names import SHOWN, as_text, listed, natural_names, suggestion
+from latentens.votes.reading import Classes
 
 MISSING = -1
 MAX_CLASSES = 127
 
-ITEM_COLUMNS = ("item", "item_id", "task", "question", "example", "id")
-VOTER_COLUMNS = ("voter", "worker", "annotator", "rater", "judge", "classifier", "user")
-VOTE_COLUMNS = ("vote", "label", "answer", "response", "annotation")
+FEW_LABELS = 10
+"""More distinct labels than this are doubted where most votes have one of their own."""
+
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+WHOLE = re.compile(r"(-?\d+)\.0+", re.ASCII)
+"""An integer as pandas writes it in a column with gaps."""
 
 
-def as_numbers(array: np.ndarray) -> np.ndarray | None:
-    """The array with a numeric type, None within it becoming NaN; None if it holds text."""
-    if array.dtype.kind in "iufb":
+def as_numbers(array: np.ndarray, truth_values: bool = False) -> np.ndarray | None:
+    """The array with a numeric type, what is missing in it becoming NaN; None if it holds text.
+
+    Args:
+        array: The array.
+        truth_values: Whether True and False count as 1 and 0, not as text.
+    """
+    if array.dtype.kind in ("iufb" if truth_values else "iuf"):
         return array
     kind = pd.api.types.infer_dtype(array.ravel(), skipna=True)
-    return array.astype(float) if kind in ("integer", "floating", "mixed-integer-float", "boolean", "empty") else None
+    numeric = ("integer", "floating", "mixed-integer-float", "empty", *(["boolean"] if truth_values else []))
+    return np.where(pd.isna(array), np.nan, array).astype(float) if kind in numeric else None
 
 
 def encode_codes(numbers: np.ndarray, num_classes: int | None) -> tuple[Int8[np.ndarray, "..."], int]:
@@ -59,112 +70,77 @@ def encode_codes(numbers: np.ndarray, num_classes: int | None) -> tuple[Int8[np.
     return numbers.astype(np.int8), num_classes
 
 
-def encode_labels(
-    values: np.ndarray, classes: Sequence[Hashable] | None = None
-) -> tuple[Int8[np.ndarray, "..."], tuple[Any, ...]]:
-    """Turn labels (strings or integers) into codes, the classes in sorted order unless they are given.
+def encode_labels(column: Coded, classes: Classes = None) -> tuple[Int8[np.ndarray, "..."], tuple[Any, ...]]:
+    """Turn labels into codes.
 
-    An empty or NaN value is missing; so is −1 beside a class 0. Text that reads as integers counts as integers.
+    Labels that are all integers count as such, even if some are written like 1.0; other labels are text.
+
+    Args:
+        column: The labels.
+        classes: The classes in order; by default the sorted labels, unless it is doubtful that they are classes.
 
     Returns:
-        The codes and the names of the classes.
+        The code of each label, and the names of the classes.
     """
-    flat = pd.Series(np.ravel(values))
-    flat = flat.mask(flat.astype(str).str.strip() == "") if flat.dtype.kind not in "iufb" else flat
-    observed = flat.dropna()
-    labels = _integers_or_text(observed)
+    labels = [label_text(name) for name in column.names.tolist()]
     if classes is None:
-        classes = _sorted_classes(labels)
-    unknown = set(labels.unique()) - set(classes) - ({-1} if 0 in classes else set())
-    if unknown:
-        raise VotesError(f"label {min(unknown, key=str)!r} is not among the classes {', '.join(map(repr, classes))}")
+        classes = _classes_of(sorted(set(labels)), int((column.codes >= 0).sum()))
     if not 2 <= len(classes) <= MAX_CLASSES:
+        number = "1 class" if len(classes) == 1 else f"{len(classes)} classes"
         raise VotesError(
-            f"{len(classes)} class{'es' * (len(classes) != 1)} ({', '.join(map(repr, classes[:3]))}…) found; "
-            f"between 2 and {MAX_CLASSES} are possible: name them with classes=(…)"
+            f"the votes are for {number} ({listed(classes)}), but 2 to {MAX_CLASSES} are possible: "
+            "name them with classes=(…)"
         )
-    codes = np.full(len(flat), MISSING, dtype=np.int8)
-    codes[observed.index.to_numpy()] = pd.Index(classes).get_indexer(pd.Index(labels))
-    return codes.reshape(np.shape(values)), tuple(classes)
+    code_of = {label_text(name): code for code, name in enumerate(classes)}
+    for label in labels:
+        if label not in code_of:
+            hint = suggestion(label, classes)
+            raise VotesError(f"label {label!r} is no class: {hint}")
+    codes = np.array([*(code_of[label] for label in labels), MISSING], dtype=np.int8)
+    return codes[column.codes], tuple(classes)
 
 
-def _integers_or_text(observed: pd.Series) -> pd.Series:
-    numbers = pd.to_numeric(observed, errors="coerce")
-    if numbers.isna().all():
-        return observed.astype(str).str.strip()
-    if numbers.isna().any():
-        text, number = observed[numbers.isna()].iloc[0], observed[numbers.notna()].iloc[0]
-        raise VotesError(f"the labels mix numbers and text ({number!r} and {text!r}); use one kind")
-    if (numbers % 1 != 0).any():
-        raise VotesError(f"vote {numbers[numbers % 1 != 0].iloc[0]} is not an integer; votes are labels, not scores")
-    return numbers.astype(np.int64)
+def without(column: Coded, missing: Collection[Hashable]) -> Coded:
+    """The column with some of its labels taken as missing."""
+    absent = {label_text(name) for name in missing}
+    kept = np.array([label_text(name) not in absent for name in column.names.tolist()], dtype=bool)
+    if kept.all():
+        return column
+    codes = np.append(np.where(kept, np.cumsum(kept) - 1, MISSING), MISSING).astype(column.codes.dtype)
+    return Coded(codes[column.codes], column.names[kept])
 
 
-def _sorted_classes(labels: pd.Series) -> tuple[Any, ...]:
-    distinct = sorted(labels.unique().tolist())
-    if 0 in distinct and -1 in distinct:
-        distinct.remove(-1)
-    return (0, 1) if set(distinct) <= {0, 1} else tuple(distinct)
+def label_text(name: Any) -> str:
+    """A label as the text by which it is compared: 1, "1" and "1.0" are one label."""
+    text = as_text(name)
+    whole = WHOLE.fullmatch(text)
+    return whole[1] if whole else text
 
 
-def read_csv(path: str | Path) -> pd.DataFrame:
-    """Read a CSV file as text, so that labels and names stay as they were written."""
-    with refused_if_unreadable(path, "CSV"):
-        frame = pd.read_csv(path, dtype=str, skipinitialspace=True, encoding="utf-8-sig")
-    if frame.empty:
-        raise VotesError(f"{path} has a header but no rows")
-    return frame
-
-
-@contextmanager
-def refused_if_unreadable(path: str | Path, kind: str) -> Iterator[None]:
-    """Say in one sentence why a file cannot be read."""
-    try:
-        yield
-    except FileNotFoundError:
-        raise VotesError(f"{path}: no such file") from None
-    except IsADirectoryError:
-        raise VotesError(f"{path} is a folder, not a {kind} file") from None
-    except pd.errors.EmptyDataError:
-        raise VotesError(f"{path} is empty") from None
-    except VotesError:
-        raise
-    except (UnicodeDecodeError, pd.errors.ParserError, ValueError, OSError) as error:
-        raise VotesError(f"{path} is not a readable {kind} file ({' '.join(str(error).split())})") from None
-
-
-def natural_names(names: np.ndarray) -> np.ndarray:
-    """Names as integers if all of them are written as such, so that 10 sorts after 9."""
-    written = pd.Series(names)
-    numbers = pd.to_numeric(written, errors="coerce")
-    if numbers.isna().any() or (numbers % 1 != 0).any():
-        return names
-    integers = numbers.astype(np.int64)
-    return integers.to_numpy() if (integers.astype(str) == written).all() else names
-
-
-def long_columns(columns: Sequence[Any]) -> tuple[str, str, str] | None:
-    """The item, voter and vote columns of a table with one vote a row, or None if it is not of that form."""
-    item, voter, vote = _usual_columns(columns)
-    return (item, voter, vote) if item is not None and voter is not None and vote is not None else None
-
-
-def refuse_incomplete_columns(columns: Sequence[Any]) -> None:
-    """Refuse a table that looks as if it had one vote a row, but lacks the items or the votes."""
-    item, voter, vote = _usual_columns(columns)
-    if voter is not None and (item is None or vote is None) and len(columns) < 4:
-        missing = "items (item, task, …)" if item is None else "votes (vote, label, …)"
-        raise VotesError(f"there is no column of {missing}; the columns are {', '.join(map(repr, columns))}")
-
-
-def _usual_columns(columns: Sequence[Any]) -> tuple[str | None, ...]:
-    names = {str(column).strip().lower(): column for column in reversed(columns)}
-    return tuple(
-        next((names[alias] for alias in aliases if alias in names), None)
-        for aliases in (ITEM_COLUMNS, VOTER_COLUMNS, VOTE_COLUMNS)
-    )
-
-
-def is_item_column(name: str) -> bool:
-    """Whether the first column of a table with one column a voter holds the names of the items."""
-    return name.strip().lower() in ITEM_COLUMNS or name.startswith("Unnamed:")
+def _classes_of(labels: Sequence[str], num_votes: int) -> tuple[Any, ...]:
+    """The classes that some distinct labels stand for: integers if all are, else text."""
+    if not labels:
+        raise VotesError("there are no votes: every cell is empty or missing")
+    text = [label for label in labels if not NUMBER.fullmatch(label)]
+    numbers = [label for label in labels if NUMBER.fullmatch(label)]
+    if text and numbers:
+        codes = tuple(text) if len(text) <= SHOWN else "(…)"
+        raise VotesError(
+            f"the labels mix numbers and text ({numbers[0]} and {text[0]!r}): say missing={codes} if a vote is missing "
+            "there, or name all the classes, classes=(…)"
+        )
+    fractions = [label for label in numbers if float(label) % 1 != 0]
+    if fractions:
+        raise VotesError(f"vote {fractions[0]} is not an integer; votes are labels, not scores")
+    if len(labels) > FEW_LABELS and 2 * len(labels) > num_votes:
+        raise VotesError(
+            f"{num_votes} votes have {len(labels)} different labels ({listed(labels)}); "
+            "if all of them are classes, name them with classes=(…)"
+        )
+    found = natural_names(np.array(labels, dtype=object)).tolist()
+    if 0 in found and -1 in found:
+        raise VotesError("-1 beside 0 may be a class or a missing vote: say missing=(-1,), or classes=(-1, 0, …)")
+    for pair in ((0, 1), ("False", "True")):
+        if set(found) <= set(pair):
+            return pair
+    return tuple(sorted(found))

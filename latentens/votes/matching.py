@@ -2,23 +2,19 @@
 
 import warnings
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Int
 
-from latentens.errors import VotesError
+from latentens.errors import LatentensWarning, VotesError
 from latentens.votes.labels import MISSING
-from latentens.votes.tabulation import Names
+from latentens.votes.names import Names, listed, suggestion
 from latentens.votes.triplets import Triplets
 from latentens.votes.votes import Votes
 
 Gold = Mapping[Hashable, Hashable] | pd.Series | np.ndarray | Sequence[Any]
-
-SHOWN = 5
-"""At most this many names are listed in a message."""
 
 
 def align(votes: Votes, voter_names: Names, class_names: Names) -> Votes:
@@ -81,7 +77,7 @@ def _gold_by_name(votes: Votes, gold: pd.Series) -> Int[np.ndarray, " item"]:
         raise VotesError(f"item {gold.index[gold.index.duplicated()][0]!r} has more than one gold label")
     items = positions(gold.index, votes.item_names)
     if (items < 0).any():
-        raise VotesError(f"{_listed(gold.index[items < 0])} of the gold labels are not items of the votes")
+        raise VotesError(f"{listed(gold.index[items < 0])} of the gold labels are not items of the votes")
     codes = np.full(votes.num_items, MISSING)
     codes[items] = label_codes(gold.to_numpy(), votes.class_names)
     return codes
@@ -98,14 +94,7 @@ def label_codes(labels: np.ndarray, class_names: Names) -> Int[np.ndarray, " lab
         named[~empty] = numbers.astype(int)
         return named
     strange = labels[~empty & (named < 0)]
-    raise VotesError(f"{_listed(strange)} among the gold labels: {suggestion(strange[0], class_names)}")
-
-
-def suggestion(name: Any, names: Names) -> str:
-    """A hint for a name that is none of the given ones."""
-    lowered = {str(known).casefold(): str(known) for known in names}
-    close = get_close_matches(str(name).casefold(), lowered, n=1)
-    return f"did you mean {lowered[close[0]]!r}?" if close else f"the classes are {_listed(names)}"
+    raise VotesError(f"{listed(strange)} among the gold labels: {suggestion(strange[0], class_names)}")
 
 
 def positions(wanted: Iterable[Any], names: Names) -> Int[np.ndarray, " wanted"]:
@@ -134,16 +123,11 @@ def _report_unknown_voters(votes: Votes, voters: Int[np.ndarray, " voter"], vote
     strangers = [name for name, position in zip(votes.voter_names, voters, strict=True) if position < 0]
     if len(strangers) == votes.num_voters:
         raise VotesError(
-            f"none of the voters {_listed(strangers)} was among the voters of the fit, {_listed(voter_names)}"
+            f"none of the voters {listed(strangers)} was among the voters of the fit, {listed(voter_names)}"
         )
     if strangers:
         warnings.warn(
-            f"{_listed(strangers)} did not vote in the fit, so nothing is known about them: their votes are left out",
+            f"{listed(strangers)} did not vote in the fit, so nothing is known about them: their votes are left out",
+            LatentensWarning,
             stacklevel=4,
         )
-
-
-def _listed(names: Iterable[Any]) -> str:
-    names = list(names)
-    rest = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(repr(name) if isinstance(name, str) else str(name) for name in names[:SHOWN]) + rest

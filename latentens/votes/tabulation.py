@@ -1,34 +1,28 @@
 """From tables, in memory or in files, to what votes are made of."""
 
-from collections.abc import Generator, Hashable, Iterable, Sequence
-from contextlib import closing
+from collections.abc import Iterable
 from itertools import chain
-from pathlib import Path
-from typing import Any, NamedTuple, TypedDict, Unpack
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from jaxtyping import Int8
 
 from latentens.errors import VotesError
-from latentens.votes.files import Chunk, Coded, in_order, join
-from latentens.votes.labels import (
-    MISSING,
-    encode_labels,
-    is_item_column,
-    long_columns,
-    natural_names,
-    refuse_incomplete_columns,
-)
-from latentens.votes.triplets import Duplicates, Triplets, sort_triplets, to_matrix
+from latentens.votes.coded import Chunk, Coded, code, in_order, join
+from latentens.votes.columns import Long, Wide, find_layout, refuse_unknown
+from latentens.votes.doubts import refuse_single_votes, refuse_strange_columns
+from latentens.votes.files import Table, naming
+from latentens.votes.labels import MISSING, as_numbers, encode_codes, encode_labels, label_text, without
+from latentens.votes.names import Names, listed, natural_names
+from latentens.votes.reading import Reading
+from latentens.votes.triplets import Triplets, sort_triplets, to_matrix
 
 DENSE_CELLS = 2**24
 """Up to this many cells a matrix is kept however few of them are filled."""
 
 CELLS_A_VOTE = 9
 """Above, triplets are kept where a matrix would have more cells than this for each vote."""
-
-Names = Sequence[Any] | np.ndarray
-Classes = Sequence[Hashable] | None
 
 
 class Content(NamedTuple):
@@ -43,89 +37,115 @@ class Content(NamedTuple):
     class_names: Names
 
 
-class TableOptions(TypedDict, total=False):
-    """How to read a table of votes: the columns of a long one, the labels in order, what to do with second votes."""
-
-    item: str | None
-    voter: str | None
-    vote: str | None
-    classes: Classes
-    duplicates: Duplicates
-
-
-def tabulate_file(path: str | Path, chunks: Generator[Chunk, None, None], **options: Unpack[TableOptions]) -> Content:
-    """The votes in the chunks of a file, long or wide."""
-    given = [options.get("item"), options.get("voter"), options.get("vote")]
-    classes, duplicates = options.get("classes"), options.get("duplicates", "error")
-    with closing(chunks):
-        first = next(chunks, None)
-        if first is None or not any(len(column.codes) for column in first.values()):
-            raise VotesError(f"{path} has a header but no rows")
-        try:
-            found = long_columns(list(first))
-            if not found and not any(given):
-                refuse_incomplete_columns(list(first))
-                return _tabulate_wide(chain([first], chunks), classes)
-            usual = found or ("item", "voter", "vote")
-            names = [column or alias for column, alias in zip(given, usual, strict=True)]
-            refuse_missing_columns(names, first)
-            parts = [[chunk[name] for name in names] for chunk in chain([first], chunks)]
-            item, voter, vote = (join(column) for column in zip(*parts, strict=True))
-            item, voter = (Coded(column.codes, natural_names(column.names)) for column in (item, voter))
-            return tabulate_long((names[0], item), (names[1], voter), vote, classes, duplicates)
-        except VotesError as error:
-            named = str(error).startswith(str(path))  # as a fault of the file itself is
-            raise VotesError(f"{error}" if named else f"{path}: {error}") from None
+def tabulate_matrix(array: Any, num_classes: int | None, reading: Reading) -> Content:
+    """The votes in a matrix with one row per item and one column per voter, as codes or as labels."""
+    items, voters = _names_of_axes(array)
+    array = np.array(array, dtype=object) if isinstance(array, list | tuple) else np.asarray(array)
+    if array.ndim != 2:
+        raise VotesError(f"votes form a matrix (item, voter), but this array has shape {array.shape}")
+    if array.size == 0:
+        raise VotesError(f"no votes: the matrix has shape {array.shape}")
+    class_names: Names = ()
+    if reading.classes is None and (numbers := as_numbers(array, truth_values=num_classes is not None)) is not None:
+        absent = [value for value in reading.missing if isinstance(value, int | float)]
+        codes, num_classes = encode_codes(np.where(np.isin(numbers, absent), MISSING, numbers), num_classes)
+    else:
+        codes, class_names = encode_labels(without(code(array.ravel()), reading.missing), reading.classes)
+        codes = codes.reshape(array.shape)
+        if num_classes not in (None, len(class_names)):
+            raise VotesError(f"{num_classes} classes were asked for, but the labels are {class_names}")
+        num_classes = len(class_names)
+    return Content(codes, len(codes), codes.shape[1], num_classes, items, voters, class_names)
 
 
-def tabulate_long(
-    item: tuple[str, Coded], voter: tuple[str, Coded], vote: Coded, classes: Classes, duplicates: Duplicates
-) -> Content:
-    """The votes in columns of items and voters, each with its name, and of votes."""
-    for name, column in (item, voter):
-        if (column.codes == MISSING).any():
-            raise VotesError(f"row {int(np.argmax(column.codes == MISSING))} has no {name}")
-    items, voters = in_order(item[1]), in_order(voter[1])
-    codes, class_names = _encode(vote, classes)
-    triplets = sort_triplets(items, voters, codes, duplicates)
+def _names_of_axes(array: Any) -> tuple[Names, Names]:
+    if not isinstance(array, pd.DataFrame):
+        return (), ()
+    for what, names in (("rows", array.index), ("columns", array.columns)):
+        if names.has_duplicates:
+            raise VotesError(f"two {what} are named {names[names.duplicated()][0]!r}: give each a name of its own")
+    return array.index.to_numpy(), tuple(array.columns)
+
+
+def tabulate_frame(frame: pd.DataFrame, columns: Long, reading: Reading) -> Content:
+    """The votes in a data frame with one vote per row."""
+    refuse_unknown(columns, list(frame.columns))
+    if frame.columns.has_duplicates:
+        raise VotesError(f"two columns are named {frame.columns[frame.columns.duplicated()][0]!r}")
+    if frame.empty:
+        raise VotesError("no votes: the table has no rows")
+    item, voter, vote = (code(frame[column]) for column in columns)
+    return _tabulate_long(columns, item, voter, vote, reading)
+
+
+def tabulate_file(table: Table, reading: Reading) -> Content:
+    """The votes in a file, long or wide."""
+    with naming(table.path):
+        layout = find_layout(table.names, table.index, reading)
+        if isinstance(layout, Wide):
+            return _tabulate_wide(layout, _rows(table, [*layout.voters, *layout.items]), reading)
+        parts = [[chunk[name] for name in layout] for chunk in _rows(table, layout)]
+        item, voter, vote = (join(column) for column in zip(*parts, strict=True))
+        item, voter = (Coded(column.codes, natural_names(column.names)) for column in (item, voter))
+        if reading.item is None:
+            refuse_single_votes(layout, item, voter)
+        return _tabulate_long(layout, item, voter, vote, reading)
+
+
+def _rows(table: Table, columns: Iterable[str]) -> Iterable[Chunk]:
+    chunks = iter(table.read(list(columns)))
+    first = next(chunks, None)
+    if first is None or not any(len(column.codes) for column in first.values()):
+        raise VotesError("there is a header but no rows")
+    return chain([first], chunks)
+
+
+def _tabulate_long(columns: Long, item: Coded, voter: Coded, vote: Coded, reading: Reading) -> Content:
+    for name, column in ((columns.item, item), (columns.voter, voter)):
+        _refuse_gap(name, column)
+    items, voters = in_order(item), in_order(voter)
+    codes, class_names = encode_labels(without(vote, reading.missing), reading.classes)
+    triplets = sort_triplets(items, voters, codes, reading.duplicates)
     shape = len(items.names), len(voters.names)
     dense = np.prod(shape, dtype=float) <= max(DENSE_CELLS, CELLS_A_VOTE * len(codes))
     storage = to_matrix(triplets, shape) if dense else triplets
     return Content(storage, *shape, len(class_names), _short(items.names), tuple(voters.names.tolist()), class_names)
 
 
-def _tabulate_wide(chunks: Iterable[Chunk], classes: Classes) -> Content:
-    """The votes in a table with one column a voter and perhaps a first one of item names."""
+def _tabulate_wide(layout: Wide, chunks: Iterable[Chunk], reading: Reading) -> Content:
     items: list[Coded] = []
     parts: list[Coded] = []
-    voters: list[str] = []
     for chunk in chunks:
-        first, *others = chunk
-        named = is_item_column(first)
-        voters = others if named else [first, *others]
-        items += [chunk[first]] if named else []
-        by_voter = join([chunk[name] for name in voters])
-        parts.append(Coded(by_voter.codes.reshape(len(voters), -1).T, by_voter.names))
-    codes, class_names = _encode(join(parts), classes)
-    item_names: Names = ()
+        items += [chunk[name] for name in layout.items]
+        by_voter = join([chunk[name] for name in layout.voters])
+        parts.append(Coded(by_voter.codes.reshape(len(layout.voters), -1).T, by_voter.names))
+    votes = without(join(parts), reading.missing)
+    refuse_strange_columns(layout, votes, None if reading.classes is None else [*map(label_text, reading.classes)])
+    codes, class_names = encode_labels(votes, reading.classes)
+    names: Names = ()
     if items:
-        column = join(items)
-        item_names = _short(natural_names(column.names)[column.codes])
-    return Content(codes, len(codes), len(voters), len(class_names), item_names, tuple(voters), class_names)
+        names, kept = _distinct_items(layout, join(items), reading)
+        codes = codes[kept]
+    return Content(codes, len(codes), codes.shape[1], len(class_names), names, layout.voters, class_names)
 
 
-def refuse_missing_columns(wanted: Sequence[str], columns: Iterable[Any]) -> None:
-    """Raise `VotesError` unless all columns are there."""
-    columns = list(columns)
-    for column in wanted:
-        if column not in columns:
-            raise VotesError(f"there is no column {column!r}; the columns are {', '.join(map(repr, columns))}")
+def _distinct_items(layout: Wide, column: Coded, reading: Reading) -> tuple[Names, np.ndarray]:
+    """The items of a wide table, and the rows that count: one for each item."""
+    _refuse_gap(layout.items[0], column)
+    names = natural_names(column.names)
+    again = pd.Series(column.codes).duplicated(keep="last" if reading.duplicates == "last" else "first").to_numpy()
+    if again.any() and reading.duplicates == "error":
+        name = listed(names[column.codes[again][:1]])
+        raise VotesError(
+            f"item {name} has more than one row: if each row is one vote, say voter=… and vote=…; else say "
+            "duplicates='last' to keep the last of its rows"
+        )
+    return _short(names[column.codes[~again]]), ~again
 
 
-def _encode(vote: Coded, classes: Classes) -> tuple[Int8[np.ndarray, "..."], tuple[Any, ...]]:
-    """The class code of each vote, by way of the distinct ones."""
-    codes, class_names = encode_labels(vote.names, classes)
-    return np.append(codes, np.int8(MISSING))[vote.codes], class_names
+def _refuse_gap(name: str, column: Coded) -> None:
+    if (column.codes == MISSING).any():
+        raise VotesError(f"row {int(np.argmax(column.codes == MISSING))} has no {name}")
 
 
 def _short(names: np.ndarray) -> Names:

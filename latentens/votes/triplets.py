@@ -1,16 +1,16 @@
 """Triplets (item, voter, vote): votes of many voters, few of whom voted on any one item."""
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Int, Int8
 
 from latentens.errors import VotesError
 from latentens.runtime.limits import check_memory
-from latentens.votes.files import Coded
+from latentens.votes.coded import Coded
 from latentens.votes.labels import MISSING
-
-Duplicates = Literal["error", "first", "last"]
+from latentens.votes.names import listed
+from latentens.votes.reading import Duplicates
 
 
 class Triplets(NamedTuple):
@@ -30,8 +30,8 @@ def sort_triplets(item: Coded, voter: Coded, codes: Int8[np.ndarray, " entry"], 
     if again.any():
         if duplicates == "error":
             first = int(np.argmax(again))
-            which, who = item.names[triplets.item[first]], voter.names[triplets.voter[first]]
-            raise VotesError(f"item {which} has more than one vote of voter {who}; keep one, or say duplicates='last'")
+            which, who = listed(item.names[triplets.item[[first]]]), listed(voter.names[triplets.voter[[first]]])
+            raise VotesError(f"item {which} has more than one vote of voter {who}: keep one, or say duplicates='last'")
         kept = np.append(~again, True) if duplicates == "last" else np.append(True, ~again)
         triplets = _at(triplets, kept)
     cast = triplets.vote != MISSING

@@ -1,6 +1,6 @@
 """Votes: what was observed, and nothing of the truth."""
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -11,6 +11,7 @@ import pandas as pd
 from jaxtyping import Int, Int8
 
 from latentens.errors import VotesError
+from latentens.votes.columns import Long
 from latentens.votes.distinct import (
     EXACT_ROWS,
     Distinct,
@@ -19,10 +20,12 @@ from latentens.votes.distinct import (
     sampled_rows,
     worth_while,
 )
-from latentens.votes.files import code, csv_chunks, parquet_chunks
-from latentens.votes.labels import MISSING, as_numbers, encode_codes, encode_labels
-from latentens.votes.tabulation import Names, TableOptions, refuse_missing_columns, tabulate_file, tabulate_long
-from latentens.votes.triplets import Duplicates, Triplets, to_matrix
+from latentens.votes.files import csv_table, parquet_table
+from latentens.votes.labels import MISSING
+from latentens.votes.names import Names, listed
+from latentens.votes.reading import Classes, Duplicates, Reading, TableOptions
+from latentens.votes.tabulation import tabulate_file, tabulate_frame, tabulate_matrix
+from latentens.votes.triplets import Triplets, to_matrix
 
 __all__ = ["Patterns", "Triplets", "Votes"]
 
@@ -85,32 +88,23 @@ class Votes:
 
     @classmethod
     def from_matrix(
-        cls, array: Any, num_classes: int | None = None, *, classes: Sequence[Hashable] | None = None
+        cls,
+        array: Any,
+        num_classes: int | None = None,
+        *,
+        classes: Classes = None,
+        missing: Collection[Hashable] = (),
     ) -> Self:
-        """Votes from a matrix with one row an item and one column a voter.
+        """Votes from a matrix with one row per item and one column per voter.
 
         Args:
-            array: Class codes 0 … K−1 (−1 or NaN: missing), or labels as strings (empty or None: missing).
+            array: Class codes 0 … K−1 (−1 or NaN: missing), or labels as text or truth values (empty or None: missing).
                 Index and columns of a data frame become the names of items and voters.
             num_classes: K; by default the largest code plus one, at least 2.
             classes: The labels in order, if the array holds labels; by default the sorted distinct ones.
+            missing: Further labels or codes that mean a missing vote, such as "NA"; text is a label otherwise.
         """
-        names: dict[str, Any] = {}
-        if isinstance(array, pd.DataFrame):
-            names = {"item_names": array.index.to_numpy(), "voter_names": tuple(array.columns)}
-        array = np.asarray(array)
-        if array.ndim != 2:
-            raise VotesError(f"votes form a matrix (item, voter), but this array has shape {array.shape}")
-        if array.size == 0:
-            raise VotesError(f"no votes: the matrix has shape {array.shape}")
-        if classes is None and (numbers := as_numbers(array)) is not None:
-            codes, num_classes = encode_codes(numbers, num_classes)
-        else:
-            codes, names["class_names"] = encode_labels(array, classes)
-            if num_classes not in (None, len(names["class_names"])):
-                raise VotesError(f"{num_classes} classes were asked for, but the labels are {names['class_names']}")
-            num_classes = len(names["class_names"])
-        return cls(codes, len(codes), codes.shape[1], num_classes, **names)
+        return cls(*tabulate_matrix(array, num_classes, Reading(classes=classes, missing=missing)))
 
     @classmethod
     def from_long(
@@ -120,50 +114,49 @@ class Votes:
         item: str = "item",
         voter: str = "voter",
         vote: str = "vote",
-        classes: Sequence[Hashable] | None = None,
+        classes: Classes = None,
+        missing: Collection[Hashable] = (),
         duplicates: Duplicates = "error",
     ) -> Self:
-        """Votes from a table with one vote a row.
+        """Votes from a table with one vote per row.
 
         Args:
             frame: A data frame, or anything `pandas.DataFrame` takes.
             item: Name of the column of items.
             voter: Name of the column of voters.
-            vote: Name of the column of labels; an empty one leaves the item without this vote.
+            vote: Name of the column of labels; an empty one, None or NaN leaves the item without this vote.
             classes: The labels in order; by default the sorted distinct ones.
+            missing: Further labels that mean a missing vote.
             duplicates: What to do where a voter voted on an item twice: refuse, or keep the first or last vote.
         """
-        frame = pd.DataFrame(frame)
-        refuse_missing_columns((item, voter, vote), frame.columns)
-        if frame.empty:
-            raise VotesError("no votes: the table has no rows")
-        coded = {column: code(frame[column]) for column in (item, voter, vote)}
-        return cls(*tabulate_long((item, coded[item]), (voter, coded[voter]), coded[vote], classes, duplicates))
+        reading = Reading(item, voter, vote, classes=classes, missing=missing, duplicates=duplicates)
+        return cls(*tabulate_frame(pd.DataFrame(frame), Long(item, voter, vote), reading))
 
     @classmethod
     def from_csv(cls, path: str | Path, **options: Unpack[TableOptions]) -> Self:
-        """Votes from a CSV file, long (columns such as item, worker, label) or wide (one column a voter).
+        """Votes from a text file, long (columns such as item, worker, label) or wide (one column per voter).
 
-        The file is read in chunks, so that only the votes need to fit into memory.
+        Cells are separated by commas, semicolons, tabs or bars; the text is UTF-8 or UTF-16, perhaps compressed (.gz).
+        Values are kept as written, and only an empty cell is missing. What is not clear is refused, with the option
+        that settles it. The file is read in chunks, so that only the votes need to fit into memory.
 
         Args:
-            path: The file. In a wide file a first column named `item` or `id`, or unnamed, holds item names.
-            options: `item`, `voter` and `vote` name the columns of a long file, which are found by their usual names
-                otherwise; `classes` are the labels in order, by default the sorted distinct ones; `duplicates` is as
-                in `from_long`.
+            path: The file. In a wide one a column named `item` or `id`, or a first one without a name, names the items.
+            options: The settings of `Reading`: `item`, `voter` and `vote` name columns, which are otherwise found by
+                their usual names; `ignore` names columns that do not count; `classes` are the labels in order;
+                `missing` is what is written where a vote is missing; `duplicates` is as in `from_long`.
         """
-        return cls(*tabulate_file(path, csv_chunks(path), **options))
+        return cls(*tabulate_file(csv_table(path), Reading(**options)))
 
     @classmethod
     def from_parquet(cls, path: str | Path, **options: Unpack[TableOptions]) -> Self:
         """Votes from a Parquet file, long or wide, read in chunks by pyarrow (extra `parquet`).
 
         Args:
-            path: The file. A first column named `item` or `id`, or the index of a data frame, names the items of a wide
-                one.
+            path: The file. In a wide one a column named `item` or `id`, or the index of a data frame, names the items.
             options: As in `from_csv`.
         """
-        return cls(*tabulate_file(path, parquet_chunks(path), **options))
+        return cls(*tabulate_file(parquet_table(path), Reading(**options)))
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -286,9 +279,14 @@ class Votes:
         columns = {name: labels[self.matrix[:, i]] for i, name in enumerate(self.voter_names)}
         return pd.DataFrame(columns, index=pd.Index(self.item_names, name="item"))
 
-    def __repr__(self) -> str:
-        missing = self.num_missing / (self.num_items * self.num_voters)
+    @property
+    def summary(self) -> str:
+        """What was understood, in one line: how many items and voters, the classes by name, the share missing."""
+        share = self.num_missing / (self.num_items * self.num_voters)
         return (
-            f"Votes({self.num_items:,} items × {self.num_voters:,} voters, {self.num_classes} classes, "
-            f"{missing:.0%} missing, {'triplets' if self.is_sparse else 'matrix'})"
+            f"{self.num_items:,} items × {self.num_voters:,} voters, {self.num_classes} classes "
+            f"({listed(self.class_names)}), {share:.1%} missing"
         )
+
+    def __repr__(self) -> str:
+        return f"Votes({self.summary}, {'triplets' if self.is_sparse else 'matrix'})"

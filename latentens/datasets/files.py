@@ -1,0 +1,95 @@
+"""Votes, known labels and data sets from a user's files."""
+
+import warnings
+from collections.abc import Collection, Hashable, Mapping
+from pathlib import Path
+from typing import Unpack
+
+import numpy as np
+from jaxtyping import Int8
+
+from latentens.datasets.dataset import Dataset
+from latentens.errors import LatentensWarning, VotesError
+from latentens.votes import Votes
+from latentens.votes.coded import Coded, join
+from latentens.votes.columns import truth_columns
+from latentens.votes.files import naming, open_table
+from latentens.votes.labels import MISSING, label_text, without
+from latentens.votes.matching import positions
+from latentens.votes.names import listed, natural_names, suggestion
+from latentens.votes.reading import Reading, TableOptions
+
+
+def read_votes(path: str | Path, **options: Unpack[TableOptions]) -> Votes:
+    """Votes from a Parquet file, if its name ends so, or a text file; options as in `Votes.from_csv`."""
+    read = Votes.from_parquet if Path(path).suffix == ".parquet" else Votes.from_csv
+    return read(path, **options)
+
+
+def read_labels(
+    path: str | Path, *, item: str | None = None, missing: Collection[Hashable] = ()
+) -> dict[Hashable, Hashable]:
+    """Known labels by the name of their item, from a text or Parquet file: the truth to score with, or gold labels.
+
+    Args:
+        path: The file, with a column of items (`item`, `id`, …) and one of labels (`truth`, `gold`, `label`, …); others
+            do not matter. An item may have several rows if they agree.
+        item: The column of items in the file of votes; it counts here too, if there is one of that name.
+        missing: What is written where a label is not known; an empty cell always is.
+    """
+    table, missing = open_table(path), Reading(missing=missing).missing
+    with naming(path):
+        columns = truth_columns(table.names, table.index, item)
+        parts = [[chunk[name] for name in columns] for chunk in table.read(columns)]
+        if not parts:
+            raise VotesError("there is a header but no rows")
+        items, labels = (join(column) for column in zip(*parts, strict=True))
+        labels = without(labels, missing)
+        rows = np.unique(np.stack([items.codes, labels.codes])[:, labels.codes != MISSING], axis=1)
+        names = natural_names(items.names)
+        if (again := np.flatnonzero(np.diff(rows[0]) == 0)).size:
+            raise VotesError(f"item {names[rows[0, again[0]]]!r} has more than one true label")
+        return dict(zip(names[rows[0]].tolist(), _label_names(labels)[rows[1]].tolist(), strict=True))
+
+
+def _label_names(labels: Coded) -> np.ndarray:
+    return natural_names(np.array([label_text(name) for name in labels.names.tolist()], dtype=object))
+
+
+def from_files(votes: str | Path, truth: str | Path | None = None, **options: Unpack[TableOptions]) -> Dataset:
+    """A data set from a file of votes and, perhaps, one of true labels.
+
+    Args:
+        votes: As `read_votes` reads it.
+        truth: As `read_labels` reads it. Items that are not in it have no known label; items that have no votes are
+            ignored with a warning. A label that is no class of the votes is refused, unless `classes` names it.
+        options: As in `Votes.from_csv`.
+    """
+    read = read_votes(votes, **options)
+    labels = np.full(read.num_items, MISSING, dtype=np.int8)
+    if truth is not None:
+        known = read_labels(truth, item=options.get("item"), missing=options.get("missing", ()))
+        with naming(truth):
+            labels = _truth_codes(read, known)
+    return Dataset(Path(votes).stem, read, labels)
+
+
+def _truth_codes(votes: Votes, truth: Mapping[Hashable, Hashable]) -> Int8[np.ndarray, " item"]:
+    items = positions(truth, votes.item_names)
+    if (items < 0).all():
+        names = listed([next(iter(truth), "")]), listed(votes.item_names[:1])
+        raise VotesError(f"none of its items ({names[0]}, …) is an item of the votes ({names[1]}, …)")
+    labels = np.array([*truth.values()], dtype=object)[items >= 0]
+    codes = positions(map(label_text, labels), [label_text(name) for name in votes.class_names])
+    if (codes < 0).any():
+        strange = sorted({str(label) for label in labels[codes < 0]})
+        raise VotesError(
+            f"no voter ever says {strange[0]!r} (if it is a class all the same, say "
+            f"classes={(*votes.class_names, *strange)}): {suggestion(strange[0], votes.class_names)}"
+        )
+    if (unknown := np.sum(items < 0)) > 0:
+        words = f"{unknown:,} of {len(items):,} items with a true label have no votes: they are ignored"
+        warnings.warn(words, LatentensWarning, stacklevel=3)
+    found = np.full(votes.num_items, MISSING, dtype=np.int8)
+    found[items[items >= 0]] = codes
+    return found
