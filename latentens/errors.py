@@ -27,3 +27,7 @@ class DataNotFoundError(LatentensError, FileNotFoundError):
 
 class LimitError(LatentensError):
     """A step that would take more memory or time than allowed; the message names the estimate and the remedy."""
+
+
+class SettingError(LatentensError):
+    """A setting of a method, a model or a training that it cannot have; the message names it."""

@@ -1,6 +1,7 @@
 """Dawid & Skene (1979): voters err independently given the label."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +12,7 @@ from jaxtyping import Array, Float, Int
 
 from latentens.programs.model import GenerativeModel, Params
 from latentens.runtime.precision import numpy_draw
+from latentens.runtime.settings import Count, at_least
 
 
 @dataclass(frozen=True)
@@ -21,8 +23,8 @@ class DawidSkene(GenerativeModel):
     classes and a `confusion` matrix (label, vote) for each voter.
     """
 
-    num_voters: int = 15
-    num_classes: int = 2
+    num_voters: Count = 15
+    num_classes: Annotated[int, at_least(2)] = 2
 
     def program(self, num_items: int, votes: Int[Array, "item voter"] | None = None) -> None:
         """Label, then votes."""

@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, Int
 from latentens.programs.distributions import BoltzmannHidden
 from latentens.programs.model import GenerativeModel
 from latentens.runtime.precision import numpy_draw
+from latentens.runtime.settings import Count
 
 
 @dataclass(frozen=True)
@@ -20,8 +21,8 @@ class DeepBeliefNet(GenerativeModel):
     The label is a leaf: simulation and the exact posterior are well defined, but votes say nothing about p(y | h).
     """
 
-    num_voters: int = 15
-    num_hidden: int = 3
+    num_voters: Count = 15
+    num_hidden: Count = 3
 
     def program(self, num_items: int, votes: Int[Array, "item voter"] | None = None) -> None:
         """Hidden units, then votes and label."""

@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, Int
 
 from latentens.programs.model import GenerativeModel, Params
 from latentens.runtime.precision import numpy_draw
+from latentens.runtime.settings import Count
 
 
 @dataclass(frozen=True)
@@ -24,8 +25,8 @@ class LayeredGraph(GenerativeModel):
         layers: Sizes of the hidden layers, from the label down.
     """
 
-    num_voters: int = 15
-    layers: tuple[int, ...] = (5, 5)
+    num_voters: Count = 15
+    layers: tuple[Count, ...] = (5, 5)
 
     def program(self, num_items: int, votes: Int[Array, "item voter"] | None = None) -> None:
         """Label, then layer by layer down to the votes."""

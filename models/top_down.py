@@ -11,14 +11,15 @@ from jaxtyping import Array, Float, Int
 
 from latentens.programs.model import GenerativeModel, Params
 from latentens.runtime.precision import numpy_draw
+from latentens.runtime.settings import Count
 
 
 @dataclass(frozen=True)
 class TopDown(GenerativeModel):
     """p(h_j = 1 | y) = σ(b_j + u_j y), p(x_i = 1 | h) = σ(a_i + W_i h)."""
 
-    num_voters: int = 15
-    num_hidden: int = 3
+    num_voters: Count = 15
+    num_hidden: Count = 3
 
     def program(self, num_items: int, votes: Int[Array, "item voter"] | None = None) -> None:
         """Label, then hidden units, then votes."""

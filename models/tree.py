@@ -10,9 +10,10 @@ import numpyro
 import numpyro.distributions as dist
 from jaxtyping import Array, Float, Int
 
-from latentens.errors import LatentensError
+from latentens.errors import LatentensError, SettingError
 from latentens.programs.model import GenerativeModel, Params
 from latentens.runtime.precision import numpy_draw
+from latentens.runtime.settings import CountOrZero
 
 
 @dataclass(frozen=True)
@@ -23,11 +24,12 @@ class Tree(GenerativeModel):
         groups: The group of each voter, 0 … number of groups − 1.
     """
 
-    groups: tuple[int, ...] = (0,) * 5 + (1,) * 5 + (2,) * 5
+    groups: tuple[CountOrZero, ...] = (0,) * 5 + (1,) * 5 + (2,) * 5
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if set(self.groups) != set(range(len(set(self.groups)))):
-            raise LatentensError(f"groups are numbered 0, 1, … without a gap, not {sorted(set(self.groups))}")
+            raise SettingError(f"Tree: groups must be numbered 0, 1, … without a gap, not {sorted(set(self.groups))}")
 
     @classmethod
     def from_groups(cls, groups: Sequence[Sequence[int]]) -> "Tree":

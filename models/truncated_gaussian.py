@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, Int
 from latentens.programs.distributions import QuadratureNormal
 from latentens.programs.model import GenerativeModel, Params
 from latentens.runtime.precision import numpy_draw
+from latentens.runtime.settings import Count
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class TruncatedGaussian(GenerativeModel):
     One factor u carries all the correlation: `z_i = ±m_i + √ρ u + √(1−ρ) e_i`; it is summed out by quadrature.
     """
 
-    num_voters: int = 15
+    num_voters: Count = 15
 
     def program(self, num_items: int, votes: Int[Array, "item voter"] | None = None) -> None:
         """Label and common factor, then votes."""

@@ -3,7 +3,6 @@ import pytest
 from scipy.optimize import minimize
 from scipy.stats import norm
 
-from latentens.errors import LatentensError
 from latentens.evaluation.scores import balanced_accuracy
 from latentens.methods import Cubam
 from latentens.methods.cubam import Entries, Voters, estimate_signals, estimate_voters
@@ -84,8 +83,3 @@ def test_the_number_of_rounds_matters_and_is_reported():
     assert scores[2] != scores[30]
     assert fits[30].diagnostics["iterations"] == 30
     assert not fits[30].diagnostics["converged"]
-
-
-def test_impossible_settings_are_refused():
-    with pytest.raises(LatentensError, match="impossible"):
-        Cubam(dimensions=0)

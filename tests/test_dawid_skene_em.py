@@ -3,7 +3,6 @@ import pandas as pd
 import pytest
 
 from latentens import log_likelihood
-from latentens.errors import LatentensError
 from latentens.methods import DawidSkeneEM
 from latentens.methods.dawid_skene_em import random_estimates
 from latentens.methods.independent.label_counts import count_rows, expectation, maximisation
@@ -129,8 +128,3 @@ def test_random_starts_never_lose():
     few, many = (DawidSkeneEM(pseudo_count=0.0, random_starts=n).fit(votes, key=KEY).diagnostics for n in (0, 20))
     assert many["log_likelihood"] >= few["log_likelihood"]
     assert len(many["start_log_likelihoods"]) == 21
-
-
-def test_impossible_settings_are_refused():
-    with pytest.raises(LatentensError, match="impossible"):
-        DawidSkeneEM(pseudo_count=-1)

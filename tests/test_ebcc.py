@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 from scipy.stats import dirichlet
 
-from latentens.errors import LatentensError
 from latentens.methods import DawidSkeneEM, Ebcc
 from latentens.methods.ebcc import _concentrations, _dirichlet_divergence, _divergence, _prior, _responsibilities
 from latentens.methods.indicator import vote_indicator
@@ -67,8 +66,3 @@ def test_crowds_with_missing_votes_and_four_classes():
     dataset = load_or_skip("dog")
     fit = Ebcc(restarts=2).fit(dataset.votes, key=KEY)
     assert np.mean(fit.labels == dataset.labels) > 0.8
-
-
-def test_impossible_settings_are_refused():
-    with pytest.raises(LatentensError, match="impossible"):
-        Ebcc(restarts=0)

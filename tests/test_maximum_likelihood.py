@@ -6,7 +6,7 @@ import numpyro.distributions as dist
 import pytest
 
 from latentens import GenerativeModel, Votes, bayes_posterior, log_likelihood, simulate
-from latentens.errors import ContractError, LatentensError, VotesError
+from latentens.errors import ContractError, VotesError
 from latentens.methods import MaximumLikelihood
 from latentens.models import DawidSkene, DeepBeliefNet, LayeredGraph, TopDown, Tree, TruncatedGaussian
 from tests.conftest import arbitrary_params
@@ -146,19 +146,6 @@ def test_label_that_votes_say_nothing_about_is_refused():
     votes = Votes.from_matrix(np.random.default_rng(0).integers(0, 2, (40, 15)))
     with pytest.raises(ContractError, match="DeepBeliefNet.*'label' is no ancestor of 'vote'"):
         MaximumLikelihood(DeepBeliefNet()).fit(votes, key=KEY)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"algorithm": "newton"}, "no algorithm 'newton'"),
-        ({"starts": 0, "warm": ()}, "no start"),
-        ({"held_out": 1.5}, "share of the items"),
-    ],
-)
-def test_impossible_settings(arguments, message):
-    with pytest.raises(LatentensError, match=message):
-        MaximumLikelihood(TruncatedGaussian(3), **arguments)
 
 
 def test_wrong_gold_labels(voters):

@@ -6,7 +6,7 @@ import numpyro.distributions as dist
 import pytest
 
 from latentens import GenerativeModel, bayes_posterior, log_likelihood, simulate
-from latentens.errors import ContractError, LatentensError
+from latentens.errors import ContractError
 from latentens.methods import Nuts
 from latentens.methods.nuts import _convergence_words, _divergence_words
 from latentens.models import DawidSkene, DeepBeliefNet
@@ -101,9 +101,7 @@ def test_words_for_what_goes_wrong():
     assert "2 of 4 draws ended in a divergence" in _divergence_words(np.array([[True, False], [False, True]]))[0]
 
 
-def test_refusals():
+def test_a_label_that_votes_say_nothing_about_is_refused():
     votes = simulate(DeepBeliefNet(), 20, key=KEY, params=DeepBeliefNet().example_params(KEY)).votes
     with pytest.raises(ContractError, match="no ancestor of 'vote'"):
         Nuts(DeepBeliefNet()).fit(votes, key=KEY)
-    with pytest.raises(LatentensError, match="at least 1"):
-        Nuts(DawidSkene(3), num_chains=0)

@@ -13,6 +13,7 @@ from jaxtyping import Float, Int
 
 from latentens.errors import VotesError
 from latentens.runtime.precision import double_precision
+from latentens.runtime.settings import Settings
 from latentens.votes import Votes
 from latentens.votes.matching import Gold, align, gold_codes
 from latentens.votes.names import Names
@@ -109,7 +110,7 @@ class Fit(Estimate):
         return found
 
 
-class Predictor(ABC):
+class Predictor(Settings, ABC):
     """A frozen dataclass of settings that turns fitted arrays and votes into posteriors."""
 
     @abstractmethod

@@ -8,11 +8,11 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import expit, log_ndtr, ndtr
 
-from latentens.errors import LatentensError
 from latentens.inference.orient import orientation
 from latentens.methods.base import Estimate, Method, Posterior
 from latentens.methods.indicator import in_blocks, require_two_classes, vote_indicator
 from latentens.runtime.randomness import numpy_generator
+from latentens.runtime.settings import Count
 from latentens.votes import Votes
 
 SIGNAL_SPREAD = 0.8
@@ -54,12 +54,8 @@ class Cubam(Method):
             them; 30 is what published comparisons use.
     """
 
-    dimensions: int = 1
-    rounds: int = 30
-
-    def __post_init__(self) -> None:
-        if self.dimensions < 1 or self.rounds < 1:
-            raise LatentensError(f"{self} is impossible: dimensions and rounds must be at least 1")
+    dimensions: Count = 1
+    rounds: Count = 30
 
     def _fit(self, votes: Votes, key: jax.Array) -> Estimate:
         require_two_classes(votes, self)

@@ -8,7 +8,6 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import expit
 
-from latentens.errors import LatentensError
 from latentens.inference.orient import orientation, vote_shares
 from latentens.methods.base import Estimate, GoldCodes, GoldMethod, Posterior, posterior_of
 from latentens.methods.independent.label_counts import (
@@ -27,6 +26,7 @@ from latentens.methods.spectral.moments import rates_at
 from latentens.methods.spectral_meta_learner import independent_posterior, rank_one_structure, spectral_score
 from latentens.runtime.numerics import safe_log
 from latentens.runtime.randomness import numpy_generator
+from latentens.runtime.settings import Count, CountOrZero, NotNegative, Positive
 from latentens.votes import Votes
 
 SPECTRAL_VOTERS = 2000
@@ -67,16 +67,10 @@ class DawidSkeneEM(GoldMethod):
         max_iterations: Limit on the number of iterations.
     """
 
-    pseudo_count: float = 0.01
-    random_starts: int = 10
-    tolerance: float = 1e-9
-    max_iterations: int = 2000
-
-    def __post_init__(self) -> None:
-        if self.pseudo_count < 0 or self.random_starts < 0 or self.tolerance <= 0 or self.max_iterations < 1:
-            raise LatentensError(
-                f"{self} is impossible: counts must not be negative, tolerance and max_iterations must be positive"
-            )
+    pseudo_count: NotNegative = 0.01
+    random_starts: CountOrZero = 10
+    tolerance: Positive = 1e-9
+    max_iterations: Count = 2000
 
     def _fit(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
         optimum = self._climb(votes, key, gold)

@@ -8,13 +8,13 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import digamma, gammaln
 
-from latentens.errors import LatentensError
 from latentens.inference.orient import orientation, vote_shares
 from latentens.methods.base import Estimate, GoldCodes, GoldMethod, Posterior
 from latentens.methods.independent.likelihood import named_params
 from latentens.methods.indicator import Indicator, in_blocks, vote_indicator
 from latentens.methods.labelled_rows import LabelledRows, labelled_rows
 from latentens.runtime.randomness import numpy_generator
+from latentens.runtime.settings import Count, Positive
 from latentens.votes import Votes
 
 CLASS_CONCENTRATION = 1.0
@@ -47,14 +47,10 @@ class Ebcc(GoldMethod):
         max_iterations: Limit on the number of rounds.
     """
 
-    num_subtypes: int = 10
-    restarts: int = 5
-    tolerance: float = 1e-5
-    max_iterations: int = 500
-
-    def __post_init__(self) -> None:
-        if min(self.num_subtypes, self.restarts, self.max_iterations) < 1 or self.tolerance <= 0:
-            raise LatentensError(f"{self} is impossible: its numbers must be positive")
+    num_subtypes: Count = 10
+    restarts: Count = 5
+    tolerance: Positive = 1e-5
+    max_iterations: Count = 500
 
     def _fit(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
         generator = numpy_generator(key)

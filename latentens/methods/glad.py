@@ -8,12 +8,12 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import expit, log_expit, logsumexp, softmax
 
-from latentens.errors import LatentensError
 from latentens.inference.orient import orientation
 from latentens.methods.base import Estimate, GoldCodes, GoldMethod, Posterior
 from latentens.methods.independent.likelihood import named_params
 from latentens.methods.indicator import in_blocks
 from latentens.methods.labelled_rows import LabelledRows, labelled_rows
+from latentens.runtime.settings import Count, Positive
 from latentens.votes import Votes
 from latentens.votes.triplets import Triplets
 
@@ -49,12 +49,8 @@ class Glad(GoldMethod):
         max_iterations: Limit on the number of rounds.
     """
 
-    tolerance: float = 1e-7
-    max_iterations: int = 300
-
-    def __post_init__(self) -> None:
-        if self.tolerance <= 0 or self.max_iterations < 1:
-            raise LatentensError(f"{self} is impossible: its numbers must be positive")
+    tolerance: Positive = 1e-7
+    max_iterations: Count = 300
 
     def _fit(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
         del key  # nothing here is random

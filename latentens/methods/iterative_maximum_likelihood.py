@@ -17,6 +17,7 @@ from latentens.methods.independent.likelihood import (
 from latentens.methods.indicator import Indicator, in_blocks, require_two_classes, vote_indicator
 from latentens.methods.labelled_rows import LabelledRows, labelled_rows
 from latentens.methods.restricted_likelihood import RestrictedLikelihood
+from latentens.runtime.settings import Count
 from latentens.votes import Votes
 
 
@@ -33,7 +34,7 @@ class IterativeMaximumLikelihood(GoldMethod):
     """
 
     start: Method = field(default_factory=RestrictedLikelihood)
-    max_rounds: int = 100
+    max_rounds: Count = 100
 
     def _fit(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
         require_two_classes(votes, self)

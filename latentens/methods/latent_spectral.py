@@ -16,6 +16,7 @@ from latentens.methods.spectral.tree_estimates import TreeEstimates, estimate_tr
 from latentens.methods.spectral.voter_groups import Groups, candidate_groups, group_residual, group_scores
 from latentens.methods.spectral_meta_learner import without_structure
 from latentens.runtime.randomness import numpy_generator
+from latentens.runtime.settings import Count
 from latentens.votes import Votes
 
 Select = Literal["residual", "likelihood"]
@@ -36,8 +37,8 @@ class LatentSpectral(Method):
     """
 
     select: Select = "residual"
-    max_groups: int = 25
-    restarts: int = 20
+    max_groups: Count = 25
+    restarts: Count = 20
 
     def _fit(self, votes: Votes, key: jax.Array) -> Estimate:
         require_two_classes(votes, self)

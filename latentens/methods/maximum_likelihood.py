@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 from numpyro.distributions import constraints
 
-from latentens.errors import LatentensError
+from latentens.errors import LatentensError, SettingError
 from latentens.inference.em import Expectation
 from latentens.inference.optimise import Optima, descend, minimise, stack
 from latentens.inference.orient import orientation
@@ -33,6 +33,7 @@ from latentens.programs.marginal import (
 from latentens.programs.model import GenerativeModel, Params
 from latentens.programs.tables import bayes_posterior, build_tables, checked_params, log_joint, log_likelihood
 from latentens.runtime.devices import fetch, spread
+from latentens.runtime.settings import Count, CountOrZero, PartialShare, Positive
 from latentens.votes import Votes
 
 SAME_OPTIMUM = 0.01
@@ -70,21 +71,18 @@ class MaximumLikelihood(GoldMethod):
 
     model: GenerativeModel
     algorithm: Literal["lbfgs", "em"] = "lbfgs"
-    starts: int = 8
+    starts: CountOrZero = 8
     warm: tuple[Method, ...] = (MajorityVote(),)
     initial: Sequence[Mapping[str, Any]] = field(default=(), hash=False)
     use_prior: bool = False
-    held_out: float = 0.0
-    max_iterations: int = 2000
-    tolerance: float | None = None
+    held_out: PartialShare = 0.0
+    max_iterations: Count = 2000
+    tolerance: Positive | None = None
 
     def __post_init__(self) -> None:
-        if self.algorithm not in ("lbfgs", "em"):
-            raise LatentensError(f"there is no algorithm {self.algorithm!r}; there are 'lbfgs' and 'em'")
-        if self.starts + len(self.warm) + len(self.initial) < 1 or self.starts < 0:
-            raise LatentensError("no start: give starts, warm or initial")
-        if not 0 <= self.held_out < 1:
-            raise LatentensError(f"held_out is a share of the items between 0 and 1, not {self.held_out}")
+        super().__post_init__()
+        if self.starts + len(self.warm) + len(self.initial) < 1:
+            raise SettingError("MaximumLikelihood has no start; give starts, warm or initial")
 
     def climb(self, votes: Votes, observations: Observations, inverse: np.ndarray, key: jax.Array) -> Optima:
         """Where each start ends; the points are parameters, the losses are per item.

@@ -2,14 +2,13 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import numpy as np
 from jaxtyping import Array, Float, Int
 from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
 
-from latentens.errors import LatentensError
 from latentens.inference.nuts_chains import Sampler
 from latentens.inference.orient import best_order, vote_shares
 from latentens.methods.base import Estimate, GoldCodes, GoldMethod, Posterior
@@ -19,6 +18,7 @@ from latentens.programs.model import GenerativeModel, Params
 from latentens.programs.tables import build_tables
 from latentens.runtime.devices import fetch
 from latentens.runtime.randomness import numpy_generator
+from latentens.runtime.settings import Count, above, below
 from latentens.votes import Votes
 
 COMMON_ROWS = 20
@@ -50,16 +50,12 @@ class Nuts(GoldMethod):
     """
 
     model: GenerativeModel
-    num_chains: int = 4
-    num_warmup: int = 500
-    num_samples: int = 500
+    num_chains: Count = 4
+    num_warmup: Count = 500
+    num_samples: Count = 500
     dense_mass: bool = False
-    target_accept: float = 0.8
-    max_tree_depth: int = 10
-
-    def __post_init__(self) -> None:
-        if min(self.num_chains, self.num_warmup, self.num_samples) < 1:
-            raise LatentensError("num_chains, num_warmup and num_samples must be at least 1")
+    target_accept: Annotated[float, above(0), below(1)] = 0.8
+    max_tree_depth: Count = 10
 
     def _fit(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
         start_key, sample_key = jax.random.split(key)

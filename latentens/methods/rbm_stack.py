@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from latentens.errors import LatentensError
+from latentens.errors import SettingError
 from latentens.inference.orient import orientation
 from latentens.methods.base import Estimate, Method, Posterior
 from latentens.rbm.lemma import rbm_to_dawid_skene
@@ -21,6 +21,7 @@ from latentens.rbm.training.choice import choose_training
 from latentens.rbm.training.interface import Trained, Training
 from latentens.rbm.training.width_rule import SingularValueRule, narrowed
 from latentens.runtime.devices import fetch
+from latentens.runtime.settings import Count
 from latentens.votes import Votes
 
 
@@ -38,16 +39,17 @@ class RBMStack(Method):
         num_samples: Number of samples for `sample`.
     """
 
-    hidden: tuple[int, ...] | None = None
+    hidden: tuple[Count, ...] | None = None
     rule: SingularValueRule = field(default_factory=SingularValueRule)
     training: Training | None = None
     next_layer: Passing | None = None
     prediction: Prediction | None = None
-    num_samples: int = 100
+    num_samples: Count = 100
 
     def __post_init__(self) -> None:
-        if self.hidden is not None and (not self.hidden or self.hidden[-1] != 1 or min(self.hidden) < 1):
-            raise LatentensError(f"hidden={self.hidden}: sizes are positive and the last is 1, such as (3, 1)")
+        super().__post_init__()
+        if self.hidden is not None and self.hidden[-1:] != (1,):
+            raise SettingError(f"RBMStack: the last of the hidden sizes must be 1, as in (3, 1), not {self.hidden}")
 
     def _fit(self, votes: Votes, key: jax.Array) -> Estimate:
         train_key, predict_key, score_key = jax.random.split(key, 3)

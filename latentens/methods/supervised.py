@@ -16,6 +16,7 @@ from latentens.errors import VotesError
 from latentens.methods.base import Estimate, Fit, Method, Posterior, Predictor, finished
 from latentens.methods.indicator import in_blocks, vote_indicator
 from latentens.runtime.randomness import numpy_generator
+from latentens.runtime.settings import Count
 from latentens.votes import Votes
 
 LAYER = ("weights", "bias")
@@ -35,9 +36,9 @@ class Supervised(Predictor):
         max_iterations: Limit on the iterations of L-BFGS.
     """
 
-    hidden_layers: tuple[int, ...] = (4, 2)
-    restarts: int = 3
-    max_iterations: int = 500
+    hidden_layers: tuple[Count, ...] = (4, 2)
+    restarts: Count = 3
+    max_iterations: Count = 500
 
     def fit(self, dataset: Dataset, *, key: jax.Array) -> Fit:
         """Train on the items whose label is known.

@@ -6,12 +6,13 @@ import jax
 import numpy as np
 from jaxtyping import Array
 
-from latentens.errors import LatentensError, VotesError
+from latentens.errors import SettingError, VotesError
 from latentens.methods.base import Estimate, Fit, Method, Posterior
 from latentens.methods.maximum_likelihood import MaximumLikelihood
 from latentens.methods.rbm_stack import RBMStack, stack_machines
 from latentens.models import DawidSkene, TopDown
 from latentens.rbm.lemma import rbm_to_dawid_skene
+from latentens.runtime.settings import Count, CountOrZero, Positive
 from latentens.votes import Votes
 
 
@@ -32,15 +33,18 @@ class TopDownMLE(Method):
         tolerance: Largest entry of the gradient, per item, at convergence.
     """
 
-    num_hidden: int | None = None
-    max_hidden: int = 8
-    starts: int = 6
-    max_iterations: int = 600
-    tolerance: float = 1e-5
+    num_hidden: CountOrZero | None = None
+    max_hidden: CountOrZero = 8
+    starts: CountOrZero = 6
+    max_iterations: Count = 600
+    tolerance: Positive = 1e-5
 
     def __post_init__(self) -> None:
-        if self.num_hidden is not None and (self.num_hidden < 0 or self.num_hidden in (1, 2)):
-            raise LatentensError(f"{self.num_hidden} hidden units do not determine a label; take 0, 3 or more")
+        super().__post_init__()
+        if self.num_hidden in (1, 2):
+            raise SettingError(
+                f"TopDownMLE: num_hidden must be 0, 3 or more to determine a label, not {self.num_hidden}"
+            )
 
     def _fit(self, votes: Votes, key: jax.Array) -> Estimate:
         if votes.num_classes > 2:

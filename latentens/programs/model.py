@@ -8,10 +8,12 @@ from typing import Any, final
 import numpy as np
 from jaxtyping import Array, Int
 
+from latentens.runtime.settings import Settings
+
 Params = Mapping[str, Any]
 
 
-class GenerativeModel(ABC):
+class GenerativeModel(Settings, ABC):
     """A frozen dataclass of structure (number of voters, groups, …) with one method, `program`.
 
     The program contract:

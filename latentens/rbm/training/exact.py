@@ -17,6 +17,7 @@ from latentens.rbm.machine import Machine, log_partition, log_unnormalised
 from latentens.rbm.rows import VisibleRows
 from latentens.rbm.training.interface import Trained, Training
 from latentens.runtime.limits import check_time
+from latentens.runtime.settings import Count, NotNegative, Positive
 
 SAME_OPTIMUM = 1e-4
 """Losses per item that differ by less than this are of one optimum."""
@@ -40,11 +41,11 @@ class ExactTraining(Training):
         weight_scale: Standard deviation of the weights of a random start.
     """
 
-    penalty: float = 1e-3
-    restarts: int = 8
-    max_iterations: int = 1000
-    tolerance: float = 1e-5
-    weight_scale: float = 1.0
+    penalty: NotNegative = 1e-3
+    restarts: Count = 8
+    max_iterations: Count = 1000
+    tolerance: Positive = 1e-5
+    weight_scale: Positive = 1.0
 
     def _train(self, rows: VisibleRows, num_hidden: int, key: jax.Array, starts: Sequence[Machine]) -> Trained:
         seconds = EVALUATIONS * enumeration_cost(rows, num_hidden).seconds

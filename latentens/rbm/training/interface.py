@@ -12,6 +12,7 @@ from jaxtyping import Float
 from latentens.rbm.machine import Machine
 from latentens.rbm.rows import VisibleRows
 from latentens.runtime.precision import double_precision
+from latentens.runtime.settings import NotNegative, Settings
 
 
 class Trained(NamedTuple):
@@ -34,14 +35,14 @@ class Trained(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Training(ABC):
+class Training(Settings, ABC):
     """A way to train a machine, with its settings.
 
     Attributes:
         penalty: Weight of the L2 penalty `penalty/2 · ‖W‖²` on the mean log-likelihood.
     """
 
-    penalty: float
+    penalty: NotNegative
 
     @final
     @double_precision

@@ -21,6 +21,7 @@ from latentens.rbm.training.exact import centre, single_unit, uncentre
 from latentens.rbm.training.interface import Trained, Training
 from latentens.runtime.devices import fetch
 from latentens.runtime.progress import track_late
+from latentens.runtime.settings import Count, NotNegative, PartialShare, Positive
 
 LARGEST_EXACT_SCORE = 14
 """The held-out likelihood is exact if the smaller layer has at most this many units, annealed above."""
@@ -56,20 +57,20 @@ class SampledTraining(Training):
             square root of the number of visible units.
     """
 
-    penalty: float = 5e-4
-    sparsity: float = 0.0
-    learning_rate: float = 1.0
+    penalty: NotNegative = 5e-4
+    sparsity: NotNegative = 0.0
+    learning_rate: Positive = 1.0
     schedule: Literal["constant", "linear", "cosine"] = "cosine"
-    momentum: float = 0.9
-    gibbs_steps: int = 1
+    momentum: PartialShare = 0.9
+    gibbs_steps: Count = 1
     persistent: bool = True
     jumps: bool = True
-    batch_size: int = 128
-    epochs: int = 20
-    held_out: float = 0.1
-    patience: int = 10
+    batch_size: Count = 128
+    epochs: Count = 20
+    held_out: PartialShare = 0.1
+    patience: Count = 10
     informed: bool = True
-    input_scale: float = 1.0
+    input_scale: NotNegative = 1.0
 
     def _train(self, rows: VisibleRows, num_hidden: int, key: jax.Array, starts: Sequence[Machine]) -> Trained:
         split_key, single_key, start_key, epoch_key, score_key = jax.random.split(key, 5)

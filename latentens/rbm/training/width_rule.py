@@ -1,24 +1,24 @@
 """The SVD rule: how many hidden units the votes call for."""
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import jax
 import numpy as np
 from jaxtyping import Float
 from scipy.linalg import qr
 
-from latentens.errors import LatentensError
 from latentens.rbm.machine import Machine
 from latentens.rbm.rows import VisibleRows
 from latentens.rbm.training.choice import choose_training
 from latentens.rbm.training.exact import ExactTraining
 from latentens.rbm.training.interface import Training
 from latentens.runtime.precision import double_precision
+from latentens.runtime.settings import Count, NotNegative, Settings, above, at_most
 
 
 @dataclass(frozen=True)
-class SingularValueRule:
+class SingularValueRule(Settings):
     """Train more units than needed under an L2 penalty; the rank of W that remains is the number of units.
 
     A unit with vanishing weights starts to grow only if a direction of the data's covariance exceeds the machine's by
@@ -34,14 +34,10 @@ class SingularValueRule:
         training: How to train; by default exactly where the size allows.
     """
 
-    penalty: float = 1e-2
-    threshold: float = 0.986
-    max_units: int | None = 8
+    penalty: NotNegative = 1e-2
+    threshold: Annotated[float, above(0), at_most(1)] = 0.986
+    max_units: Count | None = 8
     training: Training | None = None
-
-    def __post_init__(self) -> None:
-        if not 0 < self.threshold <= 1 or self.penalty < 0 or (self.max_units is not None and self.max_units < 1):
-            raise LatentensError("the SVD rule needs 0 < threshold ≤ 1, penalty ≥ 0 and max_units ≥ 1")
 
     @double_precision
     def choose(self, rows: VisibleRows, *, key: jax.Array) -> "ArchitectureChoice":

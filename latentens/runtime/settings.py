@@ -1,0 +1,129 @@
+"""Settings: frozen dataclasses whose annotations say which values they take, checked when one is made.
+
+`restarts: Count = 8` refuses 0, −1, 2.5 and "many"; `schedule: Literal["constant", "cosine"]` refuses any other word.
+"""
+
+from collections.abc import Callable
+from dataclasses import fields
+from functools import lru_cache
+from numbers import Integral, Real
+from textwrap import shorten
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
+
+from latentens.errors import SettingError
+
+
+class Rule(NamedTuple):
+    """What a value must be, in words that follow "must be", and whether it is."""
+
+    words: str
+    holds: Callable[[Any], bool]
+
+
+def at_least(bound: float) -> Rule:
+    """Not below the bound."""
+    return Rule(f"at least {bound}", lambda value: value >= bound)
+
+
+def above(bound: float) -> Rule:
+    """Greater than the bound."""
+    return Rule(f"above {bound}", lambda value: value > bound)
+
+
+def at_most(bound: float) -> Rule:
+    """Not above the bound."""
+    return Rule(f"at most {bound}", lambda value: value <= bound)
+
+
+def below(bound: float) -> Rule:
+    """Less than the bound."""
+    return Rule(f"below {bound}", lambda value: value < bound)
+
+
+Count = Annotated[int, at_least(1)]
+CountOrZero = Annotated[int, at_least(0)]
+Positive = Annotated[float, above(0)]
+NotNegative = Annotated[float, at_least(0)]
+PartialShare = Annotated[float, at_least(0), below(1)]
+"""A share that leaves something."""
+
+NUMBERS: dict[Any, tuple[str, tuple[type, ...]]] = {
+    int: ("a whole number", (Integral,)),
+    float: ("a number", (Real,)),
+    bool: ("True or False", (bool, np.bool_)),
+}
+"""What stands for a type of number: NumPy's types are as good as Python's."""
+
+
+class Settings:
+    """Base of frozen dataclasses of settings; a subclass with a `__post_init__` of its own calls this one first."""
+
+    def __post_init__(self) -> None:
+        kind: Any = type(self)  # mypy holds that classes cannot be hashed
+        hints = _hints(kind)
+        for setting in fields(self):  # type: ignore[arg-type]  # subclasses are dataclasses
+            value = getattr(self, setting.name)
+            wanted = None if value is setting.default else _wanted(hints.get(setting.name, Any), value)
+            if wanted is not None:
+                raise SettingError(f"{type(self).__name__}: {setting.name} must be {wanted}, not {_shown(value)}")
+
+
+@lru_cache(maxsize=256)
+def _hints(settings: type) -> dict[str, Any]:
+    try:
+        return get_type_hints(settings, include_extras=True)
+    except NameError:  # annotations as strings that name what only a function or a type checker knows
+        return {}
+
+
+def _wanted(hint: Any, value: Any) -> str | None:
+    """What the annotation asks for, in words, if the value is something else."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        broken = (rule.words for rule in arguments[1:] if isinstance(rule, Rule) and not rule.holds(value))
+        return _wanted(arguments[0], value) or next(broken, None)
+    if origin in (Union, UnionType):
+        wanted = [_wanted(option, value) for option in arguments]
+        return None if None in wanted else _either(sorted(map(str, wanted), key=lambda words: words != "None"))
+    if origin is Literal:
+        return None if value in arguments else _either([repr(word) for word in arguments])
+    if origin is tuple and len(arguments) == 2 and arguments[1] is ...:
+        return _wanted_tuple(arguments[0], value)
+    kind = origin or hint
+    return _wanted_kind(kind, value) if isinstance(kind, type) and kind is not Any else None
+
+
+def _wanted_tuple(hint: Any, value: Any) -> str | None:
+    if not isinstance(value, tuple):
+        return "a tuple such as (3, 1)" if NUMBERS.get(_bare(hint)) else "a tuple"
+    wanted = next((words for part in value if (words := _wanted(hint, part))), None)
+    return wanted and f"a tuple in which each value is {wanted}"
+
+
+def _wanted_kind(kind: type, value: Any) -> str | None:
+    words, kinds = NUMBERS.get(kind, (_with_article(kind.__name__), (kind,)))
+    if isinstance(value, kinds) and (kind is bool or kind not in NUMBERS or not isinstance(value, bool)):
+        return None
+    if kind is NoneType:
+        return "None"
+    return f"{words} such as {value.__name__}()" if isinstance(value, type) and issubclass(value, kinds) else words
+
+
+def _bare(hint: Any) -> Any:
+    """An annotation without its rules."""
+    return get_args(hint)[0] if get_origin(hint) is Annotated else hint
+
+
+def _either(words: list[str]) -> str:
+    return f"{', '.join(words[:-1])} or {words[-1]}" if len(words) > 1 else words[0]
+
+
+def _with_article(name: str) -> str:
+    return f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"
+
+
+def _shown(value: Any) -> str:
+    return f"the class {value.__name__}" if isinstance(value, type) else shorten(repr(value), 60, placeholder=" …")
