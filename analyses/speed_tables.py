@@ -25,6 +25,7 @@ from latentens import simulate
 from latentens.models import LayeredGraph
 from latentens.programs import tables
 from latentens.programs.contract import inspect
+from latentens.votes import Votes
 
 
 def layered_graph_by_unit(params: dict, votes: jax.Array, layers: tuple[int, ...]) -> None:
@@ -67,24 +68,7 @@ def main(items: int, seed: int, repeats: int) -> dict[str, float]:
     params = model.example_params(jax.random.key(seed))
     votes = simulate(model, items, key=jax.random.key(seed + 1), params=params).votes
     with jax.enable_x64(True):
-        distinct, every = (
-            tables.encode(rows, inspect(model).num_vote_classes) for rows in (votes.patterns.votes, votes)
-        )
-        counts = jnp.asarray(votes.patterns.counts, dtype=float)
-        matrix = jnp.asarray(votes.matrix, dtype=float)
-
-        def by_tables(values: dict) -> jax.Array:
-            return counts @ tables.row_log_likelihood(tables.build_tables(model, values), distinct)
-
-        def by_tables_on_every_row(values: dict) -> jax.Array:
-            return tables.row_log_likelihood(tables.build_tables(model, values), every).sum()
-
-        def by_funsor(values: dict) -> jax.Array:
-            with plate_to_enum_plate():
-                program = enum(config_enumerate(layered_graph_by_unit), first_available_dim=-2)
-                return funsor_log_density(program, (values, matrix, model.layers), {}, {})[0]
-
-        functions = {"tables": by_tables, "tables, every row": by_tables_on_every_row, "funsor": by_funsor}
+        functions = log_likelihoods(model, votes)
         gradients = {name: jax.jit(jax.value_and_grad(function)) for name, function in functions.items()}
         results = {name: gradient(params) for name, gradient in gradients.items()}
         times = {name: milliseconds(gradient, params, repeats, name) for name, gradient in gradients.items()}
@@ -95,6 +79,28 @@ def main(items: int, seed: int, repeats: int) -> dict[str, float]:
     print(f"log-likelihoods {value:.6f} and {other_value:.6f}; gradients differ by {difference:.1e}")
     print(f"tables are {medians['funsor'] / medians['tables']:.0f} times as fast as funsor")
     return medians
+
+
+def log_likelihoods(model: LayeredGraph, votes: Votes) -> dict[str, Callable[[dict], jax.Array]]:
+    """The log-likelihood of the votes as a function of the parameters, computed in three ways."""
+    num_vote_classes = inspect(model).num_vote_classes
+    distinct = tables.encode(votes.patterns.votes, num_vote_classes)
+    counts = jnp.asarray(votes.patterns.counts, dtype=float)
+    every = tables.encode(votes, num_vote_classes)
+    matrix = jnp.asarray(votes.matrix, dtype=float)
+
+    def by_tables(values: dict) -> jax.Array:
+        return counts @ tables.row_log_likelihood(tables.build_tables(model, values), distinct)
+
+    def by_tables_on_every_row(values: dict) -> jax.Array:
+        return tables.row_log_likelihood(tables.build_tables(model, values), every).sum()
+
+    def by_funsor(values: dict) -> jax.Array:
+        with plate_to_enum_plate():
+            program = enum(config_enumerate(layered_graph_by_unit), first_available_dim=-2)
+            return funsor_log_density(program, (values, matrix, model.layers), {}, {})[0]
+
+    return {"tables": by_tables, "tables, every row": by_tables_on_every_row, "funsor": by_funsor}
 
 
 def print_times(times: dict[str, list[float]], title: str) -> None:
