@@ -6,15 +6,18 @@ from latentens.evaluation.intervals import intervals
 from latentens.evaluation.reliability import Reliability, reliability
 from latentens.evaluation.sbc import SimulationRanks, simulation_based_calibration
 from latentens.evaluation.scores import SCORES, Score, evaluate
+from latentens.evaluation.signal import SignalCheck, check_signal
 
 __all__ = [
     "SCORES",
     "ModelCheck",
     "Reliability",
     "Score",
+    "SignalCheck",
     "SimulationRanks",
     "check_independence",
     "check_model",
+    "check_signal",
     "compare_accuracy",
     "compare_balanced_accuracy",
     "compare_log_scores",

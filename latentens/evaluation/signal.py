@@ -1,0 +1,144 @@
+"""Is there a signal at all? Whether voters agree more often than voters would who ignore the items."""
+
+from dataclasses import dataclass
+
+import jax
+import numpy as np
+from jaxtyping import Float
+from scipy.special import ndtr
+
+from latentens.errors import VotesError
+from latentens.runtime.randomness import numpy_generator
+from latentens.votes import Votes
+
+PERMUTED_VOTES = 2**15
+"""More votes than this are not permuted: the normal approximation is then good enough."""
+
+
+@dataclass(frozen=True)
+class SignalCheck:
+    """Whether voters agree more often than by chance.
+
+    Chance means voters who each keep their own shares of votes but cast them without regard to the item. A signal is
+    no proof that the labels are right: voters who copy each other agree as well.
+
+    Attributes:
+        agreement: Share of the pairs of votes on the same item that agree.
+        by_chance: What that share would be by chance.
+        p_value: Probability of at least as much agreement by chance.
+        num_pairs: Number of pairs of votes by different voters on the same item.
+        level: A p-value up to this counts as a signal.
+    """
+
+    agreement: float
+    by_chance: float
+    p_value: float
+    num_pairs: int
+    level: float
+
+    @property
+    def found(self) -> bool:
+        """Whether there is a signal."""
+        return self.p_value <= self.level
+
+    @property
+    def summary(self) -> str:
+        """What was found, in plain words."""
+        shares = f"{self.agreement:.1%} of pairs of votes agree, {self.by_chance:.1%} would by chance"
+        if self.found:
+            return f"The voters agree more than by chance: {shares} (p = {self.p_value:.2g})."
+        return (
+            f"The voters agree no more than by chance: {shares} (p = {self.p_value:.2g}). "
+            "Labels estimated from these votes mean nothing, however certain they look."
+        )
+
+
+def check_signal(votes: Votes, *, key: jax.Array, level: float = 0.05, num_permutations: int = 999) -> SignalCheck:
+    """Test whether voters agree more often than by chance.
+
+    The statistic is the excess of agreement over all pairs of voters, each vote taken as its deviation from the voter's
+    own shares: `T = Σ_items Σ_{a<b} r_ia · r_ib`, `r_ia = onehot(x_ia) − p_a`. Its distribution by chance is found by
+    permuting each voter's votes among the items that the voter voted on; with many votes it is normal, with the
+    variance of such permutations. Where half of the voters mean the opposite of what they say, excesses cancel: like
+    the orientation of the labels, the test supposes voters who are better than chance on the whole.
+
+    Args:
+        votes: The votes.
+        key: Random key of the permutations; the same key gives the same result.
+        level: Share of false alarms to be accepted.
+        num_permutations: Number of permutations.
+    """
+    cast = votes.tally.sum(axis=1)
+    num_pairs = int((cast * (cast - 1) // 2).sum())
+    if num_pairs == 0:
+        raise VotesError("no item has votes of two voters, so nobody can agree with anybody; collect more votes per item")
+    chance = _Chance.of(votes)
+    excess = chance.excess(votes.tally)
+    if chance.num_votes <= PERMUTED_VOTES:
+        generator = numpy_generator(key)
+        drawn = [chance.excess(chance.permuted_tally(generator)) for _ in range(num_permutations)]
+        # sums of rounded numbers: equal tallies may differ in the last digits
+        as_large = np.sum(np.array(drawn) >= excess - 1e-9 * num_pairs)
+        p_value = float((1 + as_large) / (1 + num_permutations))
+    else:
+        spread = chance.deviation
+        p_value = float(ndtr(-excess / spread)) if spread > 0 else 1.0
+    agreement = float((votes.tally * (votes.tally - 1) // 2).sum() / num_pairs)
+    return SignalCheck(agreement, agreement - excess / num_pairs, p_value, num_pairs, level)
+
+
+@dataclass(frozen=True, eq=False)
+class _Chance:
+    """What is fixed while votes are permuted: who votes on what, and each voter's shares."""
+
+    item: np.ndarray
+    voter: np.ndarray
+    vote: np.ndarray
+    """The votes, sorted by voter."""
+    shares: Float[np.ndarray, "voter label"]
+    expected: Float[np.ndarray, "item label"]
+    """The tally that the voters' shares add up to."""
+    own: float
+    """What the squared deviations of single votes add up to."""
+
+    @classmethod
+    def of(cls, votes: Votes) -> "_Chance":
+        order = np.argsort(votes.triplets.voter, kind="stable")
+        item, voter, vote = (column[order] for column in votes.triplets)
+        counts = np.bincount(voter * votes.num_classes + vote, minlength=votes.num_voters * votes.num_classes)
+        counts = counts.reshape(votes.num_voters, votes.num_classes)
+        shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+        expected = np.stack([np.bincount(item, share[voter], minlength=votes.num_items) for share in shares.T], axis=1)
+        own = float(counts.sum() - (counts * shares).sum())
+        return cls(item, voter, vote, shares, expected, own)
+
+    @property
+    def num_votes(self) -> int:
+        return len(self.vote)
+
+    def excess(self, tally: np.ndarray) -> float:
+        """The statistic T: `½ Σ_items (|Σ_a r_ia|² − Σ_a |r_ia|²)`; permutations leave the last sum as it is."""
+        return 0.5 * (float(((tally - self.expected) ** 2).sum()) - self.own)
+
+    def permuted_tally(self, generator: np.random.Generator) -> np.ndarray:
+        """Each item's tally after each voter's votes have changed places."""
+        order = np.argsort(self.voter + generator.random(self.num_votes))
+        cell = self.item.astype(np.int64) * self.shares.shape[1] + self.vote[order]
+        return np.bincount(cell, minlength=self.expected.size).reshape(self.expected.shape)
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation of T under permutations, exact where everybody voted on everything.
+
+        Products of different pairs are uncorrelated, and `Var Σ_i r_ia · r_ib = n_ab tr(C_a C_b)` with the covariance C
+        of a vote, times n / (n − 1) because votes are drawn without replacement.
+        """
+        counts = np.bincount(self.voter, minlength=len(self.shares))
+        scale = np.sqrt(counts / np.maximum(counts - 1, 1))
+        variance = 0.0
+        for first, first_share in enumerate(self.shares.T):
+            for second, second_share in enumerate(self.shares.T):
+                entry = scale * first_share * ((first == second) - second_share)
+                by_item = np.bincount(self.item, entry[self.voter], minlength=len(self.expected))
+                variance += 0.5 * float((by_item**2).sum() - counts @ entry**2)
+        return variance**0.5
