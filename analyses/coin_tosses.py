@@ -3,8 +3,8 @@
     python analyses/coin_tosses.py [--out DIR] [--seed 0] [--sets 200]
 
 Coins are fair, uneven (each voter with a share of its own), tossed for a part of the items only, or have three sides;
-a test at the level of 5 % should find a signal in 5 % of such sets. Weak voters are right with probability .55, whatever
-the label. Beside the test stands what Dawid & Skene's model says of the same coin tosses.
+a test at the level of 5 % should find a signal in 5 % of such sets. Weak voters are right with probability .55. Beside
+the test stands what Dawid & Skene's model says of the fair coins.
 """
 
 from pathlib import Path

@@ -17,7 +17,8 @@ def excess_agreement(matrix, num_classes):
     total = 0.0
     for a, b in combinations(range(matrix.shape[1]), 2):
         shares = [
-            np.array([np.mean(matrix[matrix[:, voter] >= 0, voter] == k) for k in range(num_classes)]) for voter in (a, b)
+            np.array([np.mean(matrix[matrix[:, voter] >= 0, voter] == k) for k in range(num_classes)])
+            for voter in (a, b)
         ]
         for x, z in matrix[:, [a, b]]:
             if x >= 0 and z >= 0:
@@ -52,7 +53,9 @@ def test_p_value_and_deviation_are_those_of_all_permutations(monkeypatch):
     matrix = np.array([[0, 0, 1], [1, 1, 0], [0, 0, 0], [1, 0, 1]])
     votes = Votes.from_matrix(matrix)
     columns = [[matrix[list(order), voter] for order in permutations(range(4))] for voter in range(3)]
-    drawn = np.array([excess_agreement(np.stack(chosen, axis=1), 2) for chosen in product(columns[0][:1], *columns[1:])])
+    drawn = np.array(
+        [excess_agreement(np.stack(chosen, axis=1), 2) for chosen in product(columns[0][:1], *columns[1:])]
+    )
     exact = np.mean(drawn >= excess_agreement(matrix, 2) - 1e-9)
     assert check_signal(votes, key=KEY, num_permutations=4000).p_value == pytest.approx(exact, abs=0.03)
     chance = module._Chance.of(votes)

@@ -71,7 +71,9 @@ def check_signal(votes: Votes, *, key: jax.Array, level: float = 0.05, num_permu
     cast = votes.tally.sum(axis=1)
     num_pairs = int((cast * (cast - 1) // 2).sum())
     if num_pairs == 0:
-        raise VotesError("no item has votes of two voters, so nobody can agree with anybody; collect more votes per item")
+        raise VotesError(
+            "no item has votes of two voters, so nobody can agree with anybody; collect more votes per item"
+        )
     chance = _Chance.of(votes)
     excess = chance.excess(votes.tally)
     if chance.num_votes <= PERMUTED_VOTES:
