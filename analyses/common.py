@@ -35,6 +35,7 @@ from latentens.methods import (
     TopDownMLE,
 )
 from latentens.methods.base import Estimate, Method, Posterior
+from latentens.runtime.fingerprint import fingerprint
 from latentens.votes import Votes
 
 METHODS: dict[str, Method] = {
@@ -128,7 +129,11 @@ class SupervisedElsewhere(Method):
     sets: tuple[Dataset, ...] = field(repr=False)
 
     def _fit(self, votes: Votes, key: jax.Array) -> Estimate:
-        own = next(dataset for dataset in self.sets if dataset.votes is votes)
+        shown = fingerprint(votes)  # by content: sent to another process, votes are a copy
+        same = [dataset for dataset in self.sets if fingerprint(dataset.votes) == shown]
+        if not same:
+            raise LatentensError("the supervised network knows only the sets of its comparison, and not these votes")
+        own = next((dataset for dataset in same if dataset.votes is votes), same[0])
         others = [other for other in self.sets if other is not own and family_of(other.name) == family_of(own.name)]
         if not others:
             raise LatentensError(f"there is no other set like {own.name} to train on")

@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import pickle
 import sys
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from scipy.io import savemat
 from analyses import paper
 from latentens.comparison import compare, full_scores
 from latentens.datasets import PAPER_MODELS, load, simulate
+from latentens.errors import LatentensError
 from latentens.models import TopDown
 from tests.reference import DATA, KEY
 
@@ -105,6 +107,11 @@ def test_supervised_is_trained_on_another_set_of_the_family(analysis, files):
     method = analysis("common").SupervisedElsewhere(sets)
     trained_on = [method.fit(dataset.votes, key=KEY).diagnostics["trained_on"] for dataset in sets]
     assert trained_on == ["Tree/2", "Tree/1", "condInd/2", "condInd/1"]
+    sent, votes = pickle.loads(pickle.dumps((method, sets[1].votes)))  # as to a worker
+    assert pickle.loads(pickle.dumps(method)).fit(votes, key=KEY).diagnostics["trained_on"] == "Tree/1"
+    assert sent.fit(sets[1].votes, key=KEY).diagnostics["trained_on"] == "Tree/1"
+    with pytest.raises(LatentensError, match="not these votes"):
+        method.fit(votes.take(np.arange(50)), key=KEY)
 
 
 def test_score_table_has_mean_and_deviation_of_each_family(analysis, files):

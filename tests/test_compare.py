@@ -4,6 +4,7 @@ import dataclasses
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -16,13 +17,13 @@ import pytest
 import xarray as xr
 
 import latentens
-from latentens import Dataset, GenerativeModel, compare
+from latentens import Dataset, compare
 from latentens.comparison import EXACT, data_trees, full_scores, load, save
-from latentens.comparison.cell import Cell, describe
+from latentens.comparison.cell import describe
 from latentens.errors import LatentensError
 from latentens.evaluation.scores import evaluate
 from latentens.inference.orient import vote_shares
-from latentens.methods import DawidSkeneEM, MajorityVote, MaximumLikelihood, Nuts, RBMStack
+from latentens.methods import DawidSkeneEM, MajorityVote, Nuts, RBMStack
 from latentens.methods.base import Estimate, Method
 from latentens.models import DawidSkene
 from tests.reference import KEY, independent_votes
@@ -207,41 +208,121 @@ def test_finished_cells_are_not_run_again(tmp_path, sets):
     assert counts.read_text() == "x" * 7
 
 
-def test_a_sweep_killed_at_any_cell_goes_on_to_the_same_tree(tmp_path):
+def test_a_killed_sweep_resumes_to_the_same_tree(tmp_path):
     root, cells = Path(__file__).parents[1], tmp_path / "cells"
     code = "import sys; from tests.test_compare import sweep; sweep(sys.argv[1])"
     killed = subprocess.Popen([sys.executable, "-c", code, cells], cwd=root)
-    wanted = int(np.random.default_rng(time.time_ns()).integers(1, 14))
-    while len(list(cells.glob("*.nc"))) < wanted:
+    wanted = 5
+    while len(list(cells.glob("*.npz"))) < wanted:
         assert killed.poll() is None
         time.sleep(0.005)
     killed.send_signal(signal.SIGKILL)
     killed.wait()
-    kept = {path: path.stat().st_mtime_ns for path in cells.glob("*.nc")}
-    assert wanted <= len(kept) < 16
+    kept = {path: path.stat().st_mtime_ns for path in cells.glob("*.npz")}
+    assert wanted <= len(kept) < 14
     resumed = sweep(cells)
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
     xr.testing.assert_identical(without_times(resumed), without_times(sweep(tmp_path / "whole")))
 
 
-def test_cells_are_told_apart_by_the_users_code():
-    def cell(program):
-        method = MaximumLikelihood(GenerativeModel.from_program(program))
-        return Cell(dataset("made"), None, "mine", method, 0, np.zeros(2, dtype=np.uint32), 10)
+@dataclasses.dataclass(frozen=True)
+class Weighted(Method):
+    """Shares of votes, weighted by whatever the settings hold."""
 
-    def program(num_items, votes=None):
-        return 1
+    weights: object = None
 
-    fingerprint = cell(program).fingerprint()
-    assert cell(program).fingerprint() == fingerprint
+    def _fit(self, votes, key):
+        weights = self.weights() if callable(self.weights) else self.weights
+        weights = sum(weights.values()) if isinstance(weights, dict) else weights
+        return Estimate({"weights": np.asarray(weights)[:6]})
 
-    def program(num_items, votes=None):
-        return 2
+    def _predict(self, estimate, votes):
+        ones = (votes.matrix * estimate.params["weights"]).sum(axis=1) / estimate.params["weights"].sum()
+        return np.stack([1 - ones, ones], axis=1)
 
-    assert cell(program).fingerprint() != fingerprint
+
+def made(rates):
+    return lambda: rates
+
+
+def long_weights(first):
+    """A thousand and more numbers: `repr` shows the outer ones only."""
+    weights = np.ones(2000)
+    weights[3] = first
+    return weights
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (long_weights(2.0), long_weights(9.0)),
+        ({"a": long_weights(2.0)}, {"a": long_weights(9.0)}),
+        (made(long_weights(2.0)), made(long_weights(9.0))),
+    ],
+    ids=["arrays", "dicts of arrays", "closures"],
+)
+def test_a_fit_of_other_settings_is_never_served(tmp_path, first, second):
+    for weights in (first, second, first):
+        options = {"key": KEY, "folder": tmp_path, "resamples": 5}
+        tree = compare(dataset("made"), {"mine": Weighted(weights)}, **options)
+        shown = tree["made/fits/mine/0/params/weights"] if "made" in tree else tree["fits/mine/weights"]
+        expected = Weighted(weights)._fit(None, None).params["weights"]
+        np.testing.assert_array_equal(shown, expected)
+    assert len(list(tmp_path.glob("*.npz"))) == 2
+
+
+def test_a_damaged_or_foreign_cell_is_set_aside_and_fitted_again(tmp_path, sets):
+    options = {"key": KEY, "folder": tmp_path, "resamples": 5}
+    whole = compare(sets, [MajorityVote(), Draws()], **options)
+    kept = sorted(tmp_path.glob("*.npz"))
+    assert len(kept) == 4
+    kept[0].write_bytes(b"\x89HDF garbage")
+    kept[1].write_bytes(kept[2].read_bytes())
+    with pytest.warns(UserWarning, match="set aside|is now called") as said:
+        again = compare(sets, [MajorityVote(), Draws()], **options)
+    assert len(said) == 2
+    xr.testing.assert_identical(without_times(again), without_times(whole))
+    assert len(list(tmp_path.glob("*.damaged"))) == 2
+    compare(sets, [MajorityVote(), Draws()], **options)
+
+
+def test_what_failed_is_tried_again(tmp_path):
+    flag = tmp_path / "mended"
+
+    @dataclasses.dataclass(frozen=True)
+    class Mended(Draws):
+        def _fit(self, votes, key):
+            if not flag.exists():
+                raise OSError("the network is down")
+            return super()._fit(votes, key)
+
+    trees = []
+    for _ in range(2):
+        trees.append(compare(dataset("made"), [Mended()], key=KEY, folder=tmp_path / "cells", resamples=5))
+        flag.touch()
+    assert "network is down" in str(trees[0]["scores/error"].values)
+    assert "network is down" not in str(trees[1]["scores/error"].values)
+
+
+def test_settings_without_content_are_refused_before_any_work(tmp_path):
+    with pytest.raises(LatentensError, match=r"fits of mine cannot be kept in .*: a lock \(in weights\)"):
+        compare(dataset("made"), {"mine": Weighted(threading.Lock())}, key=KEY, folder=tmp_path)
+
+
+def test_a_method_whose_result_cannot_be_scored_is_recorded(sets):
+    @dataclasses.dataclass(frozen=True)
+    class Ragged(Draws):
+        def _fit(self, votes, key):
+            return Estimate({"parts": np.array([[1], [2, 3]], dtype=object)})
+
+    tree = compare(sets, [Ragged(), MajorityVote()], key=KEY, resamples=5)
+    scores = full_scores(tree)
+    assert (scores["error"].isel({"method": -2}) != "").all()
+    assert scores["accuracy"].sel({"method": "MajorityVote"}).notnull().all()
 
 
 def test_names_tell_what_differs_from_the_defaults():
+    assert describe(Weighted(np.ones(2))) == "Weighted(weights=array([1., 1.]))"
     assert describe(RBMStack()) == "RBMStack"
     assert describe(RBMStack(hidden=(3, 1), prediction="map")) == "RBMStack(hidden=(3, 1), prediction='map')"
     assert describe(Nuts(DawidSkene(6))) == "Nuts(DawidSkene(num_voters=6))"

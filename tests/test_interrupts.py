@@ -95,7 +95,7 @@ def test_interrupted_while_compiling(folder):
 def test_finished_fits_are_kept(folder):
     arguments = ("compare", "--votes", "votes.csv", "-m", "MajorityVote", "-m", "Nuts(DawidSkene)", "--out", "results")
     process = start(*arguments, cwd=folder)
-    while not list((folder / "results").glob("cells/*.nc")):
+    while not list((folder / "results").glob("cells/*.npz")):
         assert process.poll() is None
         time.sleep(0.01)
     time.sleep(0.1)

@@ -34,21 +34,29 @@ def test_trials_are_sorted_and_a_heavy_penalty_is_worse(table):
     assert table["penalty"].max() > 5 * table["penalty"].min()
 
 
-def test_an_interrupted_search_goes_on_where_it_stopped(votes, table, tmp_path, monkeypatch):
-    journal = tmp_path / "trials.jsonl"
-    random_search(votes, SPACE, key=KEY, num_trials=2, base=BASE, journal=journal)
-    with journal.open("a") as file:
-        file.write('\n{"key": [0, 0], "result": {"tri')
+def test_an_interrupted_search_resumes_where_it_stopped(votes, table, tmp_path, monkeypatch):
+    random_search(votes, SPACE, key=KEY, num_trials=2, base=BASE, folder=tmp_path)
     tried = []
-    real = search_module._try
-    monkeypatch.setattr(search_module, "_try", lambda *args: tried.append(1) or real(*args))
-    resumed = random_search(votes, SPACE, key=KEY, num_trials=4, base=BASE, journal=journal)
+    real = search_module._score
+    monkeypatch.setattr(search_module, "_score", lambda *args: tried.append(1) or real(*args))
+    resumed = random_search(votes, SPACE, key=KEY, num_trials=4, base=BASE, folder=tmp_path)
     assert len(tried) == 2
     pd.testing.assert_frame_equal(resumed, table)
-    random_search(votes, SPACE, key=KEY, num_trials=4, base=BASE, journal=journal)
-    assert len(tried) == 2
-    with pytest.raises(LatentensError, match="another key"):
-        random_search(votes, SPACE, key=jax.random.key(1), num_trials=4, base=BASE, journal=journal)
+    damaged = next(tmp_path.glob("*.npz"))
+    damaged.write_bytes(damaged.read_bytes()[:-30])
+    with pytest.warns(UserWarning, match="cannot be used"):
+        again = random_search(votes, SPACE, key=KEY, num_trials=4, base=BASE, folder=tmp_path)
+    pd.testing.assert_frame_equal(again, table)
+    assert len(tried) == 3
+
+
+def test_a_search_on_other_votes_or_with_another_key_shares_nothing(votes, tmp_path):
+    first = random_search(votes, SPACE, key=KEY, num_trials=1, base=BASE, folder=tmp_path)
+    fewer = votes.take(np.arange(1_500))
+    for others, key in ((fewer, KEY), (votes, jax.random.key(1))):
+        other = random_search(others, SPACE, key=key, num_trials=1, base=BASE, folder=tmp_path)
+        assert other["log_likelihood"].item() != first["log_likelihood"].item()
+    assert len(list(tmp_path.glob("*.npz"))) == 3
 
 
 def test_a_trial_that_diverges_is_a_row_with_its_reason(votes):

@@ -1,14 +1,11 @@
 """One cell of a comparison: one method on one data set with one key."""
 
-import hashlib
-import inspect
 import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, is_dataclass
-from importlib.metadata import version
 from typing import Any
 
 import jax
@@ -21,9 +18,14 @@ from latentens.datasets.dataset import Dataset
 from latentens.errors import LatentensError
 from latentens.evaluation.intervals import intervals
 from latentens.evaluation.scores import evaluate
-from latentens.methods.base import Method, Posterior
+from latentens.methods.base import Fit, Method, Posterior
+from latentens.runtime.fingerprint import fingerprint
+from latentens.runtime.store import Record
 
 Numbers = Mapping[str, float]
+
+PLAIN_PARTS = ("settings", "seconds", "peak_memory", "error", "diagnostics", "scores", "intervals")
+ARRAY_PARTS = ("params", "draws", "sample_stats")
 
 MEMORY_INTERVAL = 0.005
 """Seconds between two looks at the memory that a fit takes."""
@@ -56,17 +58,6 @@ class Cell:
         """Name of the data set, repetition, and name of the method."""
         return self.dataset.name, self.repetition, self.name
 
-    def fingerprint(self) -> str:
-        """Equal for equal work: data, truth, settings, code of the user's own classes, key and version."""
-        votes = self.dataset.votes
-        storage = votes.storage if isinstance(votes.storage, np.ndarray) else tuple(votes.storage)
-        parts: tuple[Any, ...] = (storage, votes.shape, votes.num_classes, self.dataset.labels, self.exact)
-        parts += (self.method, self.name, self.repetition, self.key_data, self.resamples, version("latentens"))
-        digest = hashlib.sha256()
-        for part in _identity(parts):
-            digest.update(part)
-        return digest.hexdigest()[:24]
-
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
@@ -98,41 +89,60 @@ class Outcome:
     scores: Numbers = field(default_factory=dict)
     intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
+    def to_record(self) -> Record:
+        """What a store keeps of it."""
+        about = {name: getattr(self, name) for name in PLAIN_PARTS}
+        arrays = {f"{part}/{name}": array for part in ARRAY_PARTS for name, array in getattr(self, part).items()}
+        return Record(about, arrays if self.label_probs is None else {**arrays, "label_probs": self.label_probs})
+
+    @classmethod
+    def from_record(cls, record: Record) -> "Outcome":
+        """The inverse of `to_record`."""
+        parts: dict[str, Any] = {part: {} for part in ARRAY_PARTS}
+        for address, array in record.arrays.items():
+            part, _, name = address.partition("/")
+            if part in parts:
+                parts[part][name] = array
+        about = {**record.about, "intervals": {name: tuple(ends) for name, ends in record.about["intervals"].items()}}
+        return cls(**about, **parts, label_probs=record.arrays.get("label_probs"))
+
 
 def run(cell: Cell) -> Outcome:
     """Fit and score; an error of the method is recorded, not raised."""
     key = jax.random.wrap_key_data(jnp.asarray(cell.key_data))
-    start = time.perf_counter()
+    start, seconds = time.perf_counter(), np.nan
     with _watched_memory() as peak_memory:
         try:
-            fit, error = cell.method.fit(cell.dataset.votes, key=key), ""
+            fit = cell.method.fit(cell.dataset.votes, key=key)
+            seconds, memory = time.perf_counter() - start, peak_memory()
+            scored = score(cell.dataset, fit.label_probs, cell.exact, cell.resamples, key=key)
+            return Outcome(repr(cell.method), seconds, memory, **_parts(fit), **scored)
         except Exception as caught:  # whatever a user's method does, the other cells go on
-            fit, error = None, str(caught) if isinstance(caught, LatentensError) else repr(caught)
-    seconds = time.perf_counter() - start
-    if fit is None:
-        return Outcome(repr(cell.method), seconds, peak_memory(), error)
+            error = str(caught) if isinstance(caught, LatentensError) else repr(caught)
+    return Outcome(repr(cell.method), time.perf_counter() - start, peak_memory(), error)
+
+
+def _parts(fit: Fit) -> dict[str, Any]:
+    """What is recorded of a fit, by the names of `Outcome`."""
+    arrays = {"params": fit.params, "draws": fit.draws or {}, "sample_stats": fit.diagnostics.get("sample_stats", {})}
+    found: dict[str, Any] = {
+        part: {name: np.asarray(value) for name, value in values.items()} for part, values in arrays.items()
+    }
+    for part, values in found.items():
+        for name, value in values.items():
+            if value.dtype.hasobject:
+                raise LatentensError(f"{name!r} in the {part} of the fit is not an array of numbers or text")
     told_apart = ("sample_stats", "seconds")
     diagnostics = {name: value for name, value in fit.diagnostics.items() if name not in told_apart}
-    return Outcome(
-        repr(cell.method),
-        seconds,
-        peak_memory(),
-        label_probs=fit.label_probs,
-        params={name: np.asarray(value) for name, value in fit.params.items()},
-        diagnostics=json.dumps(diagnostics, default=_plain),
-        draws=fit.draws or {},
-        sample_stats=fit.diagnostics.get("sample_stats", {}),
-        **score(cell.dataset, fit.label_probs, cell.exact, cell.resamples, key=key),
-    )
+    return {**found, "label_probs": fit.label_probs, "diagnostics": json.dumps(diagnostics, default=_plain)}
 
 
 def score(
     dataset: Dataset, probs: Posterior, exact: Posterior | None, resamples: int, *, key: jax.Array
 ) -> dict[str, Any]:
     """The scores of a posterior and their intervals, by the names of `Outcome`."""
-    found = evaluate(dataset.labels, probs, exact)
     return {
-        "scores": found,
+        "scores": evaluate(dataset.labels, probs, exact),
         "intervals": intervals(dataset.labels, probs, exact, key=key, resamples=resamples),
     }
 
@@ -145,36 +155,17 @@ def describe(method: Any) -> str:
     for setting in fields(method):
         value = getattr(method, setting.name)
         default = setting.default_factory() if callable(setting.default_factory) else setting.default
-        if setting.repr and value != default:
+        if setting.repr and _differ(value, default):
             changed.append(describe(value) if is_dataclass(value) else f"{setting.name}={value!r}")
     return type(method).__name__ + (f"({', '.join(changed)})" if changed else "")
 
 
-def _identity(value: Any) -> Iterator[bytes | memoryview]:
-    """Bytes that tell a value from others, the source of functions and of classes from outside the package included."""
-    if isinstance(value, np.ndarray) and value.dtype != object:
-        yield f"{value.dtype}{value.shape}".encode()
-        yield np.ascontiguousarray(value).data
-    elif isinstance(value, tuple | list):
-        for part in value:
-            yield from _identity(part)
-        yield f"({len(value)})".encode()
-    elif is_dataclass(value) and not isinstance(value, type):
-        yield type(value).__qualname__.encode()
-        if not type(value).__module__.startswith("latentens."):
-            yield _source(type(value))
-        for setting in fields(value):
-            yield setting.name.encode()
-            yield from _identity(getattr(value, setting.name))
-    else:
-        yield _source(value) if inspect.isfunction(value) else repr(value).encode()
-
-
-def _source(code: Callable[..., Any]) -> bytes:
+def _differ(value: Any, default: Any) -> bool:
+    """Whether two settings differ, arrays among them; what cannot be told apart by content differs."""
     try:
-        return inspect.getsource(code).encode()
-    except (OSError, TypeError):  # typed at a prompt
-        return code.__qualname__.encode()
+        return fingerprint(value) != fingerprint(default)
+    except LatentensError:
+        return value is not default
 
 
 def _plain(value: Any) -> Any:

@@ -11,11 +11,11 @@ import xarray as xr
 
 from latentens.comparison.cell import Cell, Outcome, describe, run, score
 from latentens.comparison.data_tree import EXACT, Address, assemble
-from latentens.comparison.netcdf import load_outcome, save_outcome
 from latentens.datasets.dataset import Dataset
 from latentens.errors import LatentensError
 from latentens.methods.base import Method, Posterior
 from latentens.runtime.progress import track_late
+from latentens.runtime.store import Store
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -46,11 +46,13 @@ def compare(
         methods: Methods, or methods by the names they get in tables; by default their class and changed settings.
         key: Random key; the same key gives the same tree but for seconds and memory.
         repetitions: How often each method is fitted to each data set, with another key each time.
-        folder: Where finished cells are kept, made if need be. With the same folder, an interrupted comparison goes on
-            where it stopped, and one with more methods or data sets fits only what is new.
+        folder: Where finished fits are kept, made if need be. With the same folder, an interrupted comparison resumes
+            where it stopped, and one with more methods or data sets fits only what is new. Fits are told apart by the
+            content of votes, settings and code (`latentens.runtime.store`); those that failed are tried again.
         resamples: Bootstrap samples behind the intervals of the scores.
         client: A Dask client on whose workers the cells are run; by default they run here, one by one.
-        on_progress: Called with the number of finished fits and of all: at the beginning, and after each.
+        on_progress: Called with the number of fits that are finished, without those that failed, and of all: at the
+            beginning, and after each.
     """
     sets = [datasets] if isinstance(datasets, Dataset) else list(datasets)
     named = dict(methods) if isinstance(methods, Mapping) else _named(methods)
@@ -72,7 +74,7 @@ def compare(
         if (probs := exact[dataset.name]) is not None:
             ours = _exact_outcome(dataset, probs, resamples, key=keys[dataset.name, 0])
             outcomes |= {(dataset.name, repetition, EXACT): ours for repetition in range(repetitions)}
-    done = _run_all(cells, None if folder is None else Path(folder), client, on_progress)
+    done = _run_all(cells, folder, client, on_progress)
     outcomes |= {cell.address: done[cell.address] for cell in cells}
     return assemble(sets, outcomes, _data(key))
 
@@ -105,25 +107,37 @@ def _exact_outcome(dataset: Dataset, probs: Posterior, resamples: int, *, key: j
 
 
 def _run_all(
-    cells: Sequence[Cell], folder: Path | None, client: "Client | None", on_progress: Progress | None
+    cells: Sequence[Cell], folder: str | Path | None, client: "Client | None", on_progress: Progress | None
 ) -> dict[Address, Outcome]:
-    """The outcome of every cell: from the folder if it is there, else run and put there."""
-    done: dict[Address, Outcome] = {}
-    paths: dict[Address, Path] = {}
-    if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-        paths = {cell.address: folder / f"{cell.fingerprint()}.nc" for cell in cells}
-        done = {address: load_outcome(path) for address, path in paths.items() if path.is_file()}
+    """The outcome of every cell: from the store if it is there, else run and, unless it failed, put there."""
+    store = Store(folder)
+    keys = _work_keys(cells, store)
+    found = {cell.address: store.get(keys[cell.address]) for cell in cells}
+    done = {address: Outcome.from_record(record) for address, record in found.items() if record is not None}
     left = [cell for cell in cells if cell.address not in done]
-    finished = _here(left) if client is None else _on_workers(left, client)
     tell = on_progress or (lambda *_: None)
-    tell(len(done), len(cells))
-    for address, outcome in finished:
-        if paths:
-            save_outcome(outcome, paths[address])
+    kept = len(done)
+    tell(kept, len(cells))
+    for address, outcome in _here(left) if client is None else _on_workers(left, client):
+        if not outcome.error:
+            store.put(keys[address], outcome.to_record())
+            kept += 1
         done[address] = outcome
-        tell(len(done), len(cells))
+        tell(kept, len(cells))
     return done
+
+
+def _work_keys(cells: Sequence[Cell], store: Store) -> dict[Address, str]:
+    """What each cell depends on: the data, the method with its settings and code, the key. Names do not matter."""
+    data = {cell.dataset.name: (cell.dataset, cell.exact) for cell in cells}
+    data_keys = {name: store.key(dataset.votes, dataset.labels, exact) for name, (dataset, exact) in data.items()}
+    keys = {}
+    for cell in cells:
+        try:
+            keys[cell.address] = store.key(data_keys[cell.dataset.name], cell.method, cell.key_data, cell.resamples)
+        except LatentensError as error:
+            raise LatentensError(f"fits of {cell.name} cannot be kept in {store.folder}: {error}") from None
+    return keys
 
 
 def _here(cells: Sequence[Cell]) -> Iterator[tuple[Address, Outcome]]:

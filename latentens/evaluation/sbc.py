@@ -1,6 +1,7 @@
 """Simulation-based calibration: do posterior draws mean what they say?"""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ from latentens.programs.model import GenerativeModel, Params
 from latentens.programs.tables import bayes_posterior
 from latentens.runtime.progress import track_late
 from latentens.runtime.randomness import numpy_generator
+from latentens.runtime.store import Record, Store
 from latentens.votes import Votes
 
 Sampler = Callable[[Votes, jax.Array], Mapping[str, np.ndarray]]
@@ -60,7 +62,7 @@ def simulation_based_calibration(
     num_items: int,
     key: jax.Array,
     num_draws: int = 99,
-    folder: Path | None = None,
+    folder: str | Path | None = None,
 ) -> SimulationRanks:
     """Rank true parameters among posterior draws, over parameters and votes drawn from the model (Talts et al. 2018).
 
@@ -76,25 +78,19 @@ def simulation_based_calibration(
         num_items: Number of items of each.
         key: Random key; the same key gives the same ranks.
         num_draws: Draws kept of each fit, evenly spaced, so that they are nearly independent.
-        folder: Where finished simulations are kept, so that an interrupted run goes on from there.
+        folder: Where finished simulations are kept, so that an interrupted run resumes where it stopped.
     """
     if num_simulations < 2:
         raise LatentensError("num_simulations must be at least 2: fewer say nothing about a distribution")
     method = Nuts(model) if method is None else method
-    sampler, called = _sampler(method), getattr(method, "__name__", method)
-    _claim(
-        folder, f"{called} on {model}: {num_items} items, {num_draws} draws, key {jax.random.key_data(key).tolist()}"
-    )
+    sampler, store = _sampler(method), Store(folder)
+    work = store.key("simulation-based calibration", model, method, num_items, num_draws)
     simulation_key, uniform_key = jax.random.split(key)
     rows = []
     for index in track_late(range(num_simulations), "Simulation-based calibration"):
-        path = folder / f"{index}.npy" if folder else None
-        if path is None or not path.exists():
-            row = _simulated_ranks(model, sampler, num_items, num_draws, jax.random.fold_in(simulation_key, index))
-            _keep(row, path)
-        else:
-            row = np.load(path)
-        rows.append(row)
+        own_key = jax.random.fold_in(simulation_key, index)
+        simulated = partial(_simulated_ranks, model, sampler, num_items, num_draws, own_key)
+        rows.append(store.recall(store.key(work, own_key), simulated).arrays["ranks"])
     ranks = np.stack(rows)
     generator = numpy_generator(uniform_key)
     uniforms = (ranks + generator.random(ranks.shape)) / (num_draws + 1)
@@ -134,7 +130,7 @@ def _sampler(method: Method | Sampler) -> Sampler:
 
 def _simulated_ranks(
     model: GenerativeModel, sampler: Sampler, num_items: int, num_draws: int, key: jax.Array
-) -> Int[np.ndarray, " element"]:
+) -> Record:
     data_key, sample_key, tie_key = jax.random.split(key, 3)
     dataset = simulate(model, num_items, key=data_key)
     assert dataset.params is not None, "simulated data come with their parameters"
@@ -147,7 +143,7 @@ def _simulated_ranks(
     columns = np.concatenate([np.asarray(draws[name])[kept].reshape(num_draws, -1) for name in truth], axis=1)
     values = np.concatenate([np.ravel(value) for value in truth.values()])
     ties = (columns == values).sum(axis=0)
-    return (columns < values).sum(axis=0) + numpy_generator(tie_key).integers(ties + 1)
+    return Record({}, {"ranks": (columns < values).sum(axis=0) + numpy_generator(tie_key).integers(ties + 1)})
 
 
 def _oriented(model: GenerativeModel, params: Params, votes: Votes) -> dict[str, np.ndarray]:
@@ -161,22 +157,3 @@ def _element_names(model: GenerativeModel) -> tuple[str, ...]:
     shapes = inspect(model).parameter_shapes.items()
     indexed = ((name, index) for name, shape in shapes for index in np.ndindex(*shape))
     return tuple(f"{name}[{', '.join(map(str, index))}]" if index else name for name, index in indexed)
-
-
-def _claim(folder: Path | None, settings: str) -> None:
-    """Write down whose simulations a folder holds, or refuse it if it holds those of other settings."""
-    if folder is None:
-        return
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "settings.txt"
-    if path.exists() and path.read_text() != settings:
-        raise LatentensError(f"{folder} holds simulations of other settings ({path.read_text()}); take another folder")
-    path.write_text(settings)
-
-
-def _keep(row: np.ndarray, path: Path | None) -> None:
-    """Write a finished simulation so that an interruption leaves all of it or nothing."""
-    if path is not None:
-        unfinished = path.with_suffix(".unfinished.npy")
-        np.save(unfinished, row)
-        unfinished.replace(path)

@@ -1,8 +1,8 @@
 """Random search of training options (Bergstra & Bengio 2012), scored by held-out likelihood and by no label."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from latentens.rbm.training.interface import Training
 from latentens.rbm.training.sampled import SampledTraining
 from latentens.runtime.precision import double_precision
 from latentens.runtime.progress import track_late
+from latentens.runtime.store import Record, Store
 from latentens.votes import Votes
 
 Space = Mapping[str, Sequence[Any] | Callable[[np.random.Generator], Any]]
@@ -32,7 +33,7 @@ def random_search(
     num_trials: int = 20,
     base: Training | None = None,
     held_out: float = 0.2,
-    journal: str | Path | None = None,
+    folder: str | Path | None = None,
 ) -> pd.DataFrame:
     """Train machines with random options and score each by the likelihood of items it was not trained on.
 
@@ -43,10 +44,10 @@ def random_search(
         num_trials: Number of trials.
         base: Options that are not drawn; by default sampled training.
         held_out: Share of the items to score on.
-        journal: A file to which each finished trial is added; an interrupted search resumes from it.
+        folder: Where finished trials are kept, so that an interrupted search resumes where it stopped.
 
     Returns:
-        One row a trial, best first: its number, options, mean held-out log-likelihood, standard error of that by
+        One row per trial, best first: its number, options, mean held-out log-likelihood, standard error of that by
         annealing (0 where exact), and the reason where a trial failed.
     """
     base = base or SampledTraining()
@@ -55,14 +56,15 @@ def random_search(
         raise LatentensError(f"{type(base).__name__} has no option {min(unknown)!r}; draw one that it has")
     split_key, trial_key = jax.random.split(key)
     training, scoring = _split(votes, held_out, split_key)
-    trials = _read(journal, key)
-    for number in track_late([i for i in range(num_trials) if i not in trials], "searching"):
-        trials[number] = {
-            "trial": number,
-            **_try(training, scoring, base, space, jax.random.fold_in(trial_key, number)),
-        }
-        _append(journal, key, trials[number])
-    table = pd.DataFrame([trials[number] for number in sorted(trials) if number < num_trials])
+    store = Store(folder)
+    work = store.key("random search", votes, held_out, split_key, base)
+    trials = []
+    for number in track_late(range(num_trials), "Searching"):
+        options_key, train_key, score_key = jax.random.split(jax.random.fold_in(trial_key, number), 3)
+        options = {"num_hidden": 1, **draw_options(space, options_key)}
+        score = partial(_score, training, scoring, base, options, train_key, score_key)
+        trials.append({"trial": number, **options, **store.recall(store.key(work, options, train_key), score).about})
+    table = pd.DataFrame(trials)
     return table.sort_values("log_likelihood", ascending=False, na_position="last", ignore_index=True)
 
 
@@ -84,42 +86,20 @@ def _split(votes: Votes, held_out: float, key: jax.Array) -> tuple[VisibleRows, 
     return rows_from_votes(votes.take(order[size:])), rows_from_votes(votes.take(order[:size]))
 
 
-def _try(training: VisibleRows, scoring: VisibleRows, base: Training, space: Space, key: jax.Array) -> dict[str, Any]:
-    """One trial: its options and its score, or why it failed."""
-    options_key, train_key, score_key = jax.random.split(key, 3)
-    options = {"num_hidden": 1, **draw_options(space, options_key)}
+def _score(
+    training: VisibleRows,
+    scoring: VisibleRows,
+    base: Training,
+    options: Mapping[str, Any],
+    train_key: jax.Array,
+    score_key: jax.Array,
+) -> Record:
+    """The score of one trial, or why it failed."""
     chosen = {name: value for name, value in options.items() if name != "num_hidden"}
     try:
         trained = replace(base, **chosen).train(training, options["num_hidden"], key=train_key)
         score, error = mean_log_likelihood(trained.machine, scoring, key=score_key)
     except LatentensError as error_met:
-        return {**options, "log_likelihood": None, "standard_error": None, "failure": str(error_met)}
+        return Record({"log_likelihood": None, "standard_error": None, "failure": str(error_met)})
     failure = None if np.isfinite(score) else "too large a machine to be scored on votes with gaps"
-    return {**options, "log_likelihood": score, "standard_error": error, "failure": failure}
-
-
-def _read(journal: str | Path | None, key: jax.Array) -> dict[int, dict[str, Any]]:
-    """The finished trials of a journal; a last line that was cut off is done again."""
-    if journal is None or not Path(journal).is_file():
-        return {}
-    trials = {}
-    for line in Path(journal).read_text().splitlines():
-        try:
-            entry = json.loads(line)
-        except json.JSONDecodeError:
-            continue
-        if entry["key"] != _key_words(key):
-            raise LatentensError(f"{journal} is the journal of a search with another key; use that key or another file")
-        trials[entry["result"]["trial"]] = entry["result"]
-    return trials
-
-
-def _append(journal: str | Path | None, key: jax.Array, result: dict[str, Any]) -> None:
-    if journal is not None:
-        with Path(journal).open("a") as file:
-            # the line break comes first: a line that an interruption cut off then spoils no other
-            file.write("\n" + json.dumps({"key": _key_words(key), "result": result}))
-
-
-def _key_words(key: jax.Array) -> list[int]:
-    return np.asarray(jax.random.key_data(key)).tolist()
+    return Record({"log_likelihood": float(score), "standard_error": float(error), "failure": failure})
