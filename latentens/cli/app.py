@@ -36,6 +36,7 @@ DEFAULT_METHODS = ("MajorityVote", "SpectralMetaLearner", "DawidSkeneEM", "Laten
 Items = Annotated[int, Option(min=1, help="Number of items of each simulated set.")]
 Seed = Annotated[int, Option(min=0, help="Seed; the same seed gives the same result.")]
 VotesFile = Annotated[Path, Argument(help="CSV or Parquet file: columns item, voter, vote, or one column a voter.")]
+GoldFile = Annotated[Path | None, Option(help="CSV of labels that are known (item, gold), which methods may use.")]
 MethodNames = Annotated[
     list[str] | None,
     Option("--methods", "-m", help="Such as 'RBMStack(hidden=(3, 1))'. May be repeated."),
@@ -88,6 +89,7 @@ def options(
 def compare(
     votes: Annotated[Path | None, Option(help="CSV or Parquet file of your votes.")] = None,
     truth: Annotated[Path | None, Option(help="CSV of true labels (item, truth) for --votes.")] = None,
+    gold: GoldFile = None,
     data: Annotated[list[str] | None, Option(help="A named set: Tree/1, S1, …. May be repeated.")] = None,
     root: Annotated[Path | None, Option(help="Folder of the named sets' files.")] = None,
     model: Annotated[list[str] | None, Option(help="A model to simulate from. May be repeated.")] = None,
@@ -120,12 +122,12 @@ def compare(
     from latentens.comparison import compare, save
     from latentens.reporting import report
 
-    if truth and not votes:
-        raise LatentensError("--truth belongs to --votes, and there is none")
+    if (truth or gold) and not votes:
+        raise LatentensError(f"--{'truth' if truth else 'gold'} belongs to --votes, and there is none")
     if reading and not votes and not data:
         raise LatentensError(f"--{next(iter(reading))} belongs to --votes or --data, and there is none")
     datasets = support.named_datasets(data or [], root, reading)
-    datasets += [support.users_dataset(votes, truth, reading)] if votes else []
+    datasets += [support.users_dataset(votes, truth, gold, reading)] if votes else []
     for dataset in datasets:
         _tell(support.understood(dataset.name, dataset.votes, dataset.labels))
     datasets += [support.simulated(name, items, seed) for name in model or []]
@@ -153,6 +155,7 @@ def fit(
     method: Annotated[str, Argument(help="A method's name, perhaps with settings (see `latentens methods`).")],
     votes: VotesFile,
     out: Annotated[Path, Option(help="CSV file for the posterior of each item's label.")],
+    gold: GoldFile = None,
     seed: Seed = 1,
     *,
     reading: "TableOptions",
@@ -164,8 +167,6 @@ def fit(
 
         latentens fit 'RBMStack(hidden=(3, 1))' votes.csv --out posterior.csv
     """
-    import jax
-
     from latentens.cli import support
     from latentens.cli.names import find_method
 
@@ -173,8 +174,9 @@ def fit(
     read = support.users_votes(votes, reading)
     _tell(support.understood(votes, read))
     chosen = find_method(method, read)
+    known = support.known_labels(read, gold, reading) if gold else None
     with messages.status(f"Fitting {method}"):
-        fitted = chosen.fit(read, key=jax.random.key(seed))
+        fitted = support.fit_votes(chosen, read, known, seed)
     support.write_posterior(fitted, read, out)
     for name in ("log_likelihood", "iterations", "converged", "warnings", "seconds"):
         if fitted.diagnostics.get(name) not in (None, []):

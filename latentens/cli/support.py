@@ -14,15 +14,27 @@ from jaxtyping import Int
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from latentens.cli.names import find_model
+from latentens import methods
+from latentens.cli.names import METHOD_NAMES, find_model
 from latentens.cli.reading import as_options
 from latentens.comparison import full_scores
-from latentens.datasets import PAPER_MODELS, Dataset, from_files, load, read_votes, simulate, simulate_paper
+from latentens.datasets import (
+    PAPER_MODELS,
+    Dataset,
+    from_files,
+    load,
+    read_labels,
+    read_votes,
+    simulate,
+    simulate_paper,
+)
 from latentens.errors import LatentensError
 from latentens.evaluation import scores as evaluation
 from latentens.evaluation.independence import ModelCheck
-from latentens.methods.base import Fit
+from latentens.methods.base import Fit, GoldMethod, Method
 from latentens.votes import Votes
+from latentens.votes.files import naming
+from latentens.votes.matching import gold_codes
 from latentens.votes.reading import TableOptions
 
 PAIRS_SHOWN = 10
@@ -43,11 +55,29 @@ def paper_datasets(items: int, seed: int) -> list[Dataset]:
     return [simulate_paper(family, seed, items) for family in PAPER_MODELS]
 
 
-def users_dataset(votes: Path, truth: Path | None, reading: TableOptions) -> Dataset:
+def users_dataset(votes: Path, truth: Path | None, gold: Path | None, reading: TableOptions) -> Dataset:
     """A data set from a user's files."""
     dataset = from_files(votes, truth, **reading)
     _check_usable(dataset.votes, votes)
-    return dataset
+    return replace(dataset, gold=known_labels(dataset.votes, gold, reading)) if gold else dataset
+
+
+def known_labels(votes: Votes, path: Path, reading: TableOptions) -> Int[np.ndarray, " item"]:
+    """The codes of the labels in a user's file, −1 for items that are not in it."""
+    labels = read_labels(path, item=reading.get("item"), missing=reading.get("missing", ()))
+    with naming(path):
+        return gold_codes(votes, labels)
+
+
+def fit_votes(method: Method, votes: Votes, gold: Int[np.ndarray, " item"] | None, seed: int) -> Fit:
+    """Fit, with known labels if there are any."""
+    key = jax.random.key(seed)
+    if gold is None:
+        return method.fit(votes, key=key)
+    if not isinstance(method, GoldMethod):
+        able = [name for name in METHOD_NAMES if issubclass(getattr(methods, name), GoldMethod)]
+        raise LatentensError(f"{type(method).__name__} cannot use gold labels; {', '.join(able)} can")
+    return method.fit(votes, key=key, gold=gold)
 
 
 def users_votes(path: Path, reading: TableOptions) -> Votes:

@@ -18,7 +18,7 @@ from latentens.datasets.dataset import Dataset
 from latentens.errors import LatentensError
 from latentens.evaluation.intervals import intervals
 from latentens.evaluation.scores import evaluate
-from latentens.methods.base import Fit, Method, Posterior
+from latentens.methods.base import Fit, GoldMethod, Method, Posterior
 from latentens.runtime.fingerprint import fingerprint
 from latentens.runtime.store import Record
 
@@ -113,13 +113,21 @@ def run(cell: Cell) -> Outcome:
     start, seconds = time.perf_counter(), np.nan
     with _watched_memory() as peak_memory:
         try:
-            fit = cell.method.fit(cell.dataset.votes, key=key)
+            fit = _fit(cell, key)
             seconds, memory = time.perf_counter() - start, peak_memory()
             scored = score(cell.dataset, fit.label_probs, cell.exact, cell.resamples, key=key)
             return Outcome(repr(cell.method), seconds, memory, **_parts(fit), **scored)
         except Exception as caught:  # whatever a user's method does, the other cells go on
             error = str(caught) if isinstance(caught, LatentensError) else repr(caught)
     return Outcome(repr(cell.method), time.perf_counter() - start, peak_memory(), error)
+
+
+def _fit(cell: Cell, key: jax.Array) -> Fit:
+    """Fit, with known labels if there are any and the method can use them."""
+    votes, gold = cell.dataset.votes, cell.dataset.gold
+    if gold is not None and isinstance(cell.method, GoldMethod):
+        return cell.method.fit(votes, key=key, gold=gold)
+    return cell.method.fit(votes, key=key)
 
 
 def _parts(fit: Fit) -> dict[str, Any]:
@@ -142,8 +150,8 @@ def score(
 ) -> dict[str, Any]:
     """The scores of a posterior and their intervals, by the names of `Outcome`."""
     return {
-        "scores": evaluate(dataset.labels, probs, exact),
-        "intervals": intervals(dataset.labels, probs, exact, key=key, resamples=resamples),
+        "scores": evaluate(dataset.scored_labels, probs, exact),
+        "intervals": intervals(dataset.scored_labels, probs, exact, key=key, resamples=resamples),
     }
 
 

@@ -130,7 +130,9 @@ def _run_all(
 def _work_keys(cells: Sequence[Cell], store: Store) -> dict[Address, str]:
     """What each cell depends on: the data, the method with its settings and code, the key. Names do not matter."""
     data = {cell.dataset.name: (cell.dataset, cell.exact) for cell in cells}
-    data_keys = {name: store.key(dataset.votes, dataset.labels, exact) for name, (dataset, exact) in data.items()}
+    data_keys = {
+        name: store.key(dataset.votes, dataset.labels, dataset.gold, exact) for name, (dataset, exact) in data.items()
+    }
     keys = {}
     for cell in cells:
         try:

@@ -31,6 +31,7 @@ class Dataset:
         labels: The true label of each item, −1 where it is not known.
         model: The model that the votes come from, where known.
         params: Its true parameters, where known.
+        gold: True labels that methods may use, −1 for the other items. Nothing is scored on these items.
     """
 
     name: str
@@ -38,16 +39,31 @@ class Dataset:
     labels: Int[np.ndarray, " item"]
     model: GenerativeModel | None = None
     params: Mapping[str, Float[np.ndarray, "..."]] | None = None
+    gold: Int[np.ndarray, " item"] | None = None
 
     def __post_init__(self) -> None:
-        if self.labels.shape != (self.votes.num_items,):
-            raise VotesError(f"{self.name}: labels of shape {self.labels.shape} for {self.votes.num_items} items")
+        for labels in (self.labels, self.gold):
+            if labels is not None and labels.shape != (self.votes.num_items,):
+                raise VotesError(f"{self.name}: labels of shape {labels.shape} for {self.votes.num_items} items")
+
+    @property
+    def scored_labels(self) -> Int[np.ndarray, " item"]:
+        """The true label of each item that methods have not been told, −1 for the others."""
+        return self.labels if self.gold is None else np.where(self.gold >= 0, -1, self.labels)
 
     def bayes_posterior(self) -> Float[np.ndarray, "item label"] | None:
         """The exact posterior of the labels, where model and parameters are known."""
         if self.model is None or self.params is None:
             return None
-        return bayes_posterior(self.model, self.params, self.votes)
+        probs = bayes_posterior(self.model, self.params, self.votes)
+        return probs if self.gold is None else certain_where_known(probs, self.gold)
+
+
+def certain_where_known(
+    probs: Float[np.ndarray, "item label"], gold: Int[np.ndarray, " item"]
+) -> Float[np.ndarray, "item label"]:
+    """The posterior of labels once some of them, those that are not −1, are known."""
+    return np.where(gold[:, None] >= 0, gold[:, None] == np.arange(probs.shape[1]), probs)
 
 
 @double_precision

@@ -11,6 +11,7 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int
 
+from latentens.datasets.dataset import certain_where_known
 from latentens.errors import VotesError
 from latentens.runtime.precision import double_precision
 from latentens.runtime.settings import Settings
@@ -199,7 +200,7 @@ def finished(method: Predictor, estimate: Estimate, votes: Votes, start: float, 
     """
     probs = posterior_of(method, estimate, votes) if estimate.label_probs is None else estimate.label_probs
     if gold is not None:
-        probs = np.where(gold[:, None] >= 0, gold[:, None] == np.arange(probs.shape[1]), probs)
+        probs = certain_where_known(probs, gold)
     return Fit(
         estimate.params,
         {**estimate.diagnostics, "seconds": time.perf_counter() - start},
