@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from latentens import comparison, datasets, evaluation, methods, models, rbm, reporting
     from latentens.comparison import compare, load, save
-    from latentens.datasets import Dataset, simulate
+    from latentens.datasets import Dataset, simulate, simulate_like
     from latentens.evaluation import check_independence
     from latentens.methods.base import Fit, Method
     from latentens.methods.fit_files import load_fit
@@ -36,6 +36,7 @@ __all__ = [
     "reporting",
     "save",
     "simulate",
+    "simulate_like",
 ]
 
 _HOMES = {
@@ -53,6 +54,7 @@ _HOMES = {
     "report": "reporting",
     "save": "comparison",
     "simulate": "datasets",
+    "simulate_like": "datasets",
 }
 """The module of each function and class; the other public names are packages."""
 

@@ -172,7 +172,7 @@ BAD_FILES = {
     "mixed labels": (b"item,voter,vote\n1,a,0\n1,b,yes\n2,a,1\n", "the labels mix numbers and text"),
     "duplicates": (
         b"item,voter,vote\n1,a,0\n1,a,1\n2,b,1\n",
-        "keep one, or say --duplicates last",
+        "take one of them by --duplicates last, or count them all by --duplicates keep",
     ),
     "one item": (b"item,voter,vote\n1,a,0\n1,b,1\n", "votes of only one item"),
     "one voter": (b"item,voter,vote\n1,a,0\n2,a,1\n", "votes of only one voter"),

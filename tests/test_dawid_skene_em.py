@@ -76,7 +76,7 @@ def test_likelihood_never_falls(num_classes):
     for _ in range(60):
         expected = expectation(data, estimates)
         heights.append(expected.log_likelihood)
-        estimates = maximisation(data, expected, 0.0)
+        estimates = maximisation(expected, 0.0)
     assert np.all(np.diff(heights, axis=0) > -1e-8)
     assert np.all(heights[-1] > heights[0] + 1)
 

@@ -15,11 +15,12 @@ from typer import Option
 
 
 class Duplicates(StrEnum):
-    """What to do where a voter voted on an item twice."""
+    """What to do where a voter voted on an item repeatedly."""
 
     error = "error"
     first = "first"
     last = "last"
+    keep = "keep"
 
 
 def _option(kind: Any, words: str) -> Any:
@@ -33,7 +34,9 @@ OPTIONS = {
     "ignore": _option(list[str] | None, "A column that does not count. May be repeated."),
     "classes": _option(list[str] | None, "The labels in order, such as no,yes. May be repeated."),
     "missing": _option(list[str] | None, "What is written where a vote is missing, such as NA. May be repeated."),
-    "duplicates": _option(Duplicates | None, "What to do with a voter's second vote on an item."),
+    "duplicates": _option(
+        Duplicates | None, "What to do with repeated votes of a voter on an item; keep counts all of them."
+    ),
 }
 """The options, named like the keyword arguments of `Votes.from_csv`."""
 

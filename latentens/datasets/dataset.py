@@ -1,24 +1,26 @@
 """Simulation: votes whose labels, and perhaps whose parameters, are known."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, Int8
 from numpyro import handlers
 
 from latentens.errors import VotesError
 from latentens.programs.contract import inspect
 from latentens.programs.model import GenerativeModel, Params
-from latentens.programs.tables import bayes_posterior, checked_tables
+from latentens.programs.tables import bayes_posterior, check_fit, checked_tables
 from latentens.runtime.precision import double_precision
-from latentens.votes import Votes
+from latentens.votes import Triplets, Votes
+from latentens.votes.labels import MISSING
 
 BLOCK_ITEMS = 2**16
-"""Items are simulated in blocks of this size, which bounds the memory."""
+BLOCK_VOTES = 2**22
+"""Items are simulated in blocks of at most so many items and votes, which bounds the memory."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,9 +68,8 @@ def certain_where_known(
     return np.where(gold[:, None] >= 0, gold[:, None] == np.arange(probs.shape[1]), probs)
 
 
-@double_precision
 def simulate(model: GenerativeModel, num_items: int, *, key: jax.Array, params: Params | None = None) -> Dataset:
-    """Draw labels and votes from a program.
+    """Draw labels and votes from a program; every voter votes once on every item.
 
     Args:
         model: The generative model.
@@ -78,17 +79,59 @@ def simulate(model: GenerativeModel, num_items: int, *, key: jax.Array, params: 
     """
     if num_items < 1:
         raise VotesError(f"{num_items} items cannot be simulated; ask for at least one")
+    structure = inspect(model)
+    complete = np.broadcast_to(np.int8(0), (num_items, structure.num_voters))
+    pattern = Votes(complete, num_items, structure.num_voters, structure.num_vote_classes)
+    return simulate_like(model, pattern, key=key, params=params)
+
+
+@double_precision
+def simulate_like(model: GenerativeModel, pattern: Votes, *, key: jax.Array, params: Params | None = None) -> Dataset:
+    """Draw labels and votes from a program, in a given pattern of who voted on what and how often.
+
+    A voter's repeated votes on an item are independent of each other given the item's label and hidden units.
+
+    Args:
+        model: The generative model.
+        pattern: Votes of which only the pattern counts; the result has their items, voters and classes.
+        key: Random key; the same key gives the same data.
+        params: A value for each parameter; by default a draw from the priors.
+    """
+    structure = check_fit(model, pattern)
+    if pattern.num_classes < structure.num_vote_classes:
+        raise VotesError(
+            f"the pattern has {pattern.num_classes} classes, but votes of {model} have {structure.num_vote_classes}: "
+            "name all of them when the votes are made"
+        )
     params_key, items_key = jax.random.split(key)
     if params is None:
         params = _draw_params(model, params_key)
     checked_tables(model, params)
     params = {name: np.asarray(value, dtype=np.float64) for name, value in params.items()}
-    block = min(num_items, BLOCK_ITEMS)
-    keys = jax.random.split(items_key, -(-num_items // block))
-    drawn = [jax.device_get(_draw_items(model, block, params, block_key)) for block_key in keys]
-    labels, votes = (np.concatenate(parts)[:num_items] for parts in zip(*drawn, strict=True))
-    matrix = Votes.from_matrix(votes, num_classes=inspect(model).num_vote_classes)
-    return Dataset(str(model), matrix, labels, model, params)
+    size = min(pattern.num_items, BLOCK_ITEMS, max(1, BLOCK_VOTES // pattern.num_voters))
+    starts = range(0, pattern.num_items, size)
+    parts = [pattern.between(start, min(start + size, pattern.num_items)) for start in starts]
+    keys = jax.random.split(items_key, len(parts))
+    drawn = [_draw_part(model, size, params, part, key) for part, key in zip(parts, keys, strict=True)]
+    labels, votes = (np.concatenate(columns) for columns in zip(*drawn, strict=True))
+    storage = votes if isinstance(pattern.storage, np.ndarray) else pattern.storage._replace(vote=votes)
+    return Dataset(str(model), replace(pattern, storage=storage), labels, model, params)
+
+
+def _draw_part(
+    model: GenerativeModel, num_items: int, params: dict[str, np.ndarray], pattern: Votes, key: Array
+) -> tuple[Int8[np.ndarray, " item"], Int8[np.ndarray, "item voter"] | Int8[np.ndarray, " entry"]]:
+    """Labels and votes of some items; `num_items` or fewer, so that all parts share one compiled program."""
+    hidden, votes = _draw_items(model, num_items, params, key)
+    labels, matrix = np.asarray(hidden["label"]).astype(np.int8)[: pattern.num_items], np.asarray(votes)
+    if isinstance(pattern.storage, np.ndarray):
+        return labels, np.where(pattern.storage == MISSING, np.int8(MISSING), matrix[: pattern.num_items])
+    item, voter, turn = pattern.storage.item, pattern.storage.voter, pattern.storage.turn
+    drawn = matrix[item, voter]
+    for again in range(1, turn.max(initial=0) + 1):
+        _, votes = _draw_items(model, num_items, {**params, **hidden}, jax.random.fold_in(key, again))
+        drawn = np.where(turn == again, np.asarray(votes)[item, voter], drawn)
+    return labels, Triplets(item, voter, drawn).in_order().vote
 
 
 @partial(jax.jit, static_argnums=0)
@@ -99,7 +142,11 @@ def _draw_params(model: GenerativeModel, key: Array) -> dict[str, Float[Array, "
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _draw_items(model: GenerativeModel, num_items: int, params: dict[str, Any], key: Array) -> tuple[Array, Array]:
-    with handlers.trace() as trace, handlers.seed(rng_seed=key), handlers.substitute(data=params):
+def _draw_items(
+    model: GenerativeModel, num_items: int, known: dict[str, Any], key: Array
+) -> tuple[dict[str, Array], Int[Array, "item voter"]]:
+    """The hidden sites of items, and their votes; `known` are the parameters and perhaps the hidden sites."""
+    with handlers.trace() as trace, handlers.seed(rng_seed=key), handlers.substitute(data=known):
         model.program(num_items)
-    return trace["label"]["value"].astype("int8"), trace["vote"]["value"].astype("int8")
+    hidden = {name: trace[name]["value"] for name in inspect(model).hidden}
+    return hidden, trace["vote"]["value"].astype("int8")

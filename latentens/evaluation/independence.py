@@ -195,6 +195,7 @@ def _members(groups: Groups) -> tuple[tuple[int, ...], ...]:
 
 def _refuse_unfit(model: GenerativeModel, votes: Votes) -> None:
     structure = check_fit(model, votes)
+    votes.refuse_repeats("a check of pairs of voters")
     if votes.num_voters == 1:
         raise VotesError("one voter has nobody to agree with: a check needs the votes of several voters")
     if votes.num_voters > MAX_VOTERS:
@@ -237,6 +238,7 @@ def decorrelation(
     """
     if votes.num_classes != 2:
         raise VotesError(f"correlations between voters are for two classes, but the votes have {votes.num_classes}")
+    votes.refuse_repeats("a correlation between voters")
     probs = fit.label_probs if labels is None else np.eye(2)[labels]
     cast = votes.matrix != MISSING
     layers = [_correlations(np.where(cast, votes.matrix, 0.0), cast, probs)]

@@ -110,7 +110,7 @@ class DawidSkeneEM(GoldMethod):
     def _begin(self, votes: Votes, data: CountedRows, key: jax.Array) -> Expected:
         """Expected counts of all starts."""
         starts = [vote_shares(votes.patterns.votes)]
-        if votes.num_classes == 2 and votes.num_voters <= SPECTRAL_VOTERS:
+        if votes.num_classes == 2 and votes.num_voters <= SPECTRAL_VOTERS and not votes.has_repeats:
             starts += _spectral_starts(votes)
         informed = expect_labels(data, starts)
         if not self.random_starts:

@@ -42,6 +42,7 @@ class LatentSpectral(Method):
 
     def _fit(self, votes: Votes, key: jax.Array) -> Estimate:
         require_two_classes(votes, self)
+        votes.refuse_repeats(type(self).__name__)
         moments, generator = vote_moments(votes), numpy_generator(key)
         scores = group_scores(moments.covariance, generator)
         candidates = candidate_groups(scores, self.max_groups, self.restarts, generator)

@@ -44,6 +44,7 @@ class RestrictedLikelihood(Method):
     def _fit(self, votes: Votes, key: jax.Array) -> Estimate:
         del key  # nothing here is random
         require_two_classes(votes, self)
+        votes.refuse_repeats(type(self).__name__)
         rank_one = rank_one_structure(votes)
         if rank_one.scale <= 0:
             return without_structure(rank_one.scale)

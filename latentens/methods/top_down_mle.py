@@ -49,6 +49,7 @@ class TopDownMLE(Method):
     def _fit(self, votes: Votes, key: jax.Array) -> Estimate:
         if votes.num_classes > 2:
             raise VotesError(f"TopDownMLE is for two classes, but the votes have {votes.num_classes}: use DawidSkeneEM")
+        votes.refuse_repeats("TopDownMLE")
         sizes = (0, *range(3, self.max_hidden + 1)) if self.num_hidden is None else (self.num_hidden,)
         fits: dict[int, Fit] = {}
         for size in sizes:

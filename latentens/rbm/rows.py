@@ -57,6 +57,7 @@ def rows_from_votes(votes: Votes) -> VisibleRows:
             f"a restricted Boltzmann machine takes binary votes, but these have {votes.num_classes} classes; "
             "use a method for many classes, or make the votes binary"
         )
+    votes.refuse_repeats("a restricted Boltzmann machine")
     matrix = votes.patterns.rows
     observed = matrix != MISSING
     filling = round_up(_fewer_lengths(len(matrix))) - len(matrix)

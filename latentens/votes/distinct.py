@@ -1,10 +1,13 @@
 """Distinct rows of votes: found by counting or sorting, and not looked for where almost every row is its own."""
 
 import itertools
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from jaxtyping import Int, Int8
+
+if TYPE_CHECKING:
+    from latentens.votes.votes import Votes
 
 EXACT_ROWS = 2**17
 """Up to this many rows distinct ones are always found; above, a sample tells whether that is worth while."""
@@ -25,6 +28,37 @@ GROUP_CELLS = 2**13
 
 PACKED_ROWS = 2**13
 """Rows are packed so many at a time, which stay in the cache of a core."""
+
+
+class Patterns(NamedTuple):
+    """The distinct rows of some votes: `rows[inverse]` are the votes again."""
+
+    votes: "Votes"
+    """The distinct rows, in the storage of the original."""
+    counts: Int[np.ndarray, " row"]
+    inverse: Int[np.ndarray, " item"]
+
+    @property
+    def rows(self) -> Int8[np.ndarray, "row voter"]:
+        """The distinct rows as a matrix."""
+        return self.votes.matrix
+
+
+def find_patterns(votes: "Votes") -> Patterns:
+    """The distinct rows of votes; every row stands for itself if a sample of many tells that most are distinct."""
+    if votes.num_items > EXACT_ROWS:
+        sample = _distinct_rows(votes.take(sampled_rows(votes.num_items)))
+        if not worth_while(sample, votes.num_items):
+            once = np.broadcast_to(np.int64(1), votes.num_items)
+            return Patterns(votes, once, np.arange(votes.num_items, dtype=np.int32))
+    representative, inverse, counts = _distinct_rows(votes)
+    return Patterns(votes.take(representative), counts, inverse)
+
+
+def _distinct_rows(votes: "Votes") -> "Distinct":
+    if isinstance(votes.storage, np.ndarray):
+        return distinct_matrix_rows(votes.storage)
+    return distinct_entry_rows(votes.cells, votes.bounds)
 
 
 class Distinct(NamedTuple):
@@ -103,7 +137,7 @@ def _refine(left: Distinct, right: Distinct) -> Distinct:
 
 
 def distinct_entry_rows(cells: Int[np.ndarray, " entry"], bounds: Int[np.ndarray, " row+1"]) -> Distinct:
-    """The distinct rows of lists of entries: rows with equally many are compared with each other."""
+    """The distinct rows of lists of entries in order: rows with equally many are compared with each other."""
     lengths = np.diff(bounds)
     inverse = np.empty(len(lengths), dtype=np.int64)
     representatives: list[np.ndarray] = []

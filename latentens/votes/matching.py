@@ -44,9 +44,7 @@ def align(votes: Votes, voter_names: Names, class_names: Names) -> Votes:
     else:
         item, voter, vote = votes.storage
         known = voters[voter] >= 0
-        item, voter, vote = item[known], voters[voter[known]].astype(np.int32), recode[vote[known]]
-        order = np.lexsort((voter, item))
-        storage = Triplets(item[order], voter[order], vote[order])
+        storage = Triplets(item[known], voters[voter[known]].astype(np.int32), recode[vote[known]]).in_order()
     return Votes(
         storage, votes.num_items, len(voter_names), len(class_names), votes.item_names, voter_names, class_names
     )

@@ -7,7 +7,7 @@ from typing import Literal, TypedDict, get_args
 from latentens.errors import VotesError
 
 Classes = Sequence[Hashable] | None
-Duplicates = Literal["error", "first", "last"]
+Duplicates = Literal["error", "first", "last", "keep"]
 
 
 class TableOptions(TypedDict, total=False):
@@ -33,7 +33,8 @@ class Reading:
         ignore: Columns that do not count.
         classes: The labels in order; by default the sorted distinct ones.
         missing: What is written where a vote is missing; an empty cell always is.
-        duplicates: What to do where a voter voted on an item twice: refuse, or keep the first or last vote.
+        duplicates: What to do where a voter voted on an item repeatedly: refuse (`error`), take the `first` or the
+            `last` vote, or `keep` them all, each of which then counts.
     """
 
     item: str | None = None
@@ -49,6 +50,6 @@ class Reading:
             if isinstance(value := getattr(self, name), str):
                 raise VotesError(f"{name} takes several, so write {name}=({value!r},)")
         if self.duplicates not in get_args(Duplicates):
-            raise VotesError(f"duplicates={self.duplicates!r} is none of 'error', 'first' and 'last'")
+            raise VotesError(f"duplicates={self.duplicates!r} is none of 'error', 'first', 'last' and 'keep'")
         if self.classes is not None and len(set(self.classes)) < len(self.classes):
             raise VotesError(f"classes={tuple(self.classes)!r} names a class twice")

@@ -108,7 +108,7 @@ def _tabulate_long(columns: Long, item: Coded, voter: Coded, vote: Coded, readin
     triplets = sort_triplets(items, voters, codes, reading.duplicates)
     shape = len(items.names), len(voters.names)
     dense = np.prod(shape, dtype=float) <= max(DENSE_CELLS, CELLS_A_VOTE * len(codes))
-    storage = to_matrix(triplets, shape) if dense else triplets
+    storage = to_matrix(triplets, shape) if dense and not triplets.repeated.any() else triplets
     return Content(storage, *shape, len(class_names), _short(items.names), tuple(voters.names.tolist()), class_names)
 
 

@@ -1,9 +1,9 @@
-"""Triplets (item, voter, vote): votes of many voters, few of whom voted on any one item."""
+"""Triplets (item, voter, vote): votes of many voters, few of whom voted on any one item, or who voted repeatedly."""
 
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Int, Int8
+from jaxtyping import Bool, Int, Int8
 
 from latentens.errors import VotesError
 from latentens.runtime.limits import check_memory
@@ -14,28 +14,71 @@ from latentens.votes.reading import Duplicates
 
 
 class Triplets(NamedTuple):
-    """One entry a vote, sorted by item and then by voter."""
+    """One entry per vote, sorted by item, then by voter, then by vote.
+
+    A voter who voted on an item more than once has as many entries for it.
+    """
 
     item: Int[np.ndarray, " entry"]
     voter: Int[np.ndarray, " entry"]
     vote: Int8[np.ndarray, " entry"]
 
+    @property
+    def repeated(self) -> Bool[np.ndarray, " entry"]:
+        """Whether the entry before is of the same item and voter."""
+        same = (self.item[1:] == self.item[:-1]) & (self.voter[1:] == self.voter[:-1])
+        return np.concatenate([np.zeros(min(1, len(self.item)), dtype=bool), same])
+
+    @property
+    def turn(self) -> Int[np.ndarray, " entry"]:
+        """How many entries of the same item and voter come before each one."""
+        place = np.arange(len(self.item))
+        return place - np.maximum.accumulate(np.where(self.repeated, 0, place))
+
+    def at(self, entries: np.ndarray | slice) -> "Triplets":
+        """Some of the entries."""
+        return Triplets(*(column[entries] for column in self))
+
+    def take(self, items: Int[np.ndarray, " chosen"], bounds: Int[np.ndarray, " item+1"]) -> "Triplets":
+        """The entries of some items, which are numbered anew; those of item i are from `bounds[i]` on."""
+        lengths = np.diff(bounds)[items]
+        offsets = np.repeat(bounds[items] - np.cumsum(lengths) + lengths, lengths)
+        item = np.repeat(np.arange(len(items), dtype=np.int32), lengths)
+        return self.at(offsets + np.arange(lengths.sum()))._replace(item=item)
+
+    def between(self, start: int, stop: int) -> "Triplets":
+        """The entries of neighbouring items, which are numbered anew."""
+        part = self.at(slice(*np.searchsorted(self.item, np.array([start, stop], self.item.dtype))))
+        return part._replace(item=part.item - self.item.dtype.type(start))
+
+    def in_order(self) -> "Triplets":
+        """The same entries, sorted."""
+        return self.at(np.lexsort((self.vote, self.voter, self.item)))
+
 
 def sort_triplets(item: Coded, voter: Coded, codes: Int8[np.ndarray, " entry"], duplicates: Duplicates) -> Triplets:
-    """The votes that were cast, in order and one for each item and voter; sorted only where they are not."""
+    """The votes that were cast, in order and, unless repeated ones are kept, one for each item and voter.
+
+    They are sorted only where they are not in order yet.
+    """
     triplets = Triplets(item.codes.astype(np.int32, copy=False), voter.codes.astype(np.int32, copy=False), codes)
     if not _is_sorted(triplets):
-        triplets = _at(triplets, np.lexsort((triplets.voter, triplets.item)))
-    again = (np.diff(triplets.item) == 0) & (np.diff(triplets.voter) == 0)
-    if again.any():
+        triplets = triplets.at(np.lexsort((triplets.voter, triplets.item)))
+    repeated = triplets.repeated
+    if repeated.any():
         if duplicates == "error":
-            first = int(np.argmax(again))
-            which, who = listed(item.names[triplets.item[[first]]]), listed(voter.names[triplets.voter[[first]]])
-            raise VotesError(f"item {which} has more than one vote of voter {who}: keep one, or say duplicates='last'")
-        kept = np.append(~again, True) if duplicates == "last" else np.append(True, ~again)
-        triplets = _at(triplets, kept)
+            second = int(np.argmax(repeated))
+            which, who = listed(item.names[triplets.item[[second]]]), listed(voter.names[triplets.voter[[second]]])
+            raise VotesError(
+                f"item {which} has more than one vote of voter {who}: take one of them by duplicates='last', "
+                "or count them all by duplicates='keep'"
+            )
+        if duplicates == "keep":
+            triplets = triplets.in_order()
+        else:
+            triplets = triplets.at(~repeated if duplicates == "first" else np.append(~repeated[1:], True))
     cast = triplets.vote != MISSING
-    return triplets if cast.all() else _at(triplets, cast)
+    return triplets if cast.all() else triplets.at(cast)
 
 
 def to_matrix(triplets: Triplets, shape: tuple[int, int]) -> Int8[np.ndarray, "item voter"]:
@@ -50,10 +93,17 @@ def to_matrix(triplets: Triplets, shape: tuple[int, int]) -> Int8[np.ndarray, "i
     return matrix
 
 
+def count_votes(storage: Int8[np.ndarray, "item voter"] | Triplets, out: Int[np.ndarray, "item label"]) -> None:
+    """Write into `out` how many votes each item got for each class."""
+    if isinstance(storage, Triplets):
+        cell = storage.item.astype(np.int64) * out.shape[1] + storage.vote
+        out[:] = np.bincount(cell, minlength=out.size).reshape(out.shape)
+    else:
+        each = np.ones(storage.shape[1], dtype=np.float32)  # a product is quicker than a sum over few voters
+        for k in range(out.shape[1]):
+            out[:, k] = (storage == k) @ each
+
+
 def _is_sorted(triplets: Triplets) -> bool:
     step = np.diff(triplets.item)
     return not (step < 0).any() and not ((step == 0) & (np.diff(triplets.voter) < 0)).any()
-
-
-def _at(triplets: Triplets, entries: np.ndarray) -> Triplets:
-    return Triplets(*(column[entries] for column in triplets))

@@ -1,31 +1,26 @@
 """Votes: what was observed, and nothing of the truth."""
 
 from collections.abc import Collection, Hashable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, Self, Unpack
+from typing import Any, Self, Unpack
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Int, Int8
 
 from latentens.errors import VotesError
+from latentens.runtime.limits import check_memory
 from latentens.votes.columns import Long
-from latentens.votes.distinct import (
-    EXACT_ROWS,
-    Distinct,
-    distinct_entry_rows,
-    distinct_matrix_rows,
-    sampled_rows,
-    worth_while,
-)
+from latentens.votes.distinct import Patterns, find_patterns
 from latentens.votes.files import csv_table, parquet_table
+from latentens.votes.frames import long_frame, wide_frame
 from latentens.votes.labels import MISSING
 from latentens.votes.names import Names, listed
 from latentens.votes.reading import Classes, Duplicates, Reading, TableOptions
 from latentens.votes.tabulation import tabulate_file, tabulate_frame, tabulate_matrix
-from latentens.votes.triplets import Triplets, to_matrix
+from latentens.votes.triplets import Triplets, count_votes, to_matrix
 
 __all__ = ["Patterns", "Triplets", "Votes"]
 
@@ -33,28 +28,15 @@ BLOCK_ENTRIES = 2**18
 """Votes are gone through in blocks of about so many, which bounds the memory that this takes."""
 
 
-class Patterns(NamedTuple):
-    """The distinct rows of some votes: `rows[inverse]` are the votes again."""
-
-    votes: "Votes"
-    """The distinct rows, in the storage of the original."""
-    counts: Int[np.ndarray, " row"]
-    inverse: Int[np.ndarray, " item"]
-
-    @property
-    def rows(self) -> Int8[np.ndarray, "row voter"]:
-        """The distinct rows as a matrix."""
-        return self.votes.matrix
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class Votes:
     """`num_voters` voters' votes on `num_items` items: class codes 0 … K−1, −1 where a vote is missing.
 
-    Made by `from_matrix`, `from_long` or `from_csv`, which check what they are given; immutable.
+    Made by `from_matrix`, `from_long`, `from_csv`, …, which check what they are given; immutable. A voter may vote on
+    an item repeatedly: such votes are counted, and the order in which they were cast is not kept.
 
     Attributes:
-        storage: A matrix (item, voter) or, for many voters with few votes each, triplets.
+        storage: A matrix (item, voter) or, for many voters with few votes each and for repeated votes, triplets.
         num_items: Number of items.
         num_voters: Number of voters.
         num_classes: Number of classes K.
@@ -107,6 +89,23 @@ class Votes:
         return cls(*tabulate_matrix(array, num_classes, Reading(classes=classes, missing=missing)))
 
     @classmethod
+    def from_patterns(cls, rows: Any, counts: Any, num_classes: int | None = None, *, classes: Classes = None) -> Self:
+        """Votes from distinct rows and how often each occurred, the form in which votes are often published.
+
+        Args:
+            rows: A matrix or data frame with one row for each pattern and one column per voter, as in `from_matrix`.
+            counts: Number of items with each pattern.
+            num_classes: As in `from_matrix`.
+            classes: As in `from_matrix`.
+        """
+        made, counts = cls.from_matrix(rows, num_classes, classes=classes), np.asarray(counts)
+        if counts.shape != (made.num_items,) or not np.issubdtype(counts.dtype, np.integer) or (counts < 0).any():
+            raise VotesError(f"{made.num_items} patterns need as many counts, whole numbers that are not negative")
+        total = int(counts.sum())
+        check_memory(float(total) * made.num_voters, f"{total:,} rows of votes", "give smaller counts")
+        return replace(made, storage=np.repeat(made.matrix, counts, axis=0), num_items=total, item_names=())
+
+    @classmethod
     def from_long(
         cls,
         frame: pd.DataFrame | Mapping[str, Any],
@@ -127,7 +126,8 @@ class Votes:
             vote: Name of the column of labels; an empty one, None or NaN leaves the item without this vote.
             classes: The labels in order; by default the sorted distinct ones.
             missing: Further labels that mean a missing vote.
-            duplicates: What to do where a voter voted on an item twice: refuse, or keep the first or last vote.
+            duplicates: What to do where a voter voted on an item repeatedly: refuse (`error`), take the `first` or the
+                `last` vote, or `keep` them all, each of which then counts.
         """
         reading = Reading(item, voter, vote, classes=classes, missing=missing, duplicates=duplicates)
         return cls(*tabulate_frame(pd.DataFrame(frame), Long(item, voter, vote), reading))
@@ -169,9 +169,28 @@ class Votes:
         return not isinstance(self.storage, np.ndarray)
 
     @cached_property
+    def has_repeats(self) -> bool:
+        """Whether some voter voted on some item more than once."""
+        return isinstance(self.storage, Triplets) and bool(self.storage.repeated.any())
+
+    def refuse_repeats(self, who: str) -> None:
+        """Raise `VotesError` if there are repeated votes, in the name of what cannot take them."""
+        if self.has_repeats:
+            entry = int(np.argmax(self.triplets.repeated))
+            item, voter = int(self.triplets.item[entry]), int(self.triplets.voter[entry])
+            raise VotesError(
+                f"{who} takes one vote of each voter on an item, but voter {self.voter_names[voter]} voted on item "
+                f"{self.item_names[item]} more than once: read the votes with duplicates='last', or use a method that "
+                "counts repeated votes, such as DawidSkeneEM"
+            )
+
+    @cached_property
     def matrix(self) -> Int8[np.ndarray, "item voter"]:
-        """The votes as a matrix, −1 where missing."""
-        return self.storage if isinstance(self.storage, np.ndarray) else to_matrix(self.storage, self.shape)
+        """The votes as a matrix, −1 where missing; refused if there are repeated votes."""
+        if isinstance(self.storage, np.ndarray):
+            return self.storage
+        self.refuse_repeats("a matrix of votes")
+        return to_matrix(self.storage, self.shape)
 
     @cached_property
     def triplets(self) -> Triplets:
@@ -188,23 +207,16 @@ class Votes:
 
     @cached_property
     def num_missing(self) -> int:
-        """How many of the items × voters votes are missing."""
-        cast = len(self.storage.vote) if isinstance(self.storage, Triplets) else np.sum(self.storage != MISSING)
-        return self.num_items * self.num_voters - int(cast)
+        """On how many of the items × voters there is no vote."""
+        cast = ~self.storage.repeated if isinstance(self.storage, Triplets) else self.storage != MISSING
+        return self.num_items * self.num_voters - int(np.sum(cast))
 
     @cached_property
     def tally(self) -> Int[np.ndarray, "item label"]:
         """How many votes each item got for each class."""
         tally = np.empty((self.num_items, self.num_classes), dtype=np.int32)
         for start, block in self.blocks():
-            part = tally[start : start + block.num_items]
-            if isinstance(block.storage, np.ndarray):
-                each = np.ones(self.num_voters, dtype=np.float32)  # a product is quicker than a sum over few voters
-                for k in range(self.num_classes):
-                    part[:, k] = (block.storage == k) @ each
-            else:
-                cell = block.storage.item.astype(np.int64) * self.num_classes + block.storage.vote
-                part[:] = np.bincount(cell, minlength=part.size).reshape(part.shape)
+            count_votes(block.storage, out=tally[start : start + block.num_items])
         return tally
 
     def blocks(self) -> Iterator[tuple[int, "Votes"]]:
@@ -220,18 +232,7 @@ class Votes:
 
         Of many rows a sample is looked at first: if most are distinct, every row stands for itself.
         """
-        if self.num_items > EXACT_ROWS and not worth_while(
-            self.take(sampled_rows(self.num_items))._distinct_rows(), self.num_items
-        ):
-            once = np.broadcast_to(np.int64(1), self.num_items)
-            return Patterns(self, once, np.arange(self.num_items, dtype=np.int32))
-        representative, inverse, counts = self._distinct_rows()
-        return Patterns(self.take(representative), counts, inverse)
-
-    def _distinct_rows(self) -> Distinct:
-        if isinstance(self.storage, np.ndarray):
-            return distinct_matrix_rows(self.storage)
-        return distinct_entry_rows(self.cells, self.bounds)
+        return find_patterns(self)
 
     @property
     def cells(self) -> Int[np.ndarray, " entry"]:
@@ -253,11 +254,7 @@ class Votes:
         if isinstance(self.storage, np.ndarray):
             storage: np.ndarray | Triplets = self.storage[items]
         else:
-            lengths = np.diff(self.bounds)[items]
-            offsets = np.repeat(self.bounds[items] - np.cumsum(lengths) + lengths, lengths)
-            entries = offsets + np.arange(lengths.sum())
-            item = np.repeat(np.arange(len(items), dtype=np.int32), lengths)
-            storage = Triplets(item, self.storage.voter[entries], self.storage.vote[entries])
+            storage = self.storage.take(items, self.bounds)
         return self._with_items(storage, names)
 
     def between(self, start: int, stop: int) -> "Votes":
@@ -265,27 +262,28 @@ class Votes:
         if isinstance(self.storage, np.ndarray):
             storage: np.ndarray | Triplets = self.storage[start:stop]
         else:
-            entries = slice(*np.searchsorted(self.storage.item, np.array([start, stop], self.storage.item.dtype)))
-            item, voter, vote = (column[entries] for column in self.storage)
-            storage = Triplets(item - item.dtype.type(start), voter, vote)
+            storage = self.storage.between(start, stop)
         return self._with_items(storage, self.item_names[start:stop])
 
     def _with_items(self, storage: np.ndarray | Triplets, names: Names) -> "Votes":
         return Votes(storage, len(names), self.num_voters, self.num_classes, names, self.voter_names, self.class_names)
 
+    def to_long(self) -> pd.DataFrame:
+        """The votes as labels, one row for each vote that was cast, with the columns item, voter and vote."""
+        return long_frame(self)
+
     def to_frame(self) -> pd.DataFrame:
-        """The votes as labels, one row an item and one column a voter, NA where missing."""
-        labels = pd.array([*self.class_names, pd.NA])  # code −1 picks the last
-        columns = {name: labels[self.matrix[:, i]] for i, name in enumerate(self.voter_names)}
-        return pd.DataFrame(columns, index=pd.Index(self.item_names, name="item"))
+        """The votes as labels, one row per item and one column per voter, NA where missing; no repeated votes."""
+        return wide_frame(self)
 
     @property
     def summary(self) -> str:
         """What was understood, in one line: how many items and voters, the classes by name, the share missing."""
         share = self.num_missing / (self.num_items * self.num_voters)
+        repeated = ", repeated votes" if self.has_repeats else ""
         return (
             f"{self.num_items:,} items × {self.num_voters:,} voters, {self.num_classes} classes "
-            f"({listed(self.class_names)}), {share:.1%} missing"
+            f"({listed(self.class_names)}), {share:.1%} missing{repeated}"
         )
 
     def __repr__(self) -> str:
