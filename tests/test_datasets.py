@@ -116,6 +116,32 @@ def test_labels_that_do_not_match_the_votes(root):
         load("Tree/1", root)
 
 
+def test_anesthesia_comes_with_the_package():
+    dataset = load("anesthesia")
+    assert dataset.votes.shape == (45, 5)
+    item, voter, _ = dataset.votes.triplets
+    counts = np.zeros((45, 5), dtype=int)
+    np.add.at(counts, (item, voter), 1)
+    np.testing.assert_array_equal(counts, np.tile([3, 1, 1, 1, 1], (45, 1)))  # the first judged everybody three times
+    assert dataset.votes.class_names == (1, 2, 3, 4)
+    np.testing.assert_array_equal(dataset.votes.tally.sum(axis=0), [127, 125, 48, 15])
+    assert (dataset.labels == -1).all()
+
+
+def test_caries_comes_with_the_package():
+    dataset = load("caries")
+    assert dataset.votes.shape == (3869, 5)
+    patterns = dataset.votes.patterns
+    assert dict(zip(map(tuple, patterns.rows.tolist()), patterns.counts.tolist(), strict=True))[0, 0, 0, 0, 1] == 789
+    np.testing.assert_array_equal(dataset.votes.matrix.sum(axis=0), [339, 858, 496, 469, 1644])
+    assert (dataset.labels == -1).all()
+
+
+def test_published_tables_are_read_in_one_way():
+    with pytest.raises(VotesError, match="anesthesia is not read from a table of yours, so duplicates cannot be said"):
+        load("anesthesia", duplicates="last")
+
+
 @needs_authors
 @pytest.mark.parametrize(("family", "mean"), [("condInd", 94.78), ("Tree", 95.82), ("TG", 91.17)])
 @pytest.mark.parametrize("number", [1, 2])

@@ -16,7 +16,16 @@ def test_style_and_types(command):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_wheel_holds_the_models_as_a_subpackage(tmp_path):
+INSTALLED = """
+import sys
+import latentens.models
+from latentens.datasets import load
+assert latentens.models.__file__.startswith(sys.argv[1])
+assert load("anesthesia").votes.num_items == 45 and load("caries").votes.num_items == 3869
+"""
+
+
+def test_wheel_holds_the_models_as_a_subpackage_and_the_published_tables(tmp_path):
     copy, site = tmp_path / "source", tmp_path / "site"
     ignored = shutil.ignore_patterns(".git", ".venv", "build", "*.egg-info", "__pycache__", ".*_cache")
     shutil.copytree(ROOT, copy, symlinks=True, ignore=ignored)
@@ -24,5 +33,5 @@ def test_wheel_holds_the_models_as_a_subpackage(tmp_path):
     subprocess.run(pip, check=True, capture_output=True)
     assert not (site / "models").exists()
     assert (site / "latentens" / "py.typed").is_file()
-    check = "import latentens.models, sys; assert latentens.models.__file__.startswith(sys.argv[1])"
-    subprocess.run([sys.executable, "-c", check, str(site)], check=True, cwd=tmp_path, env={"PYTHONPATH": str(site)})
+    command = [sys.executable, "-c", INSTALLED, str(site)]
+    subprocess.run(command, check=True, cwd=tmp_path, env={"PYTHONPATH": str(site)})

@@ -1,4 +1,4 @@
-"""Data sets by name: the paper's, from the authors' files or simulated anew, and crowd-sourced ones."""
+"""Data sets by name: the paper's, from the authors' files or simulated anew, published tables, crowd-sourced ones."""
 
 import json
 import os
@@ -11,6 +11,7 @@ import numpy as np
 from scipy.io import loadmat
 from scipy.io.matlab import MatReadError
 
+from latentens.datasets.bundled import BUNDLED, load_bundled
 from latentens.datasets.dataset import Dataset
 from latentens.datasets.files import from_files
 from latentens.datasets.paper import PAPER_MODELS, simulate_paper
@@ -31,11 +32,12 @@ FILES = {
 
 
 def load(name: str, root: str | Path | None = None, **options: Unpack[TableOptions]) -> Dataset:
-    """Load a data set with its true labels.
+    """Load a data set with its true labels, where these are known.
 
     Args:
-        name: `condInd/1` … `TG/5`, `S1` … `S3`, `magic/1` … for the paper's sets, or the name of a folder with
-            `label.csv` (item, worker, label) and `truth.csv` (item, truth).
+        name: `condInd/1` … `TG/5`, `S1` … `S3`, `magic/1` … for the paper's sets; `anesthesia` (Dawid & Skene 1979) or
+            `caries` (Espeland & Handelman 1989), which come with the package, without true labels; or the name of a
+            folder with `label.csv` (item, worker, label) and `truth.csv` (item, truth).
         root: Folder of the files, by default what the variable LATENTENS_DATA says. The authors' layout
             (`datasets/simulated/…`, `datasets/real/…`, and beside `datasets` a file `true_params.json`) and folders
             of crowd data are found in it directly, or in its folders `rbmpaper` and `crowds`. Without any root
@@ -43,10 +45,12 @@ def load(name: str, root: str | Path | None = None, **options: Unpack[TableOptio
         options: How to read `label.csv`, as in `Votes.from_csv`; a worker's later answer replaces the earlier.
     """
     root = root if root is not None else os.environ.get(ROOT_VARIABLE)
+    if options and (name in BUNDLED or any(re.fullmatch(pattern, name) for pattern in FILES)):
+        raise VotesError(f"{name} is not read from a table of yours, so {', '.join(options)} cannot be said of it")
+    if name in BUNDLED:
+        return load_bundled(name)
     for pattern, template in FILES.items():
         if match := re.fullmatch(pattern, name):
-            if options:
-                raise VotesError(f"{name} is not read from a table, so that {', '.join(options)} cannot be said of it")
             family, relative = match.group(1), template.format(*match.groups())
             if root is None and family in PAPER_MODELS:
                 return simulate_paper(family, int(match.group(2)))

@@ -68,6 +68,7 @@ def check_signal(votes: Votes, *, key: jax.Array, level: float = 0.05, num_permu
         level: Share of false alarms to be accepted.
         num_permutations: Number of permutations.
     """
+    votes.refuse_repeats("a check of whether voters agree")
     cast = votes.tally.sum(axis=1)
     num_pairs = int((cast * (cast - 1) // 2).sum())
     if num_pairs == 0:
