@@ -1,71 +1,89 @@
 """Dawid & Skene (1979): voters err independently given the label."""
 
 from dataclasses import dataclass
-from typing import Annotated
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from jaxtyping import Array, Float, Int
 
 from latentens.programs.model import GenerativeModel, Params
+from latentens.programs.priors import Classes, Prior, keep_positive
+from latentens.programs.sites import (
+    confusion_params,
+    even_prevalence,
+    flip_confusion,
+    permute_confusion,
+    sample_confusion,
+    sample_prevalence,
+)
 from latentens.runtime.precision import numpy_draw
-from latentens.runtime.settings import Count, at_least
+from latentens.runtime.settings import Count
 
 
 @dataclass(frozen=True)
 class DawidSkene(GenerativeModel):
-    """p(x, y) = p(y) Π_i p(x_i | y), voters conditionally independent.
+    """Every voter has a confusion matrix and errs independently of the others.
 
-    Two classes have `prevalence`, `sensitivity` and `specificity`; more have `prevalence` as shares of the
-    classes and a `confusion` matrix (label, vote) for each voter.
+    Density::
+
+        p(x, y) = π_y Π_j θ_j[y, x_j]
+
+    of voters j with confusion matrices θ_j (label, vote), and shares π of the classes.
+
+    Plates, in brackets::
+
+        prevalence → label[item] → vote[item, voter] ← confusion[voter]
+
+    Two classes have `prevalence` (of class 1), `sensitivity` and `specificity`; more have `prevalence`, a share for
+    each class, and `confusion`.
+
+    Three voters identify everything but the order of the labels, which follows the votes; the priors lean to the same
+    order.
+
+    Reference: A. P. Dawid & A. M. Skene (1979), Maximum likelihood estimation of observer error-rates using the EM
+    algorithm, Applied Statistics 28, 20–28.
+
+    Attributes:
+        num_voters: Number of voters.
+        num_classes: Number of classes.
+        prevalence_prior: Concentrations of the shares' Dirichlet prior, one for all classes or one for each.
+        confusion_prior: Concentrations of the Dirichlet priors of the confusion matrices' rows, (label, vote) or
+            (voter, label, vote); by default Beta(4, 2) for sensitivity and specificity, and with K > 2 classes K + 1
+            for the right vote and 1 for every other one.
     """
 
     num_voters: Count = 15
-    num_classes: Annotated[int, at_least(2)] = 2
+    num_classes: Classes = 2
+    prevalence_prior: Prior = 2.0
+    confusion_prior: Prior | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        classes = self.num_classes
+        keep_positive(self, "prevalence_prior", (), (classes,))
+        keep_positive(self, "confusion_prior", (classes, classes), (self.num_voters, classes, classes))
 
     def program(self, num_items: int, votes: Int[Array, "item voter"] | None = None) -> None:
         """Label, then votes."""
-        shares, confusion = self._two_classes() if self.num_classes == 2 else self._many_classes()
+        shares = sample_prevalence(self.num_classes, self.prevalence_prior)
+        confusion = sample_confusion(self.num_voters, self.num_classes, self.confusion_prior)
         with numpyro.plate("item", num_items):
             label = numpyro.sample("label", dist.Categorical(probs=shares))
             numpyro.sample("vote", dist.Categorical(probs=confusion[label]).to_event(1), obs=votes)
 
-    def _two_classes(self) -> tuple[Float[Array, " label"], Float[Array, "label voter vote"]]:
-        prevalence = numpyro.sample("prevalence", dist.Beta(2.0, 2.0))
-        with numpyro.plate("voter", self.num_voters):
-            sensitivity = numpyro.sample("sensitivity", dist.Beta(4.0, 2.0))
-            specificity = numpyro.sample("specificity", dist.Beta(4.0, 2.0))
-        given_zero = jnp.stack([specificity, 1 - specificity], axis=-1)
-        given_one = jnp.stack([1 - sensitivity, sensitivity], axis=-1)
-        return jnp.stack([1 - prevalence, prevalence]), jnp.stack([given_zero, given_one])
-
-    def _many_classes(self) -> tuple[Float[Array, " label"], Float[Array, "label voter vote"]]:
-        prevalence = numpyro.sample("prevalence", dist.Dirichlet(jnp.full(self.num_classes, 2.0)))
-        concentration = 1.0 + self.num_classes * jnp.eye(self.num_classes)
-        with numpyro.plate("voter", self.num_voters, dim=-2), numpyro.plate("class", self.num_classes, dim=-1):
-            confusion = numpyro.sample("confusion", dist.Dirichlet(concentration))
-        return prevalence, jnp.swapaxes(confusion, 0, 1)
-
     def flip(self, params: Params) -> dict[str, np.ndarray]:
         """Sensitivities become one minus specificities and the reverse."""
-        swapped = {"sensitivity": 1 - params["specificity"], "specificity": 1 - params["sensitivity"]}
-        return {"prevalence": 1 - params["prevalence"], **swapped}
+        return flip_confusion(params)
 
     def permute(self, params: Params, order: Int[np.ndarray, " label"]) -> dict[str, np.ndarray]:
         """Classes change places in the shares and in the rows of the confusion matrices."""
-        return {"prevalence": params["prevalence"][..., order], "confusion": params["confusion"][..., order, :]}
+        return permute_confusion(params, order)
 
     @numpy_draw
     def example_params(self, key: Array) -> dict[str, Float[Array, "..."]]:
         """A third of the voters are right with probability uniform on [.5, 1] in each class, the others guess."""
-        guess = 1 / self.num_classes
         right = jax.random.uniform(key, (self.num_voters, self.num_classes), minval=0.5, maxval=1.0)
-        right = right.at[self.num_voters // 3 :].set(guess)
-        if self.num_classes == 2:
-            return {"prevalence": jnp.array(0.5), "sensitivity": right[:, 1], "specificity": right[:, 0]}
-        off_diagonal = ((1 - right) / (self.num_classes - 1))[..., None]
-        confusion = jnp.where(jnp.eye(self.num_classes, dtype=bool), right[..., None], off_diagonal)
-        return {"prevalence": jnp.full(self.num_classes, guess), "confusion": confusion}
+        right = right.at[self.num_voters // 3 :].set(1 / self.num_classes)
+        return {"prevalence": even_prevalence(self.num_classes), **confusion_params(right)}

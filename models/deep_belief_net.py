@@ -11,28 +11,56 @@ from jaxtyping import Array, Float, Int
 from latentens.programs.distributions import BoltzmannHidden
 from latentens.programs.model import GenerativeModel
 from latentens.runtime.precision import numpy_draw
-from latentens.runtime.settings import Count
+from latentens.runtime.settings import Count, Positive
 
 
 @dataclass(frozen=True)
 class DeepBeliefNet(GenerativeModel):
-    """p(x, h) ∝ exp(aᵀx + bᵀh + xᵀWh), p(y = 1 | h) = σ(c + uᵀh).
+    """Votes for two classes and binary hidden units form an RBM, and the label is read off the hidden units.
 
-    The label is a leaf: simulation and the exact posterior are well defined, but votes say nothing about p(y | h).
+    Density::
+
+        p(x, h) ∝ exp(aᵀx + bᵀh + xᵀWh),  p(y = 1 | h) = σ(c + uᵀh)
+
+    of votes x and hidden units h.
+
+    Plates, in brackets::
+
+        vote[item, voter] ← hidden[item, unit] → label[item]
+        visible_bias[voter], weights[voter, unit] → vote and hidden
+        hidden_bias[unit] → hidden, label_bias, label_weights[unit] → label
+
+    Nothing identifies the label: it is a leaf, so simulation and the exact posterior are well defined, but votes say
+    nothing about p(y | h), and the model cannot be fitted to them.
+
+    Reference: U. Shaham et al. (2016), A deep learning approach to unsupervised ensemble learning, ICML 2016,
+    appendix.
+
+    Attributes:
+        num_voters: Number of voters.
+        num_hidden: Number of hidden units.
+        bias_scale: Standard deviation of the biases' normal priors.
+        weight_scale: Standard deviation of the weights' normal priors.
     """
 
     num_voters: Count = 15
     num_hidden: Count = 3
+    bias_scale: Positive = 2.0
+    weight_scale: Positive = 2.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
 
     def program(self, num_items: int, votes: Int[Array, "item voter"] | None = None) -> None:
         """Hidden units, then votes and label."""
+        bias, weight = dist.Normal(0.0, self.bias_scale), dist.Normal(0.0, self.weight_scale)
         with numpyro.plate("voter", self.num_voters):
-            visible_bias = numpyro.sample("visible_bias", dist.Normal(0.0, 2.0))
-            weights = numpyro.sample("weights", dist.Normal(0.0, 2.0).expand((self.num_hidden,)).to_event(1))
+            visible_bias = numpyro.sample("visible_bias", bias)
+            weights = numpyro.sample("weights", weight.expand((self.num_hidden,)).to_event(1))
         with numpyro.plate("unit", self.num_hidden):
-            hidden_bias = numpyro.sample("hidden_bias", dist.Normal(0.0, 2.0))
-            label_weights = numpyro.sample("label_weights", dist.Normal(0.0, 2.0))
-        label_bias = numpyro.sample("label_bias", dist.Normal(0.0, 2.0))
+            hidden_bias = numpyro.sample("hidden_bias", bias)
+            label_weights = numpyro.sample("label_weights", weight)
+        label_bias = numpyro.sample("label_bias", bias)
         with numpyro.plate("item", num_items):
             hidden = numpyro.sample("hidden", BoltzmannHidden(weights, visible_bias, hidden_bias))
             numpyro.sample("label", dist.Bernoulli(logits=label_bias + hidden @ label_weights))

@@ -10,30 +10,61 @@ import numpyro.distributions as dist
 from jaxtyping import Array, Float, Int
 
 from latentens.programs.model import GenerativeModel, Params
+from latentens.programs.priors import Pair, Prior, keep_positive
+from latentens.programs.sites import flip_confusion, sample_prevalence
 from latentens.runtime.precision import numpy_draw
-from latentens.runtime.settings import Count
+from latentens.runtime.settings import Count, Positive
 
 
 @dataclass(frozen=True)
 class LayeredGraph(GenerativeModel):
-    """Label → hidden layers → voters, `P(node i = 1) = Σ_j w_ij (ψ_ij if parent j is 1 else 1 − η_ij)`.
+    """Label → hidden layers → voters, with two classes; each node follows one of its parents, chosen at random.
 
-    Sensitivities ψ, specificities η and weights w belong to edges; a weight of zero means that there is no edge.
+    Density::
+
+        p(x, y) = π_y Σ_h Π_l p(h_l | h_{l−1}) p(x | h_L),  h_0 = y
+        P(node i = 1) = Σ_k w_ik (ψ_ik if parent k is 1 else 1 − η_ik) in every layer
+
+    with sensitivities ψ, specificities η and weights w of edges, and shares π of the classes. A weight of zero means
+    that there is no edge.
+
+    Plates, in brackets::
+
+        prevalence → label[item] → hidden_1[item, unit] → … → vote[item, voter]
+        sensitivity[node, parent], specificity[node, parent], weight[node, parent] → each layer
+
+    The order of the labels is not identified and follows the votes; hidden units can change places and sides.
+
+    Reference: U. Shaham et al. (2016), A deep learning approach to unsupervised ensemble learning, ICML 2016.
 
     Attributes:
         num_voters: Number of voters.
         layers: Sizes of the hidden layers, from the label down.
+        prevalence_prior: Concentrations of the shares' Dirichlet prior, one for both classes or one for each.
+        sensitivity_prior: Concentrations (right, wrong) of the sensitivities' beta prior.
+        specificity_prior: Likewise of the specificities'.
+        weight_prior: Concentration of the Dirichlet prior of a node's weights.
     """
 
     num_voters: Count = 15
     layers: tuple[Count, ...] = (5, 5)
+    prevalence_prior: Prior = 2.0
+    sensitivity_prior: Pair = (4.0, 2.0)
+    specificity_prior: Pair = (4.0, 2.0)
+    weight_prior: Positive = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        keep_positive(self, "prevalence_prior", (), (2,))
+        keep_positive(self, "sensitivity_prior", (2,))
+        keep_positive(self, "specificity_prior", (2,))
 
     def program(self, num_items: int, votes: Int[Array, "item voter"] | None = None) -> None:
         """Label, then layer by layer down to the votes."""
-        prevalence = numpyro.sample("prevalence", dist.Beta(2.0, 2.0))
+        shares = sample_prevalence(2, self.prevalence_prior)
         edges = [self._edges(*layer) for layer in self._layers()]
         with numpyro.plate("item", num_items):
-            parents = numpyro.sample("label", dist.Bernoulli(prevalence))[..., None]
+            parents = numpyro.sample("label", dist.Bernoulli(shares[1]))[..., None]
             for (name, _, _), (sensitivity, specificity, weight) in zip(self._layers(), edges, strict=True):
                 edge_is_one = jnp.where(parents[..., None, :] == 1, sensitivity, 1 - specificity)
                 is_one = jnp.sum(weight * edge_is_one, axis=-1).clip(0.0, 1.0)
@@ -45,25 +76,19 @@ class LayeredGraph(GenerativeModel):
         names = [f"hidden_{i + 1}" for i in range(len(self.layers))]
         return list(zip([*names, "vote"], [*self.layers, self.num_voters], [1, *self.layers], strict=True))
 
-    @staticmethod
-    def _edges(name: str, nodes: int, parents: int) -> tuple[Array, Array, Array | float]:
+    def _edges(self, name: str, nodes: int, parents: int) -> tuple[Array, Array, Array | float]:
         with numpyro.plate(f"{name}_node", nodes, dim=-2), numpyro.plate(f"{name}_parent", parents, dim=-1):
-            sensitivity = numpyro.sample(f"{name}_sensitivity", dist.Beta(4.0, 2.0))
-            specificity = numpyro.sample(f"{name}_specificity", dist.Beta(4.0, 2.0))
+            sensitivity = numpyro.sample(f"{name}_sensitivity", dist.Beta(*self.sensitivity_prior))
+            specificity = numpyro.sample(f"{name}_specificity", dist.Beta(*self.specificity_prior))
         if parents == 1:
             return sensitivity, specificity, 1.0
         with numpyro.plate(f"{name}_node", nodes):
-            weight = numpyro.sample(f"{name}_weight", dist.Dirichlet(jnp.ones(parents)))
+            weight = numpyro.sample(f"{name}_weight", dist.Dirichlet(jnp.full(parents, self.weight_prior)))
         return sensitivity, specificity, weight
 
     def flip(self, params: Params) -> dict[str, np.ndarray]:
         """The label changes sides; only the layer below it notices."""
-        below = self._layers()[0][0]
-        return {
-            "prevalence": 1 - params["prevalence"],
-            f"{below}_sensitivity": 1 - params[f"{below}_specificity"],
-            f"{below}_specificity": 1 - params[f"{below}_sensitivity"],
-        }
+        return flip_confusion(params, f"{self._layers()[0][0]}_")
 
     @numpy_draw
     def example_params(self, key: Array) -> dict[str, Float[Array, "..."]]:

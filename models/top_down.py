@@ -10,39 +10,87 @@ import numpyro.distributions as dist
 from jaxtyping import Array, Float, Int
 
 from latentens.programs.model import GenerativeModel, Params
+from latentens.programs.priors import Classes, Prior, keep_positive
+from latentens.programs.sites import even_prevalence, permute_shares, sample_prevalence
 from latentens.runtime.precision import numpy_draw
-from latentens.runtime.settings import Count
+from latentens.runtime.settings import Count, Positive
 
 
 @dataclass(frozen=True)
 class TopDown(GenerativeModel):
-    """p(h_j = 1 | y) = σ(b_j + u_j y), p(x_i = 1 | h) = σ(a_i + W_i h)."""
+    """Binary hidden units depend on the label, and votes on the hidden units.
+
+    Density::
+
+        p(x, y) = π_y Σ_h Π_k Bernoulli(h_k; σ(b_k + u_k[y])) Π_j softmax(a_j + W_j h)[x_j]
+
+    of hidden units k and voters j, and shares π of the classes; u_k is zero for label 0, and a_j and W_j are zero for
+    vote 0.
+
+    Plates, in brackets::
+
+        prevalence → label[item] → hidden[item, unit] → vote[item, voter]
+        hidden_bias[unit], label_weights[unit, class] → hidden
+        visible_bias[voter, class], weights[voter, class, unit] → vote
+
+    The axis `class` leaves out class 0, and is itself left out with two classes.
+
+    Only the shape of p(h) identifies the label, for two classes from three units on. The order of the labels follows
+    the votes; hidden units can change places and sides.
+
+    Reference: U. Shaham et al. (2016), A deep learning approach to unsupervised ensemble learning, ICML 2016,
+    appendix.
+
+    Attributes:
+        num_voters: Number of voters.
+        num_hidden: Number of hidden units.
+        num_classes: Number of classes.
+        prevalence_prior: Concentrations of the shares' Dirichlet prior, one for all classes or one for each.
+        bias_scale: Standard deviation of the biases' normal priors.
+        weight_scale: Standard deviation of the weights' normal priors.
+    """
 
     num_voters: Count = 15
     num_hidden: Count = 3
+    num_classes: Classes = 2
+    prevalence_prior: Prior = 2.0
+    bias_scale: Positive = 2.0
+    weight_scale: Positive = 2.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        keep_positive(self, "prevalence_prior", (), (self.num_classes,))
 
     def program(self, num_items: int, votes: Int[Array, "item voter"] | None = None) -> None:
         """Label, then hidden units, then votes."""
-        prevalence = numpyro.sample("prevalence", dist.Beta(2.0, 2.0))
-        with numpyro.plate("unit", self.num_hidden):
-            hidden_bias = numpyro.sample("hidden_bias", dist.Normal(0.0, 2.0))
-            label_weights = numpyro.sample("label_weights", dist.Normal(0.0, 2.0))
-        with numpyro.plate("voter", self.num_voters):
-            visible_bias = numpyro.sample("visible_bias", dist.Normal(0.0, 2.0))
-            weights = numpyro.sample("weights", dist.Normal(0.0, 2.0).expand((self.num_hidden,)).to_event(1))
+        voters, units, others = self.num_voters, self.num_hidden, self.num_classes - 1
+        classes = (others,) if others > 1 else ()
+        bias, weight = dist.Normal(0.0, self.bias_scale), dist.Normal(0.0, self.weight_scale)
+        shares = sample_prevalence(self.num_classes, self.prevalence_prior)
+        with numpyro.plate("unit", units):
+            hidden_bias = numpyro.sample("hidden_bias", bias)
+            label_weights = numpyro.sample("label_weights", weight.expand(classes).to_event(len(classes)))
+        with numpyro.plate("voter", voters):
+            visible_bias = numpyro.sample("visible_bias", bias.expand(classes).to_event(len(classes)))
+            weights = numpyro.sample("weights", weight.expand((*classes, units)).to_event(len(classes) + 1))
+        by_label = jnp.pad(label_weights.reshape(units, others), ((0, 0), (1, 0))).T
         with numpyro.plate("item", num_items):
-            label = numpyro.sample("label", dist.Bernoulli(prevalence))
-            logits = hidden_bias + label[..., None] * label_weights
-            hidden = numpyro.sample("hidden", dist.Bernoulli(logits=logits).to_event(1))
-            logits = visible_bias + hidden @ weights.T
-            numpyro.sample("vote", dist.Bernoulli(logits=logits).to_event(1), obs=votes)
+            label = numpyro.sample("label", dist.Categorical(probs=shares))
+            hidden = numpyro.sample("hidden", dist.Bernoulli(logits=hidden_bias + by_label[label]).to_event(1))
+            scores = visible_bias.reshape(-1) + hidden @ weights.reshape(-1, units).T
+            scores = scores.reshape(*hidden.shape[:-1], voters, others)
+            logits = jnp.concatenate([jnp.zeros_like(scores[..., :1]), scores], axis=-1)
+            numpyro.sample("vote", dist.Categorical(logits=logits).to_event(1), obs=votes)
 
-    def flip(self, params: Params) -> dict[str, np.ndarray]:
-        """The label changes sides; hidden units and voters stay."""
+    def permute(self, params: Params, order: Int[np.ndarray, " label"]) -> dict[str, np.ndarray]:
+        """Labels come in another order; hidden units and voters stay."""
+        weights = params["label_weights"] if len(order) > 2 else params["label_weights"][..., None]
+        by_label = np.concatenate([np.zeros_like(weights[..., :1]), weights], axis=-1)[..., order]
+        weights = by_label[..., 1:] - by_label[..., :1]
         return {
-            "prevalence": 1 - params["prevalence"],
-            "hidden_bias": params["hidden_bias"] + params["label_weights"],
-            "label_weights": -params["label_weights"],
+            "prevalence": permute_shares(params["prevalence"], order),
+            "hidden_bias": params["hidden_bias"] + by_label[..., 0],
+            "label_weights": weights if len(order) > 2 else weights[..., 0],
         }
 
     @numpy_draw
@@ -50,21 +98,25 @@ class TopDown(GenerativeModel):
         """Each hidden unit drives its own share of the voters strongly and the others weakly.
 
         The appendix gives no figures; label weights are uniform on [2, 4], weights to own voters on [1.5, 3.5] and
-        to others on [−.5, .5], biases such that a unit is a fair coin at the midpoint of its input.
+        to others on [−.5, .5], biases such that a unit is a fair coin at the midpoint of its input. With more than two
+        classes a unit stands for one of the classes 1, 2, … in turn, and teams of such units share the voters.
         """
         label_key, own_key, other_key = jax.random.split(key, 3)
-        shape = self.num_voters, self.num_hidden
-        own_unit = jnp.arange(self.num_voters) * self.num_hidden // self.num_voters
+        voters, units, others = self.num_voters, self.num_hidden, self.num_classes - 1
+        own_class, team = jnp.arange(units) % others, jnp.arange(units) // others
+        own_team = jnp.arange(voters) * -(-units // others) // voters
+        is_own = (own_team[:, None, None] == team) & (jnp.arange(others)[:, None] == own_class)
         weights = jnp.where(
-            jax.nn.one_hot(own_unit, self.num_hidden, dtype=bool),
-            jax.random.uniform(own_key, shape, minval=1.5, maxval=3.5),
-            jax.random.uniform(other_key, shape, minval=-0.5, maxval=0.5),
+            is_own,
+            jax.random.uniform(own_key, is_own.shape, minval=1.5, maxval=3.5),
+            jax.random.uniform(other_key, is_own.shape, minval=-0.5, maxval=0.5),
         )
-        label_weights = jax.random.uniform(label_key, (self.num_hidden,), minval=2.0, maxval=4.0)
+        strength = jax.random.uniform(label_key, (units,), minval=2.0, maxval=4.0)
+        classes = (others,) if others > 1 else ()
         return {
-            "prevalence": jnp.array(0.5),
-            "hidden_bias": -label_weights / 2,
-            "label_weights": label_weights,
-            "visible_bias": -weights.sum(axis=1) / 2,
-            "weights": weights,
+            "prevalence": even_prevalence(self.num_classes),
+            "hidden_bias": -strength / 2,
+            "label_weights": (strength[:, None] * jax.nn.one_hot(own_class, others)).reshape(units, *classes),
+            "visible_bias": -weights.sum(axis=-1).reshape(voters, *classes) / 2,
+            "weights": weights.reshape(voters, *classes, units),
         }

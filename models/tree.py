@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
@@ -12,32 +11,75 @@ from jaxtyping import Array, Float, Int
 
 from latentens.errors import LatentensError, SettingError
 from latentens.programs.model import GenerativeModel, Params
+from latentens.programs.priors import Classes, Prior, keep_positive
+from latentens.programs.sites import (
+    confusion_params,
+    even_prevalence,
+    flip_confusion,
+    permute_confusion,
+    sample_confusion,
+    sample_prevalence,
+)
 from latentens.runtime.precision import numpy_draw
 from latentens.runtime.settings import CountOrZero
 
 
 @dataclass(frozen=True)
 class Tree(GenerativeModel):
-    """Label → one hidden unit a group → the group's voters; each arrow has a sensitivity and a specificity.
+    """Each group of voters shares a hidden opinion of the label, and a voter sees only the opinion of the group.
+
+    Density::
+
+        p(x, y) = π_y Π_g Σ_h φ_g[y, h] Π_{j in g} θ_j[h, x_j]
+
+    of groups g with confusion matrices φ_g (label, opinion), voters j with confusion matrices θ_j (opinion, vote), and
+    shares π of the classes.
+
+    Plates, in brackets::
+
+        prevalence → label[item] → hidden[item, group] → vote[item, voter]
+        hidden_confusion[group] → hidden, voter_confusion[voter] → vote
+
+    Opinions take the same values as labels. Two classes have `prevalence` (of class 1), `hidden_sensitivity`,
+    `hidden_specificity`, `voter_sensitivity` and `voter_specificity`; more have shares and matrices.
+
+    Three groups, each of three voters or more, identify everything but orders: that of the labels follows the votes,
+    and only the priors tie the values of an opinion to the votes. Smaller groups leave something to the priors.
+
+    Reference: A. Jaffe, E. Fetaya, B. Nadler, T. Jiang & Y. Kluger (2016), Unsupervised ensemble learning with
+    dependent classifiers, AISTATS 2016, 351–360.
 
     Attributes:
         groups: The group of each voter, 0 … number of groups − 1.
+        num_classes: Number of classes.
+        prevalence_prior: Concentrations of the shares' Dirichlet prior, one for all classes or one for each.
+        hidden_prior: Concentrations of the Dirichlet priors of the groups' confusion matrices, (label, opinion) or
+            (group, label, opinion); defaults as for `DawidSkene`.
+        voter_prior: Likewise of the voters' confusion matrices, (opinion, vote) or (voter, opinion, vote).
     """
 
     groups: tuple[CountOrZero, ...] = (0,) * 5 + (1,) * 5 + (2,) * 5
+    num_classes: Classes = 2
+    prevalence_prior: Prior = 2.0
+    hidden_prior: Prior | None = None
+    voter_prior: Prior | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if set(self.groups) != set(range(len(set(self.groups)))):
             raise SettingError(f"Tree: groups must be numbered 0, 1, … without a gap, not {sorted(set(self.groups))}")
+        matrix = self.num_classes, self.num_classes
+        keep_positive(self, "prevalence_prior", (), (self.num_classes,))
+        keep_positive(self, "hidden_prior", matrix, (self.num_groups, *matrix))
+        keep_positive(self, "voter_prior", matrix, (len(self.groups), *matrix))
 
     @classmethod
-    def from_groups(cls, groups: Sequence[Sequence[int]]) -> "Tree":
+    def from_groups(cls, groups: Sequence[Sequence[int]], num_classes: int = 2) -> "Tree":
         """A tree from the list of each group's voters, such as [[0, 3], [1, 2, 4]]."""
         group_of = {voter: group for group, voters in enumerate(groups) for voter in voters}
         if sorted(voter for voters in groups for voter in voters) != list(range(len(group_of))):
             raise LatentensError("each voter 0, 1, … must be in exactly one group")
-        return cls(tuple(group_of[voter] for voter in range(len(group_of))))
+        return cls(tuple(group_of[voter] for voter in range(len(group_of))), num_classes)
 
     @property
     def num_groups(self) -> int:
@@ -45,40 +87,30 @@ class Tree(GenerativeModel):
         return len(set(self.groups))
 
     def program(self, num_items: int, votes: Int[Array, "item voter"] | None = None) -> None:
-        """Label, then hidden units, then votes."""
-        prevalence = numpyro.sample("prevalence", dist.Beta(2.0, 2.0))
-        with numpyro.plate("group", self.num_groups):
-            hidden_sensitivity = numpyro.sample("hidden_sensitivity", dist.Beta(4.0, 2.0))
-            hidden_specificity = numpyro.sample("hidden_specificity", dist.Beta(4.0, 2.0))
-        with numpyro.plate("voter", len(self.groups)):
-            voter_sensitivity = numpyro.sample("voter_sensitivity", dist.Beta(4.0, 2.0))
-            voter_specificity = numpyro.sample("voter_specificity", dist.Beta(4.0, 2.0))
+        """Label, then hidden opinions, then votes."""
+        groups, classes = np.array(self.groups), self.num_classes
+        shares = sample_prevalence(classes, self.prevalence_prior)
+        opinion = sample_confusion(self.num_groups, classes, self.hidden_prior, plate="group", prefix="hidden_")
+        confusion = sample_confusion(len(groups), classes, self.voter_prior, prefix="voter_")
         with numpyro.plate("item", num_items):
-            label = numpyro.sample("label", dist.Bernoulli(prevalence))
-            hidden_is_one = jnp.where(label[..., None] == 1, hidden_sensitivity, 1 - hidden_specificity)
-            hidden = numpyro.sample("hidden", dist.Bernoulli(hidden_is_one).to_event(1))
-            parent = hidden[..., np.array(self.groups)]
-            says_one = jnp.where(parent == 1, voter_sensitivity, 1 - voter_specificity)
-            numpyro.sample("vote", dist.Bernoulli(says_one).to_event(1), obs=votes)
+            label = numpyro.sample("label", dist.Categorical(probs=shares))
+            hidden = numpyro.sample("hidden", dist.Categorical(probs=opinion[label]).to_event(1))
+            seen = confusion[hidden[..., groups], np.arange(len(groups))]
+            numpyro.sample("vote", dist.Categorical(probs=seen).to_event(1), obs=votes)
 
     def flip(self, params: Params) -> dict[str, np.ndarray]:
-        """The label changes sides; hidden units and voters stay."""
-        return {
-            "prevalence": 1 - params["prevalence"],
-            "hidden_sensitivity": 1 - params["hidden_specificity"],
-            "hidden_specificity": 1 - params["hidden_sensitivity"],
-        }
+        """The label changes sides; opinions and voters stay."""
+        return flip_confusion(params, "hidden_")
+
+    def permute(self, params: Params, order: Int[np.ndarray, " label"]) -> dict[str, np.ndarray]:
+        """Labels come in another order; opinions and voters stay."""
+        return permute_confusion(params, order, "hidden_")
 
     @numpy_draw
     def example_params(self, key: Array) -> dict[str, Float[Array, "..."]]:
-        """Hidden units are right with probability uniform on [.8, 1], voters on [.6, 1]."""
+        """Opinions are right with probability uniform on [.8, 1], voters on [.6, 1]."""
         hidden_key, voter_key = jax.random.split(key)
-        hidden = jax.random.uniform(hidden_key, (2, self.num_groups), minval=0.8, maxval=1.0)
-        voter = jax.random.uniform(voter_key, (2, len(self.groups)), minval=0.6, maxval=1.0)
-        return {
-            "prevalence": jnp.array(0.5),
-            "hidden_sensitivity": hidden[0],
-            "hidden_specificity": hidden[1],
-            "voter_sensitivity": voter[0],
-            "voter_specificity": voter[1],
-        }
+        hidden = jax.random.uniform(hidden_key, (self.num_classes, self.num_groups), minval=0.8, maxval=1.0)
+        voter = jax.random.uniform(voter_key, (self.num_classes, len(self.groups)), minval=0.6, maxval=1.0)
+        rates = confusion_params(hidden[::-1].T, "hidden_") | confusion_params(voter[::-1].T, "voter_")
+        return {"prevalence": even_prevalence(self.num_classes), **rates}

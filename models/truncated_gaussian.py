@@ -12,28 +12,61 @@ from jaxtyping import Array, Float, Int
 
 from latentens.programs.distributions import QuadratureNormal
 from latentens.programs.model import GenerativeModel, Params
+from latentens.programs.priors import Pair, Prior, keep_normal, keep_positive
+from latentens.programs.sites import sample_prevalence
 from latentens.runtime.precision import numpy_draw
 from latentens.runtime.settings import Count
 
 
 @dataclass(frozen=True)
 class TruncatedGaussian(GenerativeModel):
-    """x = 1{z > 0}, z ~ N(±m, Σ) with the sign of the label and Σ of ones, ρ off the diagonal.
+    """Votes for two classes are the signs of equally correlated normal variables whose means follow the label.
 
-    One factor u carries all the correlation: `z_i = ±m_i + √ρ u + √(1−ρ) e_i`; it is summed out by quadrature.
+    Density::
+
+        x_j = 1 if z_j > 0 else 0,  z_j = ±m_j + √ρ u + √(1 − ρ) e_j with the sign of the label
+        p(x, y) = π_y ∫ Π_j p(x_j | y, u) dN(u)
+
+    of voters j with means m_j, a correlation ρ, independent standard normal u and e_j, and shares π of the classes.
+    The factor u is summed out by quadrature.
+
+    Plates, in brackets::
+
+        prevalence → label[item] → vote[item, voter] ← factor[item]
+        correlation, mean[voter] → vote
+
+    The order of the labels is not identified and follows the votes, since all means can change sign. Label and factor
+    both move all votes at once; only the fact that the label has two values tells them apart.
+
+    Reference: U. Shaham et al. (2016), A deep learning approach to unsupervised ensemble learning, ICML 2016.
+
+    Attributes:
+        num_voters: Number of voters.
+        prevalence_prior: Concentrations of the shares' Dirichlet prior, one for both classes or one for each.
+        correlation_prior: Concentrations of the correlation's beta prior.
+        mean_prior: Mean and standard deviation of the means' normal prior.
     """
 
     num_voters: Count = 15
+    prevalence_prior: Prior = 2.0
+    correlation_prior: Pair = (2.0, 2.0)
+    mean_prior: Pair = (0.5, 0.5)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        keep_positive(self, "prevalence_prior", (), (2,))
+        keep_positive(self, "correlation_prior", (2,))
+        keep_normal(self, "mean_prior")
 
     def program(self, num_items: int, votes: Int[Array, "item voter"] | None = None) -> None:
         """Label and common factor, then votes."""
-        prevalence = numpyro.sample("prevalence", dist.Beta(2.0, 2.0))
-        correlation = numpyro.sample("correlation", dist.Beta(2.0, 2.0))
+        shares = sample_prevalence(2, self.prevalence_prior)
+        correlation = numpyro.sample("correlation", dist.Beta(*self.correlation_prior))
         with numpyro.plate("voter", self.num_voters):
-            mean = numpyro.sample("mean", dist.Normal(0.5, 0.5))
+            mean = numpyro.sample("mean", dist.Normal(*self.mean_prior))
         with numpyro.plate("item", num_items):
-            label = numpyro.sample("label", dist.Bernoulli(prevalence))
-            factor = numpyro.sample("factor", QuadratureNormal(max(201, 8 * self.num_voters)))
+            label = numpyro.sample("label", dist.Bernoulli(shares[1]))
+            factor = numpyro.sample("factor", QuadratureNormal.for_voters(self.num_voters))
             signed_mean = jnp.where(label[..., None] == 1, mean, -mean)
             z_score = (signed_mean + jnp.sqrt(correlation) * factor[..., None]) / jnp.sqrt(1 - correlation)
             logits = log_ndtr(z_score) - log_ndtr(-z_score)

@@ -8,11 +8,26 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from numpyro.distributions import constraints
 
 from latentens import GenerativeModel
 from latentens.datasets import simulate
-from latentens.models import DawidSkene, DeepBeliefNet, LayeredGraph, TopDown, Tree, TruncatedGaussian
+from latentens.models import (
+    ClassConditional,
+    Confounder,
+    DawidSkene,
+    DeepBeliefNet,
+    HierarchicalDawidSkene,
+    ItemDifficulty,
+    LayeredGraph,
+    Mace,
+    OneCoin,
+    TopDown,
+    Tree,
+    TruncatedGaussian,
+)
 from latentens.programs.contract import inspect
+from latentens.programs.marginal import parameter_supports
 from tests import oracles
 
 
@@ -37,17 +52,41 @@ CASES = {
     "TopDown": (TopDown(), oracles.top_down),
     "mood": (GenerativeModel.from_program(mood), oracles.mood),
 }
+"""Programs of every kind of structure, each with its brute-force joint p(label, votes)."""
+
+CATALOGUE = CASES | {
+    "Tree-4-classes": (Tree((0, 0, 1, 1, 1, 2), num_classes=4), oracles.tree),
+    "TopDown-4-classes": (TopDown(6, 3, num_classes=4), oracles.top_down),
+}
+CATALOGUE |= {
+    f"{model.__name__}-{num_classes}-classes": (model(5, num_classes=num_classes), oracle)
+    for model, oracle in {
+        OneCoin: oracles.one_coin,
+        ClassConditional: oracles.class_conditional,
+        HierarchicalDawidSkene: oracles.hierarchical_dawid_skene,
+        Mace: oracles.mace,
+        ItemDifficulty: oracles.item_difficulty,
+        Confounder: oracles.confounder,
+    }.items()
+    for num_classes in (2, 4)
+}
+"""All models, those that know several classes with two and with four."""
 
 
 def arbitrary_params(model, seed):
-    """Values inside the range of each parameter, told by its name."""
+    """Values inside the range of each parameter."""
     rng = np.random.default_rng(seed)
 
     def draw(name, shape):
-        if (name in ("confusion", "prevalence") and shape) or name.endswith("_weight"):
+        support = parameter_supports(model)[name]
+        if support is constraints.simplex:
             return rng.dirichlet(np.ones(shape[-1]), shape[:-1])
-        if name.endswith(("prevalence", "sensitivity", "specificity", "correlation")):
+        if support is constraints.unit_interval:
             return rng.uniform(0.1, 0.9, shape)
+        if support is constraints.positive:
+            return rng.uniform(0.5, 1.5, shape)
+        if isinstance(support, type(constraints.interval(-1, 1))):
+            return rng.uniform(-0.7, 0.7, shape)
         return rng.normal(size=shape)
 
     return {name: np.asarray(draw(name, shape)) for name, shape in inspect(model).parameter_shapes.items()}
@@ -58,22 +97,32 @@ def slow_but(*quick):
     return [name if name in quick else pytest.param(name, marks=pytest.mark.slow) for name in CASES]
 
 
-PAPER_CASES = [
+EXAMPLE_CASES = [
     pytest.param(name, marks=[] if name in ("Tree", "TruncatedGaussian") else pytest.mark.slow)
-    for name, (model, _) in CASES.items()
+    for name, (model, _) in CATALOGUE.items()
     if type(model).example_params is not GenerativeModel.example_params
 ]
 
 
-@pytest.fixture(params=CASES, scope="session")
-def case(request):
-    """A model at arbitrary parameters, with its brute-force joint p(label, votes)."""
-    model, oracle = CASES[request.param]
+def _at_arbitrary_params(name):
+    model, oracle = CATALOGUE[name]
     return model, arbitrary_params(model, seed=3), oracle
 
 
-@pytest.fixture(params=PAPER_CASES, scope="session")
-def paper_case(request):
-    """A model at the parameters of the paper's experiment, with a million simulated rows."""
-    model, _ = CASES[request.param]
+@pytest.fixture(params=CASES, scope="session")
+def case(request):
+    """One of `CASES` at arbitrary parameters, with its brute-force joint p(label, votes)."""
+    return _at_arbitrary_params(request.param)
+
+
+@pytest.fixture(params=CATALOGUE, scope="session")
+def any_case(request):
+    """One of all models at arbitrary parameters, with its brute-force joint p(label, votes)."""
+    return _at_arbitrary_params(request.param)
+
+
+@pytest.fixture(params=EXAMPLE_CASES, scope="session")
+def example_case(request):
+    """A model at the parameters of its example, with a million simulated rows."""
+    model, _ = CATALOGUE[request.param]
     return simulate(model, 1_000_000, key=jax.random.key(5), params=model.example_params(jax.random.key(4)))

@@ -11,7 +11,7 @@ from latentens import GenerativeModel, simulate
 from latentens.datasets import Dataset, load
 from latentens.evaluation.scores import balanced_accuracy
 from latentens.methods.base import Fit, Method
-from latentens.votes import Votes
+from latentens.votes import Triplets, Votes
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 KEY = jax.random.key(7)
@@ -57,6 +57,26 @@ def votes_of_classes(
     matrix = np.where(generator.random(shape) < right, labels[:, None], guesses)
     matrix[generator.random(shape) < missing] = -1
     return Votes.from_matrix(matrix, num_classes=num_classes), labels
+
+
+def entries_of(counts: np.ndarray) -> np.ndarray:
+    """One entry (item, voter, vote) for each vote."""
+    return np.repeat(np.argwhere(np.ones_like(counts)), counts.ravel(), axis=0)
+
+
+def votes_from(counts: np.ndarray) -> Votes:
+    """Votes, some of them repeated, from counts (item, voter, vote)."""
+    item, voter, vote = entries_of(counts).T
+    storage = Triplets(item.astype(np.int32), voter.astype(np.int32), vote.astype(np.int8))
+    return Votes(storage, *counts.shape)
+
+
+def random_counts(num_items: int, num_voters: int, num_classes: int, seed: int = 0) -> np.ndarray:
+    """Voters who vote none to three times, more often for one class of each item."""
+    rng = np.random.default_rng(seed)
+    number = rng.integers(0, 4, (num_items, num_voters))
+    probs = rng.dirichlet(np.ones(num_classes), num_items)
+    return rng.multinomial(number, np.broadcast_to(probs[:, None], (*number.shape, num_classes)))
 
 
 def largest_standard_score(

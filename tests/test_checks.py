@@ -66,7 +66,9 @@ def test_moments_are_those_of_all_rows(model, oracle):
     states = double_precision(lambda: states_of(checked_tables(model, params)))()
     _, num_voters, num_classes = states.emission.shape
     rows = np.array(list(product(range(num_classes), repeat=num_voters)))
-    expected = indicator_covariances(rows, oracle(model, params, rows).sum(axis=1), num_classes)
+    expected = indicator_covariances(
+        rows, oracle(model, params, oracles.count_votes(rows, num_classes)).sum(axis=1), num_classes
+    )
     off_diagonal = ~np.eye(num_voters, dtype=bool)
     np.testing.assert_allclose(states.covariance[off_diagonal], expected[off_diagonal], atol=1e-12)
 

@@ -5,7 +5,7 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 
-from latentens import GenerativeModel, Votes, bayes_posterior, log_likelihood, simulate
+from latentens import GenerativeModel, Votes, log_likelihood, simulate
 from latentens.errors import ContractError, VotesError
 from latentens.methods import MaximumLikelihood
 from latentens.models import DawidSkene, DeepBeliefNet, LayeredGraph, TopDown, Tree, TruncatedGaussian
@@ -98,19 +98,6 @@ def test_labels_are_oriented_and_parameters_with_them(tree):
     fit = MaximumLikelihood(Tree(), starts=0, warm=(), initial=(mirrored,)).fit(tree.votes, key=KEY)
     assert np.mean(fit.labels == tree.labels) > 0.95
     np.testing.assert_allclose(fit.params["hidden_sensitivity"], truth["hidden_sensitivity"], atol=0.1)
-
-
-def test_every_model_relabels_its_parameters(case):
-    model, params, _ = case
-    order = np.roll(np.arange(getattr(model, "num_classes", 2)), 1)
-    relabelled = model.relabel(params, order)
-    if relabelled is None:
-        assert type(model) is DeepBeliefNet or type(model).__name__ == "_FunctionModel"
-        return
-    votes = simulate(model, 30, key=KEY, params=params).votes
-    np.testing.assert_allclose(
-        bayes_posterior(model, relabelled, votes), bayes_posterior(model, params, votes)[:, order], atol=1e-10
-    )
 
 
 def test_gold_labels_clamp_and_orient(voters):

@@ -29,10 +29,9 @@ from latentens.methods import (
     TopDownMLE,
 )
 from latentens.models import DawidSkene, Tree
-from latentens.votes import Triplets
 from latentens.votes.matching import align
 from tests.conftest import arbitrary_params
-from tests.reference import KEY
+from tests.reference import KEY, entries_of, random_counts, votes_from
 
 COUNTS = arrays(np.int8, st.tuples(st.integers(1, 8), st.integers(1, 4), st.just(3)), elements=st.integers(0, 2))
 """Counts (item, voter, vote)."""
@@ -42,29 +41,10 @@ TREE = Tree((0, 0, 1))
 TREE_PARAMS = arbitrary_params(TREE, seed=5)
 
 
-def entries_of(counts):
-    """One entry (item, voter, vote) for each vote."""
-    return np.repeat(np.argwhere(np.ones_like(counts)), counts.ravel(), axis=0)
-
-
-def votes_from(counts):
-    item, voter, vote = entries_of(counts).T
-    storage = Triplets(item.astype(np.int32), voter.astype(np.int32), vote.astype(np.int8))
-    return Votes(storage, *counts.shape)
-
-
 def counts_in(votes):
     counts = np.zeros((*votes.shape, votes.num_classes), dtype=np.int64)
     np.add.at(counts, tuple(votes.triplets), 1)
     return counts
-
-
-def random_counts(num_items, num_voters, num_classes, seed=0):
-    """Voters who vote none to three times, more often for one class of each item."""
-    rng = np.random.default_rng(seed)
-    number = rng.integers(0, 4, (num_items, num_voters))
-    probs = rng.dirichlet(np.ones(num_classes), num_items)
-    return rng.multinomial(number, np.broadcast_to(probs[:, None], (*number.shape, num_classes)))
 
 
 @given(counts=COUNTS)

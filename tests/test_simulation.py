@@ -95,11 +95,11 @@ def test_paper_parameters_follow_the_paper():
     assert tree["voter_specificity"].dtype == np.float64
 
 
-def test_paper_parameters_of_every_model_differ_by_key(paper_case):
-    model = paper_case.model
+def test_example_parameters_of_every_model_differ_by_key(example_case):
+    model = example_case.model
     first, other = model.example_params(jax.random.key(0)), model.example_params(jax.random.key(1))
     assert any((np.asarray(first[name]) != np.asarray(other[name])).any() for name in first)
-    assert set(np.unique(paper_case.labels)) == set(range(paper_case.bayes_posterior().shape[1]))
+    assert set(np.unique(example_case.labels)) == set(range(example_case.bayes_posterior().shape[1]))
 
 
 def test_tree_from_groups():

@@ -1,17 +1,20 @@
 from dataclasses import dataclass, field
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from scipy.stats import norm
 
 from latentens import GenerativeModel
 from latentens.errors import ContractError
 from latentens.models import DawidSkene, DeepBeliefNet, LayeredGraph, Tree, TruncatedGaussian
 from latentens.programs import contract as structure
 from latentens.programs.contract import inspect
-from latentens.programs.distributions import QuadratureNormal
+from latentens.programs.distributions import QuadratureNormal, log_normal_between
+from latentens.runtime.precision import double_precision
 
 
 def vote(says_one=0.7):
@@ -231,7 +234,17 @@ def test_prior_factors_are_no_parameters():
     assert inspect(GenerativeModel.from_program(program)).parameter_shapes == {"skill": ()}
 
 
-def test_quadrature_support_integrates_polynomials():
-    nodes = QuadratureNormal(9)
-    moments = [np.sum(np.exp(nodes.log_quadrature_weights) * nodes.nodes**k) for k in (0, 2, 4, 16)]
-    np.testing.assert_allclose(moments, [1, 1, 3, 2027025])
+def test_quadrature_support_has_the_moments_of_the_normal_distribution():
+    nodes = QuadratureNormal()
+    moments = [np.sum(np.exp(nodes.log_quadrature_weights) * nodes.nodes**k) for k in (0, 1, 2, 4, 16)]
+    np.testing.assert_allclose(moments, [1, 0, 1, 3, 2027025], rtol=1e-10, atol=1e-10)
+
+
+@double_precision
+def test_probability_between_bounds_in_both_tails():
+    lower, upper = np.array([-1e6, -30.0, -1.0, 0.5]), np.array([-30.0, -29.0, 2.0, 1e6])
+    exact = norm.logcdf(upper) + np.log1p(-np.exp(norm.logcdf(lower) - norm.logcdf(upper)))
+    np.testing.assert_allclose(log_normal_between(lower, upper), exact, rtol=1e-12)
+    np.testing.assert_allclose(log_normal_between(-upper, -lower), exact, rtol=1e-12)
+    slope = jax.grad(lambda bounds: log_normal_between(*bounds))(jnp.array([2.0, 2.0]))
+    assert np.isfinite(slope).all()

@@ -12,7 +12,8 @@ from latentens.programs.contract import inspect
 from latentens.runtime.precision import double_precision
 from latentens.votes import Triplets
 from tests.conftest import slow_but
-from tests.oracles import truncated_gaussian
+from tests.oracles import count_votes, truncated_gaussian
+from tests.reference import random_counts, votes_from
 
 
 def random_rows(model, num_rows, missing, seed=0):
@@ -31,12 +32,20 @@ def as_sparse(votes):
     return Votes(Triplets(*votes.triplets), votes.num_items, votes.num_voters, votes.num_classes)
 
 
-@pytest.mark.parametrize("missing", [0.0, 0.4])
-def test_posterior_and_likelihood_equal_brute_force(case, missing):
-    model, params, oracle = case
-    rows = random_rows(model, 24, missing)
-    joint = oracle(model, params, rows)
+def test_posterior_and_likelihood_equal_brute_force(any_case):
+    """Of complete rows, rows with missing votes, an item without votes, which gets the prior, and repeated votes."""
+    model, params, oracle = any_case
+    structure = inspect(model)
+    empty = np.full((1, structure.num_voters), -1)
+    rows = np.concatenate([random_rows(model, 12, 0.0), random_rows(model, 12, 0.4, seed=1), empty])
+    joint = oracle(model, params, count_votes(rows, structure.num_vote_classes))
     votes = as_votes(model, rows)
+    assert_agrees(model, params, votes, joint)
+    counts = random_counts(12, structure.num_voters, structure.num_vote_classes)
+    assert_agrees(model, params, votes_from(counts), oracle(model, params, counts))
+
+
+def assert_agrees(model, params, votes, joint):
     exact = joint / joint.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(bayes_posterior(model, params, votes), exact, atol=1e-10, rtol=0)
     assert log_likelihood(model, params, votes) == pytest.approx(np.log(joint.sum(axis=1)).sum(), rel=1e-10)
@@ -66,14 +75,6 @@ def test_probabilities_of_all_rows_sum_to_one(case):
     assert np.exp(joint).sum() == pytest.approx(1.0, abs=1e-10)
 
 
-def test_item_without_votes_gets_the_prior(case):
-    model, params, oracle = case
-    rows = np.full((1, inspect(model).num_voters), -1)
-    prior = oracle(model, params, rows)
-    np.testing.assert_allclose(bayes_posterior(model, params, as_votes(model, rows)), prior, atol=1e-10)
-    assert log_likelihood(model, params, as_votes(model, rows)) == pytest.approx(0.0, abs=1e-10)
-
-
 def test_blocks_of_rows_change_nothing(case, monkeypatch):
     model, params, _ = case
     votes = as_votes(model, random_rows(model, 24, 0.4))
@@ -83,11 +84,11 @@ def test_blocks_of_rows_change_nothing(case, monkeypatch):
     assert log_likelihood(model, params, votes) == pytest.approx(whole[1], rel=1e-12)
 
 
-def test_posterior_of_a_million_simulated_rows_is_calibrated(paper_case):
+def test_posterior_of_a_million_simulated_rows_is_calibrated(example_case):
     """Within each bin of the exact posterior, each label occurs as often as the posterior says."""
-    exact = paper_case.bayes_posterior()
+    exact = example_case.bayes_posterior()
     for label in range(exact.shape[1]):
-        probs, occurs = exact[:, label], paper_case.labels == label
+        probs, occurs = exact[:, label], example_case.labels == label
         bins = np.digitize(probs, np.quantile(probs, np.linspace(0.05, 0.95, 19)))
         size = np.bincount(bins, minlength=20)
         difference = np.bincount(bins, occurs - probs, minlength=20)
@@ -97,14 +98,14 @@ def test_posterior_of_a_million_simulated_rows_is_calibrated(paper_case):
         assert np.abs(difference[inner] / np.sqrt(variance[inner])).max() < 4.5
 
 
-def test_rows_of_a_million_occur_as_often_as_the_likelihood_says(paper_case):
+def test_rows_of_a_million_occur_as_often_as_the_likelihood_says(example_case):
     """Pearson's chi-square of the commonest rows against their exact probabilities."""
-    patterns = paper_case.votes.patterns
-    structure = inspect(paper_case.model)
+    patterns = example_case.votes.patterns
+    structure = inspect(example_case.model)
     with jax.enable_x64(True):
         rows = tables.encode(patterns.votes, structure.num_vote_classes)
-        table = tables.checked_tables(paper_case.model, paper_case.params)
-        expected = paper_case.votes.num_items * np.exp(tables.row_log_likelihood(table, rows))
+        table = tables.checked_tables(example_case.model, example_case.params)
+        expected = example_case.votes.num_items * np.exp(tables.row_log_likelihood(table, rows))
     common = np.argsort(expected)[-200:]
     z_scores = (patterns.counts[common] - expected[common]) / np.sqrt(expected[common])
     assert np.abs(z_scores).max() < 5
@@ -135,7 +136,7 @@ def test_five_hundred_correlated_voters_are_integrated_exactly():
     model = TruncatedGaussian(500)
     params = {"prevalence": 0.4, "correlation": 0.5, "mean": np.linspace(-0.1, 0.2, 500)}
     dataset = simulate(model, 6, key=jax.random.key(0), params=params)
-    joint = truncated_gaussian(model, params, dataset.votes.matrix)
+    joint = truncated_gaussian(model, params, count_votes(dataset.votes.matrix, 2))
     np.testing.assert_allclose(dataset.bayes_posterior(), joint / joint.sum(axis=1, keepdims=True), atol=1e-10)
 
 

@@ -148,8 +148,9 @@ def _simulated_ranks(
 
 def _oriented(model: GenerativeModel, params: Params, votes: Votes) -> dict[str, np.ndarray]:
     """The parameters with their labels in the order that the votes say, where the model can relabel them."""
-    order = orientation(bayes_posterior(model, params, votes), votes)
-    relabelled = model.relabel(params, order)
+    relabelled = None
+    if not model.anchored:
+        relabelled = model.relabel(params, orientation(bayes_posterior(model, params, votes), votes))
     return {name: (relabelled or params)[name] for name in inspect(model).parameter_shapes}
 
 

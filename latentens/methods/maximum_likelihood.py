@@ -101,8 +101,9 @@ class MaximumLikelihood(GoldMethod):
         optima = self.climb(votes, observations, inverse, start_key)
         found = optima.point(optima.best)
         probs = fetch(_label_probs(self.model, found, observations))[inverse]
-        # known labels fix the order of the labels themselves
-        order = orientation(probs, votes) if gold is None else np.arange(probs.shape[1])
+        # known labels, or the program itself, fix the order of the labels
+        fixed = gold is not None or self.model.anchored
+        order = np.arange(probs.shape[1]) if fixed else orientation(probs, votes)
         params, remaining = _oriented(self.model, found, order)
         diagnostics = self._report(optima, params, observations) | self._held_out(votes, gold, split_key)
         return Estimate(params, diagnostics, state={"label_order": remaining}, label_probs=probs[:, order])

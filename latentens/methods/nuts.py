@@ -68,7 +68,8 @@ class Nuts(GoldMethod):
         flat = {name: value.reshape(-1, *value.shape[2:]) for name, value in draws.items()}
         size = len(observations.counts)
         totals = np.stack([np.bincount(inverse, share, minlength=size) for share in vote_shares(votes).T])
-        probs, orders, watched = _average(self.model, flat, observations, totals if gold is None else None)
+        fixed = gold is not None or self.model.anchored
+        probs, orders, watched = _average(self.model, flat, observations, None if fixed else totals)
         relabelled, remaining = _relabel(self.model, flat, orders)
         shaped = {name: value.reshape(self.num_chains, -1, *value.shape[1:]) for name, value in relabelled.items()}
         watched = watched.reshape(self.num_chains, -1, *watched.shape[1:])

@@ -6,9 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
+from jax.scipy.special import log_ndtr
 from jaxtyping import Array, Float, Int
 from numpyro.distributions import constraints
-from scipy.special import roots_hermitenorm
+from scipy.special import log_softmax
+
+REACH = 12.0
+"""A normal factor is summed over this many standard deviations on either side."""
 
 
 def binary_states(num_units: int) -> Int[np.ndarray, "state unit"]:
@@ -16,25 +20,40 @@ def binary_states(num_units: int) -> Int[np.ndarray, "state unit"]:
     return np.array(list(itertools.product((0, 1), repeat=num_units))).reshape(-1, num_units)
 
 
+def log_normal_between(lower: Float[Array, "*batch"], upper: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
+    """`log(Φ(upper) − Φ(lower))`, accurate in both tails; finite bounds, and about −69 where they coincide."""
+    in_upper_tail = lower > -upper
+    low, high = jnp.where(in_upper_tail, -upper, lower), jnp.where(in_upper_tail, -lower, upper)
+    log_high = log_ndtr(high)
+    return log_high + jnp.log(-jnp.expm1(jnp.minimum(log_ndtr(low) - log_high, -1e-30)))
+
+
 class QuadratureNormal(dist.Normal):
     """A standard normal factor of each item that can be summed out.
 
-    Samples are exact; the support are Gauss–Hermite nodes u_k with weights w_k, so that
-    `E f(u) ≈ Σ_k w_k f(u_k)`, exact for polynomials f of degree below 2 · num_nodes.
+    Samples are exact; the support are equally spaced nodes u_k with weights w_k proportional to the density, so that
+    `E f(u) ≈ Σ_k w_k f(u_k)`. This trapezoidal rule converges exponentially for analytic f and, where f is a product of
+    votes, needs fewer nodes than that of Gauss and Hermite, whose nodes are too far apart in the middle.
 
     Args:
-        num_nodes: Number of nodes. A product of d votes narrows like 1/√d and the nodes lie π/√num_nodes
-            apart: about 8 · d nodes resolve it to rounding error where the factor explains half of the variance.
+        num_nodes: Number of nodes. They must be closer than the product of votes is wide: see `for_voters`.
     """
 
     has_enumerate_support = True
 
     def __init__(self, num_nodes: int = 201) -> None:
-        nodes, weights = roots_hermitenorm(num_nodes)
-        kept = weights > np.finfo(np.float64).tiny
-        self.nodes = nodes[kept]
-        self.log_quadrature_weights = np.log(weights[kept] / weights.sum())
+        self.nodes = np.linspace(-REACH, REACH, num_nodes)
+        self.log_quadrature_weights = log_softmax(-(self.nodes**2) / 2)
         super().__init__(0.0, 1.0)
+
+    @classmethod
+    def for_voters(cls, num_voters: int) -> "QuadratureNormal":
+        """Nodes enough for the votes of so many voters, whose product narrows like 1/√num_voters.
+
+        Posteriors are exact to rounding error where the factor explains four fifths of a vote's variance, and to about
+        1e-10 where it explains nine tenths.
+        """
+        return cls(max(201, int(60 * np.sqrt(num_voters))))
 
     def enumerate_support(self, expand: bool = True) -> Float[Array, "node *batch"]:
         """The nodes."""

@@ -193,7 +193,8 @@ def parameter_supports(model: GenerativeModel) -> dict[str, constraints.Constrai
 
 
 def _trace_parameters(model: GenerativeModel, handler: Any) -> dict[str, Any]:
-    with handlers.trace() as trace, handlers.substitute(data=fixed_hidden(inspect(model))), handler:
+    hidden = fixed_hidden(inspect(model))  # outside the trace: a first inspection runs the program as well
+    with handlers.trace() as trace, handlers.substitute(data=hidden), handler:
         model.program(1)
     return trace
 

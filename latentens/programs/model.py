@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, final
 
 import numpy as np
@@ -34,6 +34,11 @@ class GenerativeModel(Settings, ABC):
             num_items: Size of the plate `item`.
             votes: Observed value of the site `vote`, or None to leave it random.
         """
+
+    @property
+    def anchored(self) -> bool:
+        """Whether the program itself ties each label to the vote of the same name, leaving nothing to orient."""
+        return False
 
     def example_params(self, key: Array) -> dict[str, np.ndarray] | None:
         """Parameters of a typical experiment, drawn with a random key; None where the model has no example."""
@@ -73,6 +78,13 @@ class GenerativeModel(Settings, ABC):
         changed = self.flip(params) if len(order) == 2 else self.permute(params, order)
         return None if changed is None else {**params, **changed}
 
+    def __str__(self) -> str:
+        """The name of the model with the settings that are not the defaults."""
+        settings: list[tuple[Any, Any]]
+        settings = [(field, getattr(self, field.name)) for field in fields(self)] if is_dataclass(self) else []
+        changed = [f"{field.name}={value!r}" for field, value in settings if value != field.default]
+        return f"{type(self).__name__}({', '.join(changed)})"
+
     @staticmethod
     def from_program(program: Callable[..., Any]) -> "GenerativeModel":
         """Make a model of a bare function `program(num_items, votes=None)`."""
@@ -88,4 +100,7 @@ class _FunctionModel(GenerativeModel):
         self.function(num_items, votes)
 
     def __repr__(self) -> str:
+        return str(self)
+
+    def __str__(self) -> str:
         return getattr(self.function, "__name__", repr(self.function))
