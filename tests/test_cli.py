@@ -139,7 +139,7 @@ def test_lists(invoke, tmp_path, command, names):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("simulate", "Forest", "--out", "x.csv"), "there is no model 'Forest'; there are DawidSkene"),
+        (("simulate", "Forest", "--out", "x.csv"), "there is no model 'Forest'; there are ClassConditional"),
         (("simulate", "Tree", "--out", "x.txt"), "x.txt does not end in .csv"),
         (("simulate", "Tree", "--out", "nowhere/x.csv"), "nowhere is not a folder"),
         (("simulate", "none.py:Model", "--out", "x.csv"), "none.py is not a Python file"),
