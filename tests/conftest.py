@@ -1,4 +1,5 @@
 import os
+import sys
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the workers share the cores already
 
@@ -11,6 +12,7 @@ import pytest
 from numpyro.distributions import constraints
 
 from latentens import GenerativeModel
+from latentens.cli import main
 from latentens.datasets import simulate
 from latentens.models import (
     ClassConditional,
@@ -126,3 +128,28 @@ def example_case(request):
     """A model at the parameters of its example, with a million simulated rows."""
     model, _ = CATALOGUE[request.param]
     return simulate(model, 1_000_000, key=jax.random.key(5), params=model.example_params(jax.random.key(4)))
+
+
+@pytest.fixture
+def invoke(monkeypatch, capsys):
+    """Run the command in this process, which saves the imports: exit code, standard output and error."""
+
+    def invoke(*arguments, cwd):
+        monkeypatch.chdir(cwd)
+        monkeypatch.setattr(sys, "argv", ["latentens", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return ended.value.code, *capsys.readouterr()
+
+    return invoke
+
+
+@pytest.fixture
+def file(tmp_path):
+    """Write a text and give its path."""
+
+    def write(text, name="votes.csv"):
+        (tmp_path / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+        return tmp_path / name
+
+    return write

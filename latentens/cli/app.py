@@ -35,8 +35,8 @@ DEFAULT_METHODS = ("MajorityVote", "SpectralMetaLearner", "DawidSkeneEM", "Laten
 
 Items = Annotated[int, Option(min=1, help="Number of items of each simulated set.")]
 Seed = Annotated[int, Option(min=0, help="Seed; the same seed gives the same result.")]
-VotesFile = Annotated[Path, Argument(help="CSV or Parquet file: columns item, voter, vote, or one column a voter.")]
-GoldFile = Annotated[Path | None, Option(help="CSV of labels that are known (item, gold), which methods may use.")]
+VotesFile = Annotated[Path, Argument(help="CSV or Parquet file: columns item, voter, vote, or one column per voter.")]
+GoldFile = Annotated[Path | None, Option(help="CSV or Parquet file of known labels (item, gold) for methods to use.")]
 MethodNames = Annotated[
     list[str] | None,
     Option("--methods", "-m", help="Such as 'RBMStack(hidden=(3, 1))'. May be repeated."),
@@ -88,7 +88,7 @@ def options(
 @reads_votes
 def compare(
     votes: Annotated[Path | None, Option(help="CSV or Parquet file of your votes.")] = None,
-    truth: Annotated[Path | None, Option(help="CSV of true labels (item, truth) for --votes.")] = None,
+    truth: Annotated[Path | None, Option(help="CSV or Parquet file of true labels (item, truth) for --votes.")] = None,
     gold: GoldFile = None,
     data: Annotated[list[str] | None, Option(help="A named set: Tree/1, S1, …. May be repeated.")] = None,
     root: Annotated[Path | None, Option(help="Folder of the named sets' files.")] = None,

@@ -18,6 +18,7 @@ from latentens.votes.labels import MISSING, label_text, without
 from latentens.votes.matching import positions
 from latentens.votes.names import listed, natural_names, suggestion
 from latentens.votes.reading import Reading, TableOptions
+from latentens.votes.tabulation import refuse_gap
 
 
 def read_votes(path: str | Path, **options: Unpack[TableOptions]) -> Votes:
@@ -41,14 +42,15 @@ def read_labels(
     with naming(path):
         columns = truth_columns(table.names, table.index, item)
         parts = [[chunk[name] for name in columns] for chunk in table.read(columns)]
-        if not parts:
-            raise VotesError("there is a header but no rows")
         items, labels = (join(column) for column in zip(*parts, strict=True))
+        refuse_gap(columns[0], items)
         labels = without(labels, missing)
+        if not len(labels.names):
+            raise VotesError("there is no true label in it")
         rows = np.unique(np.stack([items.codes, labels.codes])[:, labels.codes != MISSING], axis=1)
         names = natural_names(items.names)
         if (again := np.flatnonzero(np.diff(rows[0]) == 0)).size:
-            raise VotesError(f"item {names[rows[0, again[0]]]!r} has more than one true label")
+            raise VotesError(f"item {listed(names[rows[0, again[:1]]])} has more than one true label")
         return dict(zip(names[rows[0]].tolist(), _label_names(labels)[rows[1]].tolist(), strict=True))
 
 

@@ -34,13 +34,22 @@ class Table:
         path: The file.
         names: The names of its columns.
         index: The column that numbers or names the rows, if the file tells which.
-        read: Reads some of the columns, a chunk of rows at a time.
+        chunks: Reads some of the columns, a number of rows at a time.
     """
 
     path: Path
     names: tuple[str, ...]
     index: str | None
-    read: Callable[[Sequence[str]], Iterator[Chunk]]
+    chunks: Callable[[Sequence[str]], Iterator[Chunk]]
+
+    def read(self, columns: Sequence[str]) -> Iterator[Chunk]:
+        """Some of the columns, a number of rows at a time; a table without rows is refused."""
+        empty = True
+        for chunk in self.chunks(columns):
+            empty = empty and not any(len(column.codes) for column in chunk.values())
+            yield chunk
+        if empty:
+            raise VotesError("there is a header but no rows")
 
 
 class Dialect(NamedTuple):

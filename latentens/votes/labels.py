@@ -139,7 +139,8 @@ def _classes_of(labels: Sequence[str], num_votes: int) -> tuple[Any, ...]:
         )
     found = natural_names(np.array(labels, dtype=object)).tolist()
     if 0 in found and -1 in found:
-        raise VotesError("-1 beside 0 may be a class or a missing vote: say missing=(-1,), or classes=(-1, 0, …)")
+        classes = tuple(sorted(found)) if len(found) <= SHOWN else "(…)"
+        raise VotesError(f"-1 beside 0 may be a class or a missing vote: say missing=(-1,), or classes={classes}")
     for pair in ((0, 1), ("False", "True")):
         if set(found) <= set(pair):
             return pair

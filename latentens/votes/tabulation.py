@@ -1,7 +1,6 @@
 """From tables, in memory or in files, to what votes are made of."""
 
 from collections.abc import Iterable
-from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +14,7 @@ from latentens.votes.doubts import refuse_single_votes, refuse_strange_columns
 from latentens.votes.files import Table, naming
 from latentens.votes.labels import MISSING, as_numbers, encode_codes, encode_labels, label_text, without
 from latentens.votes.names import Names, listed, natural_names
-from latentens.votes.reading import Reading
+from latentens.votes.reading import Duplicates, Reading
 from latentens.votes.triplets import Triplets, sort_triplets, to_matrix
 
 DENSE_CELLS = 2**24
@@ -63,7 +62,7 @@ def _names_of_axes(array: Any) -> tuple[Names, Names]:
         return (), ()
     for what, names in (("rows", array.index), ("columns", array.columns)):
         if names.has_duplicates:
-            raise VotesError(f"two {what} are named {names[names.duplicated()][0]!r}: give each a name of its own")
+            raise VotesError(f"two {what} are named {listed(names[names.duplicated()][:1])}: give each its own name")
     return array.index.to_numpy(), tuple(array.columns)
 
 
@@ -71,7 +70,7 @@ def tabulate_frame(frame: pd.DataFrame, columns: Long, reading: Reading) -> Cont
     """The votes in a data frame with one vote per row."""
     refuse_unknown(columns, list(frame.columns))
     if frame.columns.has_duplicates:
-        raise VotesError(f"two columns are named {frame.columns[frame.columns.duplicated()][0]!r}")
+        raise VotesError(f"two columns are named {listed(frame.columns[frame.columns.duplicated()][:1])}")
     if frame.empty:
         raise VotesError("no votes: the table has no rows")
     item, voter, vote = (code(frame[column]) for column in columns)
@@ -83,8 +82,8 @@ def tabulate_file(table: Table, reading: Reading) -> Content:
     with naming(table.path):
         layout = find_layout(table.names, table.index, reading)
         if isinstance(layout, Wide):
-            return _tabulate_wide(layout, _rows(table, [*layout.voters, *layout.items]), reading)
-        parts = [[chunk[name] for name in layout] for chunk in _rows(table, layout)]
+            return _tabulate_wide(layout, table.read([*layout.voters, *layout.items]), reading)
+        parts = [[chunk[name] for name in layout] for chunk in table.read(layout)]
         item, voter, vote = (join(column) for column in zip(*parts, strict=True))
         item, voter = (Coded(column.codes, natural_names(column.names)) for column in (item, voter))
         if reading.item is None:
@@ -92,17 +91,9 @@ def tabulate_file(table: Table, reading: Reading) -> Content:
         return _tabulate_long(layout, item, voter, vote, reading)
 
 
-def _rows(table: Table, columns: Iterable[str]) -> Iterable[Chunk]:
-    chunks = iter(table.read(list(columns)))
-    first = next(chunks, None)
-    if first is None or not any(len(column.codes) for column in first.values()):
-        raise VotesError("there is a header but no rows")
-    return chain([first], chunks)
-
-
 def _tabulate_long(columns: Long, item: Coded, voter: Coded, vote: Coded, reading: Reading) -> Content:
     for name, column in ((columns.item, item), (columns.voter, voter)):
-        _refuse_gap(name, column)
+        refuse_gap(name, column)
     items, voters = in_order(item), in_order(voter)
     codes, class_names = encode_labels(without(vote, reading.missing), reading.classes)
     triplets = sort_triplets(items, voters, codes, reading.duplicates)
@@ -122,28 +113,35 @@ def _tabulate_wide(layout: Wide, chunks: Iterable[Chunk], reading: Reading) -> C
     votes = without(join(parts), reading.missing)
     refuse_strange_columns(layout, votes, None if reading.classes is None else [*map(label_text, reading.classes)])
     codes, class_names = encode_labels(votes, reading.classes)
-    names: Names = ()
-    if items:
-        names, kept = _distinct_items(layout, join(items), reading)
-        codes = codes[kept]
-    return Content(codes, len(codes), codes.shape[1], len(class_names), names, layout.voters, class_names)
+    if not items:
+        return Content(codes, len(codes), codes.shape[1], len(class_names), (), layout.voters, class_names)
+    refuse_gap(layout.items[0], item := join(items))
+    storage = _by_item(item, codes, reading.duplicates)
+    names = _short(natural_names(item.names))
+    return Content(storage, len(names), len(layout.voters), len(class_names), names, layout.voters, class_names)
 
 
-def _distinct_items(layout: Wide, column: Coded, reading: Reading) -> tuple[Names, np.ndarray]:
-    """The items of a wide table, and the rows that count: one for each item."""
-    _refuse_gap(layout.items[0], column)
-    names = natural_names(column.names)
-    again = pd.Series(column.codes).duplicated(keep="last" if reading.duplicates == "last" else "first").to_numpy()
-    if again.any() and reading.duplicates == "error":
-        name = listed(names[column.codes[again][:1]])
+def _by_item(
+    item: Coded, codes: Int8[np.ndarray, "row voter"], duplicates: Duplicates
+) -> Int8[np.ndarray, "item voter"] | Triplets:
+    """The votes in the rows of a wide table, whose items may have several rows."""
+    if len(item.names) == len(codes):
+        return codes
+    if duplicates == "error":
+        second = int(np.argmax(pd.Series(item.codes).duplicated()))
+        name = listed(natural_names(item.names)[item.codes[[second]]])
         raise VotesError(
-            f"item {name} has more than one row: if each row is one vote, say voter=… and vote=…; else say "
-            "duplicates='last' to keep the last of its rows"
+            f"item {name} has more than one row: if each row is one vote, say voter=… and vote=…; if not, take one of "
+            "its rows by duplicates='last', or count them all by duplicates='keep'"
         )
-    return _short(names[column.codes[~again]]), ~again
+    num_rows, num_voters = codes.shape
+    voter = Coded(np.tile(np.arange(num_voters), num_rows), np.arange(num_voters))
+    triplets = sort_triplets(Coded(item.codes.repeat(num_voters), item.names), voter, codes.ravel(), duplicates)
+    return triplets if triplets.repeated.any() else to_matrix(triplets, (len(item.names), num_voters))
 
 
-def _refuse_gap(name: str, column: Coded) -> None:
+def refuse_gap(name: str, column: Coded) -> None:
+    """Raise `VotesError` if a name is missing in a column of items or voters."""
     if (column.codes == MISSING).any():
         raise VotesError(f"row {int(np.argmax(column.codes == MISSING))} has no {name}")
 
