@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from latentens.evaluation import check_independence
     from latentens.methods.base import Fit, Method
     from latentens.methods.fit_files import load_fit
-    from latentens.programs import GenerativeModel, bayes_posterior, log_likelihood
+    from latentens.programs import GenerativeModel, bayes_posterior, log_likelihood, pointwise_log_likelihood
     from latentens.reporting import report
     from latentens.votes import Votes
 
@@ -31,6 +31,7 @@ __all__ = [
     "log_likelihood",
     "methods",
     "models",
+    "pointwise_log_likelihood",
     "rbm",
     "report",
     "reporting",
@@ -51,6 +52,7 @@ _HOMES = {
     "load": "comparison",
     "load_fit": "methods.fit_files",
     "log_likelihood": "programs",
+    "pointwise_log_likelihood": "programs",
     "report": "reporting",
     "save": "comparison",
     "simulate": "datasets",

@@ -3,6 +3,12 @@
 from latentens.evaluation.differences import compare_accuracy, compare_balanced_accuracy, compare_log_scores
 from latentens.evaluation.independence import ModelCheck, check_independence, check_model
 from latentens.evaluation.intervals import intervals
+from latentens.evaluation.predictive import (
+    PredictiveRanking,
+    held_out_log_likelihood,
+    leave_one_out,
+    rank_predictions,
+)
 from latentens.evaluation.reliability import Reliability, reliability
 from latentens.evaluation.sbc import SimulationRanks, simulation_based_calibration
 from latentens.evaluation.scores import SCORES, Score, evaluate
@@ -11,6 +17,7 @@ from latentens.evaluation.signal import SignalCheck, check_signal
 __all__ = [
     "SCORES",
     "ModelCheck",
+    "PredictiveRanking",
     "Reliability",
     "Score",
     "SignalCheck",
@@ -22,7 +29,10 @@ __all__ = [
     "compare_balanced_accuracy",
     "compare_log_scores",
     "evaluate",
+    "held_out_log_likelihood",
     "intervals",
+    "leave_one_out",
+    "rank_predictions",
     "reliability",
     "simulation_based_calibration",
 ]

@@ -12,7 +12,10 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from latentens.datasets.dataset import certain_where_known
-from latentens.errors import VotesError
+from latentens.errors import LatentensError, VotesError
+from latentens.programs.contract import inspect
+from latentens.programs.model import GenerativeModel
+from latentens.programs.tables import draws_log_likelihood, pointwise_log_likelihood
 from latentens.runtime.precision import double_precision
 from latentens.runtime.settings import Settings
 from latentens.votes import Votes
@@ -79,6 +82,27 @@ class Fit(Estimate):
         """
         return posterior_of(self.method, self, align(votes, self.voter_names, self.class_names))
 
+    @property
+    def model(self) -> GenerativeModel | None:
+        """The generative model whose parameters `params` are; None if the method has no such model."""
+        return self.method.fitted_model(self)
+
+    @double_precision
+    def log_likelihood(self, votes: Votes) -> Float[np.ndarray, "*draw item"]:
+        """The log-likelihood of each item's votes, label and hidden units summed out, in nats.
+
+        Args:
+            votes: The votes, on the fitted items or on others; matched as in `predict`.
+
+        Returns:
+            One value for each item; with leading axes (chain, draw) for a sampled fit.
+        """
+        rows, _, inverse = align(votes, self.voter_names, self.class_names).patterns
+        values = self.method._log_likelihood(self, rows)
+        if values is None:
+            raise LatentensError(f"{self.method} gives votes no exact probability; fit a generative model")
+        return values[..., inverse]
+
     def save(self, path: str | Path) -> None:
         """Write the fit to a netCDF file, from which `latentens.load_fit` reads it."""
         from latentens.methods.fit_files import save_fit  # xarray is not needed to fit
@@ -122,6 +146,20 @@ class Predictor(Settings, ABC):
             estimate: What `_fit` found.
             votes: Distinct rows of votes, with the voters and classes of the fit.
         """
+
+    def fitted_model(self, estimate: Estimate) -> GenerativeModel | None:
+        """The generative model whose parameters and draws the estimate has; None if there is no such model."""
+        del estimate
+        return None
+
+    def _log_likelihood(self, estimate: Estimate, votes: Votes) -> Float[np.ndarray, "*draw row"] | None:
+        """The exact log-likelihood of rows of votes at the estimate, or at each of its draws; None if there is none."""
+        model = self.fitted_model(estimate)
+        if model is None:
+            return None
+        if estimate.draws is not None:
+            return draws_log_likelihood(model, estimate.draws, votes)
+        return pointwise_log_likelihood(model, model_params(model, estimate), votes)
 
 
 class Method(Predictor):
@@ -212,6 +250,11 @@ def finished(method: Predictor, estimate: Estimate, votes: Votes, start: float, 
         voter_names=votes.voter_names,
         class_names=votes.class_names,
     )
+
+
+def model_params(model: GenerativeModel, estimate: Estimate) -> Arrays:
+    """The parameters of a model, without what else an estimate reports."""
+    return {name: estimate.params[name] for name in inspect(model).parameter_shapes}
 
 
 def posterior_of(method: Predictor, estimate: Estimate, votes: Votes) -> Posterior:

@@ -24,6 +24,8 @@ from latentens.methods.indicator import by_blocks, in_blocks, vote_indicator
 from latentens.methods.spectral.imbalance import third_moment_imbalance
 from latentens.methods.spectral.moments import rates_at
 from latentens.methods.spectral_meta_learner import independent_posterior, rank_one_structure, spectral_score
+from latentens.models import DawidSkene
+from latentens.programs.model import GenerativeModel
 from latentens.runtime.numerics import safe_log
 from latentens.runtime.randomness import numpy_generator
 from latentens.runtime.settings import Count, CountOrZero, NotNegative, Positive
@@ -94,6 +96,11 @@ class DawidSkeneEM(GoldMethod):
     @in_blocks
     def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
         return posterior(vote_indicator(votes, votes.num_classes), *from_named_params(estimate.params))
+
+    def fitted_model(self, estimate: Estimate) -> GenerativeModel:
+        """Dawid & Skene's."""
+        shares, confusion = from_named_params(estimate.params)
+        return DawidSkene(len(confusion), len(shares))
 
     def _climb(self, votes: Votes, key: jax.Array, gold: GoldCodes | None) -> Optimum:
         """Where each start ends; items with a known label add the same counts to every start."""

@@ -6,13 +6,14 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.special import digamma, gammaln
+from scipy.special import digamma, gammaln, logsumexp
 
 from latentens.inference.orient import orientation, vote_shares
 from latentens.methods.base import Estimate, GoldCodes, GoldMethod, Posterior
-from latentens.methods.independent.likelihood import named_params
+from latentens.methods.independent.likelihood import from_named_params, named_params
 from latentens.methods.indicator import Indicator, in_blocks, vote_indicator
 from latentens.methods.labelled_rows import LabelledRows, labelled_rows
+from latentens.runtime.numerics import safe_log
 from latentens.runtime.randomness import numpy_generator
 from latentens.runtime.settings import Count, Positive
 from latentens.votes import Votes
@@ -77,6 +78,15 @@ class Ebcc(GoldMethod):
     def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
         concentrations = (estimate.state[f"{name}_concentration"] for name in Concentrations._fields)
         return _class_probs(vote_indicator(votes, votes.num_classes), Concentrations(*concentrations))
+
+    @in_blocks
+    def _log_likelihood(self, estimate: Estimate, votes: Votes) -> Float[np.ndarray, " row"]:
+        """Of one row each parameter is used once, so that its mean under the variational posterior is all it takes."""
+        shares, _ = from_named_params(estimate.params)
+        log_prior = safe_log(shares[:, None] * estimate.params["subtype_shares"]).ravel()
+        by_subtype = estimate.params["subtype_confusion"].transpose(0, 3, 1, 2)
+        table = safe_log(by_subtype).reshape(votes.num_voters * votes.num_classes, -1)
+        return logsumexp(vote_indicator(votes, votes.num_classes) @ table + log_prior, axis=1)
 
     def _ascend(
         self, rows: LabelledRows, indicator: Indicator, generator: np.random.Generator

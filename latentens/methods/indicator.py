@@ -9,7 +9,7 @@ from jaxtyping import Float
 from scipy import sparse
 
 from latentens.errors import VotesError
-from latentens.methods.base import Estimate, Posterior, Predictor
+from latentens.methods.base import Estimate, Predictor
 from latentens.votes import Votes
 
 Owner = TypeVar("Owner", bound=Predictor)
@@ -40,11 +40,13 @@ def require_two_classes(votes: Votes, method: object) -> None:
         )
 
 
-def in_blocks(predict: Callable[[Owner, Estimate, Votes], Posterior]) -> Callable[[Owner, Estimate, Votes], Posterior]:
-    """Let a method's `_predict` see some rows at a time, which bounds its memory."""
+def in_blocks(
+    predict: Callable[[Owner, Estimate, Votes], np.ndarray],
+) -> Callable[[Owner, Estimate, Votes], np.ndarray]:
+    """Let a method's `_predict` or `_log_likelihood` see some rows at a time, which bounds its memory."""
 
     @wraps(predict)
-    def blocked(self: Owner, estimate: Estimate, votes: Votes) -> Posterior:
+    def blocked(self: Owner, estimate: Estimate, votes: Votes) -> np.ndarray:
         return by_blocks(partial(predict, self, estimate), votes)
 
     return blocked

@@ -111,6 +111,11 @@ class MaximumLikelihood(GoldMethod):
     def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
         return bayes_posterior(self.model, estimate.params, votes)[:, estimate.state["label_order"]]
 
+    def fitted_model(self, estimate: Estimate) -> GenerativeModel:
+        """The model that was fitted."""
+        del estimate
+        return self.model
+
     def _starts(
         self, votes: Votes, observations: Observations, inverse: np.ndarray, key: Array
     ) -> list[dict[str, np.ndarray]]:

@@ -90,6 +90,11 @@ class Nuts(GoldMethod):
         probs = fetch(_label_probs(self.model, {name: value[::thin] for name, value in flat.items()}, observations))
         return np.take_along_axis(probs, orders[:, :, None], axis=1).mean(axis=0).T[inverse]
 
+    def fitted_model(self, estimate: Estimate) -> GenerativeModel:
+        """The model that was fitted."""
+        del estimate
+        return self.model
+
     def _starts(
         self, votes: Votes, observations: Observations, inverse: np.ndarray, key: Array
     ) -> tuple[list[dict[str, np.ndarray]], list]:

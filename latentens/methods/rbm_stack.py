@@ -15,7 +15,7 @@ from latentens.methods.base import Estimate, Method, Posterior
 from latentens.rbm.lemma import rbm_to_dawid_skene
 from latentens.rbm.machine import Machine
 from latentens.rbm.rows import rows_from_votes
-from latentens.rbm.scoring import mean_log_likelihood
+from latentens.rbm.scoring import exact_log_likelihoods, mean_log_likelihood
 from latentens.rbm.stack import LARGEST_EXACT_LAYER, Passing, Prediction, flip_hidden, rows_above, top_probs
 from latentens.rbm.training.choice import choose_training
 from latentens.rbm.training.interface import Trained, Training
@@ -79,6 +79,11 @@ class RBMStack(Method):
     def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
         key = jax.random.wrap_key_data(jnp.asarray(estimate.state["prediction_key"]))
         return self._label_probs(stack_machines(estimate.params), votes, key)
+
+    def _log_likelihood(self, estimate: Estimate, votes: Votes) -> Float[np.ndarray, " row"] | None:
+        """Of the lowest machine, if it can be enumerated; those above it say nothing about votes."""
+        values = exact_log_likelihoods(stack_machines(estimate.params)[0], rows_from_votes(votes))
+        return None if values is None else values[votes.patterns.inverse]
 
     def _train_layers(self, votes: Votes, key: jax.Array) -> tuple[list[Trained], list[Float[np.ndarray, " unit"]]]:
         """Train machine upon machine; with the SVD rule, until a layer has one unit."""

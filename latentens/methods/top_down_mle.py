@@ -11,6 +11,7 @@ from latentens.methods.base import Estimate, Fit, Method, Posterior
 from latentens.methods.maximum_likelihood import MaximumLikelihood
 from latentens.methods.rbm_stack import RBMStack, stack_machines
 from latentens.models import DawidSkene, TopDown
+from latentens.programs.model import GenerativeModel
 from latentens.rbm.lemma import rbm_to_dawid_skene
 from latentens.runtime.settings import Count, CountOrZero, Positive
 from latentens.votes import Votes
@@ -66,6 +67,11 @@ class TopDownMLE(Method):
     def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
         size = len(estimate.params.get("hidden_bias", ()))
         return MaximumLikelihood(_model(votes.num_voters, size))._predict(estimate, votes)
+
+    def fitted_model(self, estimate: Estimate) -> GenerativeModel:
+        """The chain of the chosen size; without hidden units, Dawid & Skene's."""
+        biases = estimate.params.get("visible_bias", estimate.params.get("sensitivity", ()))
+        return _model(len(biases), len(estimate.params.get("hidden_bias", ())))
 
     def _fit_size(self, votes: Votes, size: int, key: Array) -> Fit:
         fit_key, stack_key = jax.random.split(key)

@@ -1,6 +1,6 @@
 """Generative programs: the contract, the tables that a program is turned into, and what follows from them."""
 
 from latentens.programs.model import GenerativeModel, Params
-from latentens.programs.tables import bayes_posterior, log_likelihood
+from latentens.programs.tables import bayes_posterior, log_likelihood, pointwise_log_likelihood
 
-__all__ = ["GenerativeModel", "Params", "bayes_posterior", "log_likelihood"]
+__all__ = ["GenerativeModel", "Params", "bayes_posterior", "log_likelihood", "pointwise_log_likelihood"]

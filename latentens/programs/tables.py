@@ -21,6 +21,7 @@ from latentens.programs.contract import MAX_CONFIGURATIONS, Structure, inspect, 
 from latentens.programs.model import GenerativeModel, Params
 from latentens.programs.row_layout import Rows, encode, sum_votes
 from latentens.runtime.devices import fetch
+from latentens.runtime.limits import check_memory
 from latentens.runtime.precision import double_precision
 from latentens.votes import Votes
 
@@ -159,8 +160,46 @@ def bayes_posterior(model: GenerativeModel, params: Params, votes: Votes) -> Flo
 @double_precision
 def log_likelihood(model: GenerativeModel, params: Params, votes: Votes) -> float:
     """The log-likelihood of all votes, labels and hidden units summed out, in nats."""
+    return float(_distinct_log_likelihood(model, params, votes) @ votes.patterns.counts)
+
+
+@double_precision
+def pointwise_log_likelihood(model: GenerativeModel, params: Params, votes: Votes) -> Float[np.ndarray, " item"]:
+    """The log-likelihood of each item's votes, label and hidden units summed out, in nats.
+
+    Args:
+        model: The generative model.
+        params: A value for each parameter site of the program.
+        votes: The votes; an item without votes has the value 0.
+    """
+    return _distinct_log_likelihood(model, params, votes)[votes.patterns.inverse]
+
+
+@double_precision
+def draws_log_likelihood(model: GenerativeModel, draws: Params, votes: Votes) -> Float[np.ndarray, "chain draw item"]:
+    """`pointwise_log_likelihood` at each of many draws of the parameters.
+
+    Args:
+        model: The generative model.
+        draws: Values of each parameter with leading axes (chain, draw).
+        votes: The votes.
+    """
+    structure = check_fit(model, votes)
+    shape = next(iter(draws.values())).shape[:2]
+    check_memory(
+        8.0 * np.prod(shape) * 2 * votes.num_items,
+        f"the log-likelihood of {votes.num_items:,} items at {np.prod(shape):,} draws",
+        "thin the draws",
+    )
+    flat = {name: np.reshape(draws[name], (-1, *draws[name].shape[2:])) for name in structure.parameter_shapes}
+    rows = encode(votes.patterns.votes, structure.num_vote_classes)
+    values = fetch(_draws_log_likelihood(model, flat, rows))
+    return values[:, votes.patterns.inverse].reshape(*shape, -1)
+
+
+def _distinct_log_likelihood(model: GenerativeModel, params: Params, votes: Votes) -> Float[np.ndarray, " row"]:
     blocks = [fetch(_row_log_likelihood(tables, rows))[:size] for tables, rows, size in _blocks(model, params, votes)]
-    return float(np.concatenate(blocks) @ votes.patterns.counts)
+    return np.concatenate(blocks)
 
 
 def _blocks(model: GenerativeModel, params: Params, votes: Votes) -> Iterator[tuple[Tables, Rows, int]]:
@@ -216,6 +255,11 @@ def _tables_and_ranges(model: GenerativeModel, params: Params) -> tuple[Tables, 
     trace = _run(model, inspect(model), params, ["label"])
     in_range = {name: jnp.all(trace[name]["fn"].support(value)) for name, value in params.items()}
     return build_tables(model, params), in_range
+
+
+@partial(jax.jit, static_argnums=0)
+def _draws_log_likelihood(model: GenerativeModel, draws: Params, rows: Rows) -> Float[Array, "draw row"]:
+    return jax.lax.map(lambda params: row_log_likelihood(build_tables(model, params), rows), draws)
 
 
 _log_joint = jax.jit(log_joint)

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 import jax
+import numpy as np
 from jaxtyping import Array, Float
 
 from latentens.rbm.annealing import estimate_log_partition
@@ -10,6 +11,7 @@ from latentens.rbm.enumeration import enumeration_cost
 from latentens.rbm.machine import Machine, free_energy, log_probs
 from latentens.rbm.rows import VisibleRows
 from latentens.rbm.training.exact import single_unit
+from latentens.runtime.devices import fetch
 from latentens.runtime.precision import double_precision
 
 BASE_PENALTY = 1e-3
@@ -38,6 +40,14 @@ def mean_log_likelihood(machine: Machine, rows: VisibleRows, *, key: jax.Array) 
     return annealed_mean(machine, rows, key)
 
 
+@double_precision
+def exact_log_likelihoods(machine: Machine, rows: VisibleRows) -> Float[np.ndarray, " row"] | None:
+    """The log-likelihood of each row; None for a machine too large to enumerate."""
+    if not enumeration_cost(rows, len(machine.hidden_bias)).affordable:
+        return None
+    return fetch(_log_probs(machine, rows.visible, rows.observed))
+
+
 def annealed_mean(machine: Machine, rows: VisibleRows, key: jax.Array) -> Likelihood:
     """An estimate for complete rows and a machine of any size."""
     base_key, key = jax.random.split(key)
@@ -49,3 +59,6 @@ def annealed_mean(machine: Machine, rows: VisibleRows, key: jax.Array) -> Likeli
 @jax.jit
 def _exact_mean(machine: Machine, rows: VisibleRows) -> Float[Array, ""]:
     return rows.weight @ log_probs(machine, rows.visible, rows.observed)
+
+
+_log_probs = jax.jit(log_probs)
