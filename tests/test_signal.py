@@ -97,6 +97,15 @@ def test_words_and_signal():
     assert check_signal(same, key=KEY).p_value == 1  # everybody always says the same: agreement is by chance
 
 
+def test_agreement_with_oneself_is_no_signal():
+    item, voter = np.repeat(np.arange(40), 4), np.tile([0, 0, 1, 1], 40)
+    vote = np.random.default_rng(4).integers(2, size=(40, 2)).repeat(2, axis=1).ravel()
+    twice = Votes.from_long({"item": item, "voter": voter, "vote": vote}, duplicates="keep")
+    once = Votes.from_long({"item": item[::2], "voter": voter[::2], "vote": vote[::2]})
+    assert twice.has_repeats
+    assert check_signal(twice, key=KEY) == check_signal(once, key=KEY)
+
+
 def test_nobody_to_agree_with():
     with pytest.raises(VotesError, match="no item has votes of two voters"):
         check_signal(Votes.from_matrix([[0, -1], [-1, 1]]), key=KEY)

@@ -1,6 +1,6 @@
 """Is there a signal at all? Whether voters agree more often than voters would who ignore the items."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import jax
 import numpy as np
@@ -63,12 +63,14 @@ def check_signal(votes: Votes, *, key: jax.Array, level: float = 0.05, num_permu
     the orientation of the labels, the test supposes voters who are better than chance on the whole.
 
     Args:
-        votes: The votes.
+        votes: The votes; of a voter's repeated votes on an item one counts.
         key: Random key of the permutations; the same key gives the same result.
         level: Share of false alarms to be accepted.
         num_permutations: Number of permutations.
     """
     votes.refuse_repeats("a check of whether voters agree")
+    if votes.has_repeats:  # voters agree with themselves for reasons of their own
+        votes = replace(votes, storage=votes.triplets.at(~votes.triplets.repeated))
     cast = votes.tally.sum(axis=1)
     num_pairs = int((cast * (cast - 1) // 2).sum())
     if num_pairs == 0:
