@@ -51,7 +51,7 @@ def main(data: Path | None, out: Path, seed: int, sets: int = 200, items: int = 
         generator = np.random.default_rng([seed, *shape, len(records)])
         for number in range(sets):
             votes = toss(kind, *shape, generator) if source == "coin" else weak(*shape, generator)
-            check = check_signal(votes, key=jax.random.fold_in(key, number))
+            check = check_signal(votes, key=jax.random.fold_in(key, number), num_permutations=199)
             sure = np.nan
             if kind == "fair" and number < 20:  # enough to see what a fit makes of nothing
                 sure = np.mean(DawidSkeneEM().fit(votes, key=key).label_probs.max(axis=1) > 0.99)

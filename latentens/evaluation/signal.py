@@ -11,7 +11,7 @@ from latentens.errors import VotesError
 from latentens.runtime.randomness import numpy_generator
 from latentens.votes import Votes
 
-PERMUTED_VOTES = 2**15
+PERMUTED_VOTES = 2**12
 """More votes than this are not permuted: the normal approximation is then good enough."""
 
 
@@ -68,7 +68,6 @@ def check_signal(votes: Votes, *, key: jax.Array, level: float = 0.05, num_permu
         level: Share of false alarms to be accepted.
         num_permutations: Number of permutations.
     """
-    votes.refuse_repeats("a check of whether voters agree")
     if votes.has_repeats:  # voters agree with themselves for reasons of their own
         votes = replace(votes, storage=votes.triplets.at(~votes.triplets.repeated))
     cast = votes.tally.sum(axis=1)
