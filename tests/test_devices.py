@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from latentens.runtime.devices import CACHE_VARIABLE, keep_compiled
-from tests import spread_fits
+from tests import sharded_fits
 
 ROOT = Path(__file__).parents[1]
 
@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 def start(*arguments, devices=1):
     flags = f"--xla_force_host_platform_device_count={devices}"
     environment = os.environ | {"XLA_FLAGS": flags, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
-    command = [sys.executable, "-m", "tests.spread_fits", *map(str, arguments)]
+    command = [sys.executable, "-m", "tests.sharded_fits", *map(str, arguments)]
     return subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True)
 
 
@@ -36,7 +36,7 @@ def assert_same(path, expected, devices):
 
 def test_four_devices_give_what_one_gives(tmp_path):
     process = start(tmp_path / "four.npz", devices=4)
-    expected = spread_fits.fits()
+    expected = sharded_fits.fits()
     finish(process)
     assert_same(tmp_path / "four.npz", expected, 4)
 
@@ -47,7 +47,7 @@ def test_two_processes_give_what_one_gives(tmp_path):
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     processes = [start(tmp_path / f"{rank}.npz", port, rank) for rank in (0, 1)]
-    expected = spread_fits.fits() | spread_fits.draws()
+    expected = sharded_fits.fits() | sharded_fits.draws()
     for process in processes:
         finish(process)
     for rank in (0, 1):

@@ -1,4 +1,4 @@
-"""What is done for large data, on small data: blocks, groups and samples made small enough to be met."""
+"""What is done for large data: blocks, groups and samples, made small enough to be met or met at their own size."""
 
 from functools import partial
 
@@ -9,7 +9,6 @@ import pytest
 from latentens.errors import LimitError, VotesError
 from latentens.methods import DawidSkeneEM, SpectralMetaLearner, dawid_skene_em
 from latentens.methods import spectral_meta_learner as spectral
-from latentens.methods.independent import incidence
 from latentens.methods.independent.incidence import incidence_of
 from latentens.methods.independent.label_counts import count_rows, expectation
 from latentens.methods.indicator import vote_indicator
@@ -21,11 +20,13 @@ from latentens.methods.spectral.sparse_covariance import (
 )
 from latentens.models import DawidSkene, Tree
 from latentens.programs import marginal
-from latentens.programs import row_layout as layout
+from latentens.programs.row_layout import encode, sum_votes
 from latentens.programs.tables import Tables
+from latentens.runtime.blocks import few_lengths, row_blocks
+from latentens.runtime.compiled_blocks import count_row_blocks
 from latentens.runtime.limits import MEMORY_VARIABLE, TIME_VARIABLE, check_time, memory_limit
 from latentens.runtime.precision import double_precision
-from latentens.votes import Triplets, Votes, distinct, votes
+from latentens.votes import Triplets, Votes, distinct
 from tests.reference import KEY, independent_votes, votes_of_classes
 
 RATES = np.linspace(0.6, 0.9, 7), np.linspace(0.85, 0.65, 7)
@@ -35,46 +36,58 @@ def as_triplets(made):
     return Votes(Triplets(*made.triplets), *made.shape, made.num_classes)
 
 
-@pytest.fixture
-def small_blocks(monkeypatch):
-    monkeypatch.setattr(incidence, "BLOCK_ROWS", 7)
-    monkeypatch.setattr(votes, "BLOCK_ENTRIES", 20)
-    monkeypatch.setattr(distinct, "PACKED_ROWS", 9)
+def test_blocks_are_as_large_as_they_may_be_and_cover_all_rows():
+    blocks = row_blocks(50, 3, 20)
+    assert [block.stop - block.start for block in blocks] == [6] * 8 + [2]
+    np.testing.assert_array_equal(np.concatenate([np.arange(50)[block] for block in blocks]), np.arange(50))
+    assert row_blocks(3, 1000, 20) == [slice(0, 1), slice(1, 2), slice(2, 3)]
+    assert row_blocks(0, 1) == []
 
 
-@pytest.mark.parametrize(("num_patterns", "skipped"), [(5, False), (5000, True)])
+def test_rows_are_filled_up_to_few_lengths():
+    lengths = {number: few_lengths(number) for number in range(1, 5000)}
+    assert all(number <= length <= number * 9 / 8 for number, length in lengths.items())
+    assert len(set(lengths.values())) < 100
+
+
+@pytest.mark.parametrize(("num_patterns", "skipped"), [(5, False), (10**6, True)])
 @pytest.mark.parametrize("storage", [lambda made: made, as_triplets])
-def test_rows_are_deduplicated_where_a_sample_says_that_it_helps(monkeypatch, storage, num_patterns, skipped):
-    monkeypatch.setattr(votes, "EXACT_ROWS", 100)
-    monkeypatch.setattr(distinct, "SAMPLED_ROWS", 100)
+def test_rows_are_deduplicated_where_a_sample_says_that_it_helps(storage, num_patterns, skipped):
+    num_items = distinct.EXACT_ROWS + 1
     rng = np.random.default_rng(0)
-    matrix = rng.integers(-1, 2, (num_patterns, 12))[rng.integers(0, num_patterns, 1000)]
+    patterns = np.unique(rng.integers(-1, 2, (num_patterns, 12)), axis=0)
+    matrix = patterns[rng.integers(0, len(patterns), num_items)]
     made = storage(Votes.from_matrix(matrix, 2))
     rows, counts, inverse = made.patterns
     np.testing.assert_array_equal(rows.matrix[inverse], matrix)
-    assert counts.sum() == 1000
-    assert len(counts) == (1000 if skipped else num_patterns)
+    assert counts.sum() == num_items
+    assert len(counts) == (num_items if skipped else len(patterns))
 
 
-@pytest.mark.parametrize("table_cells", [0, 2**22])
+@pytest.mark.parametrize("table_size", [0, 2**22])
 @pytest.mark.parametrize("word", [2**5, 2**53])
-def test_distinct_rows_by_table_by_sorting_and_in_several_words(monkeypatch, table_cells, word):
-    monkeypatch.setattr(distinct, "TABLE_CELLS", table_cells)
-    monkeypatch.setattr(distinct, "WORD", word)
+def test_distinct_rows_by_table_by_sorting_and_in_several_words(table_size, word):
     matrix = np.random.default_rng(0).integers(-1, 2, (400, 7)).astype(np.int8)
-    found = distinct.distinct_matrix_rows(matrix)
+    found = distinct.distinct_matrix_rows(matrix, word=word, table_size=table_size)
     expected, counts = np.unique(matrix, axis=0, return_counts=True)
     np.testing.assert_array_equal(matrix[found.representative], expected)
     np.testing.assert_array_equal(matrix[found.representative][found.inverse], matrix)
     np.testing.assert_array_equal(found.counts, counts)
 
 
-@pytest.mark.usefixtures("small_blocks")
+def test_digits_are_packed_by_blocks():
+    codes = np.random.default_rng(0).integers(-1, 2, (50, 4)).astype(np.int8)
+    expected = (codes + 1) @ [27, 9, 3, 1]
+    np.testing.assert_array_equal(distinct.pack_digits(codes, 3, -1, block_elements=9 * 4), expected)
+
+
 def test_tally_triplets_and_parts_by_blocks():
-    matrix = np.random.default_rng(0).integers(-1, 3, (50, 6))
+    matrix = np.random.default_rng(0).integers(-1, 3, (100_000, 6))
     dense = Votes.from_matrix(matrix, 3)
     for made in (dense, as_triplets(dense)):
-        np.testing.assert_array_equal(made.tally, [[(row == k).sum() for k in range(3)] for row in matrix])
+        assert len(list(made.blocks())) > 1
+        np.testing.assert_array_equal(made.tally, np.stack([(matrix == k).sum(axis=1) for k in range(3)], axis=1))
+        np.testing.assert_array_equal(made.triplets.vote, matrix[matrix >= 0])
         np.testing.assert_array_equal(made.between(3, 40).between(2, 9).matrix, matrix[5:12])
         np.testing.assert_array_equal(made.between(3, 40).take(np.array([4, 1])).item_names, [7, 4])
         np.testing.assert_array_equal(np.diff(made.bounds), (matrix >= 0).sum(axis=1))
@@ -82,31 +95,31 @@ def test_tally_triplets_and_parts_by_blocks():
     assert dense.triplets.item.dtype == np.int32
 
 
-@pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("num_classes", [2, 3])
 @pytest.mark.parametrize("missing", [0.0, 0.3])
 @pytest.mark.parametrize("storage", [lambda made: made, as_triplets])
-def test_incidence_multiplies_like_an_indicator(monkeypatch, storage, num_classes, missing):
-    monkeypatch.setattr(incidence, "GROUP_CELLS", 30)
+def test_incidence_multiplies_like_an_indicator(storage, num_classes, missing):
     made, _ = votes_of_classes(num_classes, num_items=300, missing=missing)
     made = storage(made)
-    rows, indicator = incidence_of(made), vote_indicator(made, num_classes)
+    rows, indicator = incidence_of(made, joint_votes=30, block_elements=100), vote_indicator(made, num_classes)
     rng = np.random.default_rng(0)
     table, weights = rng.normal(size=(indicator.shape[1], 2)), rng.random((300, 2))
-    assert len(rows.blocks) == 43
-    sums = np.concatenate([block.matrix @ rows.spread(table) for block in rows.blocks])
+    assert len(rows.blocks) > 20
+    sums = np.concatenate([block.matrix @ rows.column_table(table) for block in rows.blocks])
     np.testing.assert_allclose(sums, indicator @ table, atol=1e-12)
     (totals,) = rows.sum_blocks(lambda block: (block.transpose @ weights[block.place],))
-    np.testing.assert_allclose(rows.gather(totals), indicator.T @ weights, atol=1e-10)
+    np.testing.assert_allclose(rows.vote_totals(totals), indicator.T @ weights, atol=1e-10)
 
 
 @pytest.mark.parametrize("storage", [lambda made: made, as_triplets])
-def test_expectation_maximisation_by_blocks_gives_the_same(monkeypatch, storage):
+def test_expectation_by_blocks_gives_the_same(storage):
     made = storage(votes_of_classes(3, num_items=200, missing=0.2)[0])
-    whole = DawidSkeneEM(random_starts=2).fit(made, key=KEY)
-    monkeypatch.setattr(incidence, "BLOCK_ROWS", 7)
-    parts = DawidSkeneEM(random_starts=2).fit(made, key=KEY)
-    np.testing.assert_allclose(whole.label_probs, parts.label_probs, atol=1e-8)
+    rows, counts, _ = made.patterns
+    estimates = dawid_skene_em.random_estimates(np.random.default_rng(0), 2, *made.shape[1:], 3)
+    whole, parts = (count_rows(rows, counts, block_elements=size) for size in (2**20, 100))
+    assert len(parts.incidence.blocks) > len(whole.incidence.blocks) == 1
+    for one, other in zip(expectation(whole, estimates), expectation(parts, estimates), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-10)
 
 
 def test_random_starts_compete_on_a_sample_of_many_rows(monkeypatch):
@@ -152,22 +165,20 @@ def test_spectral_learner_of_many_voters_equals_that_of_few(monkeypatch):
 
 
 @double_precision
-def sums(made, table):
-    rows = layout.encode(made, made.num_classes)
-    return type(rows).__name__, np.asarray(jax.jit(layout.sum_votes)(table, rows))[:, : made.num_items]
+def sums(made, table, **limits):
+    rows = encode(made, made.num_classes, **limits)
+    return type(rows).__name__, np.asarray(jax.jit(sum_votes)(table, rows))[:, : made.num_items]
 
 
-def test_votes_are_summed_up_the_same_in_every_layout(monkeypatch):
+def test_votes_are_summed_up_the_same_in_every_layout():
     made, _ = votes_of_classes(3, num_items=60, num_voters=40, missing=0.8)
     lonely = Votes.from_matrix(np.vstack([made.matrix, np.zeros((1, 40)), np.full((1, 40), -1)]), 3)
     table = np.random.default_rng(0).normal(size=(4, 40, 3))
     expected = table.reshape(4, -1) @ vote_indicator(lonely, 3).T
-    monkeypatch.setattr(layout, "GROUP_CELLS", 70)
     seen = {}
-    for cells in (2**24, 0):
-        monkeypatch.setattr(layout, "INDICATOR_CELLS", cells)
+    for elements in (2**24, 0):
         for storage in (lambda some: some, as_triplets):
-            name, found = sums(storage(lonely), table)
+            name, found = sums(storage(lonely), table, indicator_elements=elements, joint_votes=70)
             seen[name] = np.abs(found - expected).max()
     name, found = sums(as_triplets(made), table)  # no row is so much longer that it is cut into pieces
     seen["whole rows"] = np.abs(found - expected[:, :60]).max()
@@ -176,22 +187,20 @@ def test_votes_are_summed_up_the_same_in_every_layout(monkeypatch):
 
 
 @double_precision
-def test_likelihood_and_gradient_by_blocks_of_rows(monkeypatch):
+def test_likelihood_and_gradient_by_blocks_of_rows():
     votes, labels = independent_votes(200, *RATES)
     gold = np.where(np.arange(200) < 20, labels, -1)
     observations, _ = marginal.observe(DawidSkene(7), votes, gold)
     generator = np.random.default_rng(0)
     tables = Tables(generator.normal(size=(2, 3)), generator.normal(size=(2, 3, 7, 2)))
 
-    def work(tables, observations):
-        value, gradient = jax.value_and_grad(marginal.marginal_log_likelihood)(tables, observations)
-        return value, gradient, marginal.label_log_joint(tables, observations)
+    def work(tables, observations, size):
+        likelihood = partial(marginal.marginal_log_likelihood, block_elements=size)
+        value, gradient = jax.value_and_grad(likelihood)(tables, observations)
+        return value, gradient, marginal.label_log_joint(tables, observations, block_elements=size)
 
-    found = []
-    for cells in (2**24, 2**8):
-        monkeypatch.setattr(marginal, "BLOCK_CELLS", cells)
-        found.append(jax.jit(partial(work))(tables, observations))
-    assert marginal._num_blocks(len(observations.counts), 6) == 4
+    found = [jax.jit(partial(work, size=size))(tables, observations) for size in (2**20, 2**8)]
+    assert count_row_blocks(len(observations.counts), 6, 2**8) == 4
     jax.tree.map(lambda one, other: np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-12), *found)
 
 

@@ -260,15 +260,14 @@ def sharp_params(model):
 
 
 @pytest.mark.parametrize("sparse", [False, True])
-def test_the_pattern_of_missing_and_repeated_votes_is_kept(sparse, monkeypatch):
-    monkeypatch.setattr("latentens.datasets.dataset.BLOCK_ITEMS", 16)
+def test_the_pattern_of_missing_and_repeated_votes_is_kept(sparse):
     counts = random_counts(40, 3, 2)
     counts[7] = 0
     if not sparse:
         counts = np.minimum(counts, [1, 0])
     pattern = votes_from(counts) if sparse else Votes.from_matrix(np.where(counts.any(axis=2), 0, -1), num_classes=2)
     named = dataclasses.replace(pattern, item_names=tuple(f"i{i}" for i in range(40)), voter_names=tuple("abc"))
-    drawn = simulate_like(TREE, named, key=KEY, params=TREE_PARAMS).votes
+    drawn = simulate_like(TREE, named, key=KEY, params=TREE_PARAMS, items_per_key=16).votes
     np.testing.assert_array_equal(counts_in(drawn).sum(axis=2), counts.sum(axis=2))
     assert (drawn.item_names, drawn.voter_names) == (named.item_names, named.voter_names)
     assert drawn.is_sparse == sparse

@@ -7,7 +7,7 @@ import pytest
 
 from latentens import Votes, simulate
 from latentens.datasets import Dataset
-from latentens.datasets import dataset as simulation
+from latentens.datasets.dataset import ITEMS_PER_KEY
 from latentens.errors import LatentensError, ParameterError, VotesError
 from latentens.models import DawidSkene, Tree
 
@@ -75,14 +75,14 @@ def test_same_key_same_data_and_another_key_other_data():
     assert (first.params["sensitivity"] != other.params["sensitivity"]).any()
 
 
-def test_long_simulations_are_made_of_different_blocks(monkeypatch):
-    monkeypatch.setattr(simulation, "BLOCK_ITEMS", 64)
+def test_long_simulations_are_made_of_different_parts():
     model = DawidSkene(10)
-    dataset = simulate(model, 150, key=jax.random.key(0), params=model.example_params(jax.random.key(1)))
+    num_items = ITEMS_PER_KEY + 64
+    dataset = simulate(model, num_items, key=jax.random.key(0), params=model.example_params(jax.random.key(1)))
     matrix = dataset.votes.matrix
-    assert matrix.shape == (150, 10)
-    assert dataset.labels.shape == (150,)
-    assert (matrix[:64] != matrix[64:128]).any()
+    assert matrix.shape == (num_items, 10)
+    assert dataset.labels.shape == (num_items,)
+    assert (matrix[:64] != matrix[ITEMS_PER_KEY:]).any()
 
 
 def test_paper_parameters_follow_the_paper():

@@ -75,13 +75,13 @@ def test_probabilities_of_all_rows_sum_to_one(case):
     assert np.exp(joint).sum() == pytest.approx(1.0, abs=1e-10)
 
 
-def test_blocks_of_rows_change_nothing(case, monkeypatch):
+def test_blocks_of_rows_change_nothing(case):
     model, params, _ = case
     votes = as_votes(model, random_rows(model, 24, 0.4))
-    whole = bayes_posterior(model, params, votes), log_likelihood(model, params, votes)
-    monkeypatch.setattr(tables, "BLOCK_CELLS", 1)
-    np.testing.assert_allclose(bayes_posterior(model, params, votes), whole[0], atol=1e-12)
-    assert log_likelihood(model, params, votes) == pytest.approx(whole[1], rel=1e-12)
+    whole, one_by_one = (bayes_posterior(model, params, votes, block_elements=size) for size in (2**20, 1))
+    np.testing.assert_allclose(one_by_one, whole, atol=1e-12)
+    whole, one_by_one = (log_likelihood(model, params, votes, block_elements=size) for size in (2**20, 1))
+    assert one_by_one == pytest.approx(whole, rel=1e-12)
 
 
 def test_posterior_of_a_million_simulated_rows_is_calibrated(example_case):

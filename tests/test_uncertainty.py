@@ -86,7 +86,7 @@ def test_intervals_tell_an_honest_posterior_from_an_overconfident_one():
 def test_blocks_and_keys(scored):
     whole = intervals(*scored, key=KEY, resamples=30)
     assert whole != intervals(*scored, key=jax.random.key(4), resamples=30)
-    in_blocks = intervals(*scored, key=KEY, resamples=30, block=500)
+    in_blocks = intervals(*scored, key=KEY, resamples=30, block_elements=500)
     for name, ends in whole.items():
         assert in_blocks[name] == pytest.approx(ends, abs=1e-12), name
 

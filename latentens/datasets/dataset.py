@@ -18,9 +18,9 @@ from latentens.runtime.precision import double_precision
 from latentens.votes import Triplets, Votes
 from latentens.votes.labels import MISSING
 
-BLOCK_ITEMS = 2**16
-BLOCK_VOTES = 2**22
-"""Items are simulated in blocks of at most so many items and votes, which bounds the memory."""
+ITEMS_PER_KEY = 2**16
+VOTES_PER_KEY = 2**22
+"""Limits of what is drawn with one random key, which bound the memory. What a key gives depends on them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +86,14 @@ def simulate(model: GenerativeModel, num_items: int, *, key: jax.Array, params: 
 
 
 @double_precision
-def simulate_like(model: GenerativeModel, pattern: Votes, *, key: jax.Array, params: Params | None = None) -> Dataset:
+def simulate_like(
+    model: GenerativeModel,
+    pattern: Votes,
+    *,
+    key: jax.Array,
+    params: Params | None = None,
+    items_per_key: int = ITEMS_PER_KEY,
+) -> Dataset:
     """Draw labels and votes from a program, in a given pattern of who voted on what and how often.
 
     A voter's repeated votes on an item are independent of each other given the item's label and hidden units.
@@ -96,6 +103,7 @@ def simulate_like(model: GenerativeModel, pattern: Votes, *, key: jax.Array, par
         pattern: Votes of which only the pattern counts; the result has their items, voters and classes.
         key: Random key; the same key gives the same data.
         params: A value for each parameter; by default a draw from the priors.
+        items_per_key: The most items that are drawn at a time, which bounds the memory; another number, other data.
     """
     structure = check_fit(model, pattern)
     if pattern.num_classes < structure.num_vote_classes:
@@ -108,7 +116,7 @@ def simulate_like(model: GenerativeModel, pattern: Votes, *, key: jax.Array, par
         params = _draw_params(model, params_key)
     checked_tables(model, params)
     params = {name: np.asarray(value, dtype=np.float64) for name, value in params.items()}
-    size = min(pattern.num_items, BLOCK_ITEMS, max(1, BLOCK_VOTES // pattern.num_voters))
+    size = min(pattern.num_items, items_per_key, max(1, VOTES_PER_KEY // pattern.num_voters))
     starts = range(0, pattern.num_items, size)
     parts = [pattern.between(start, min(start + size, pattern.num_items)) for start in starts]
     keys = jax.random.split(items_key, len(parts))

@@ -270,8 +270,8 @@ def _within(
         products += weighted.T @ values - sums * sums.T / np.where(count > 0, count, 1.0)
         together += count
     covariance = products / np.where(together > 0, together, 1.0)
-    spread = np.sqrt(np.maximum(np.diag(covariance), 0.0))
-    scale = np.outer(spread, spread)
+    deviation = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    scale = np.outer(deviation, deviation)
     usable = scale > CONSTANT
     correlation = np.clip(covariance / np.where(usable, scale, 1.0), -1.0, 1.0)
     return np.where(np.eye(len(scale), dtype=bool), 1.0, np.where(usable, correlation, 0.0))

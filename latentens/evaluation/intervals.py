@@ -9,11 +9,9 @@ from jaxtyping import Int
 from latentens.evaluation.interval_rules import Interval
 from latentens.evaluation.items import Draws, Items, Labels, Posterior, Weights
 from latentens.evaluation.scores import computed_scores
+from latentens.runtime.blocks import BLOCK_ELEMENTS, row_blocks
 from latentens.runtime.randomness import numpy_generator
 from latentens.runtime.threads import one_blas_thread
-
-BLOCK = 2**20
-"""Resamples are weighed in blocks of about this many items, which bounds the memory."""
 
 
 @one_blas_thread()
@@ -25,7 +23,7 @@ def intervals(
     key: jax.Array,
     resamples: int = 1000,
     level: float = 0.95,
-    block: int = BLOCK,
+    block_elements: int = BLOCK_ELEMENTS,
 ) -> dict[str, Interval]:
     """Bootstrap intervals over items of all scores of `latentens.evaluation.scores.evaluate`.
 
@@ -47,7 +45,7 @@ def intervals(
         key: Random key; the same key gives the same intervals.
         resamples: Number of bootstrap resamples.
         level: Coverage of each interval.
-        block: Resamples are weighed in blocks of about this many items.
+        block_elements: Resamples are weighed in blocks of about this many items.
 
     Returns:
         The ends of each score's interval, nan where the score is undefined.
@@ -55,7 +53,7 @@ def intervals(
     items, scores = Items(labels, probs, exact), computed_scores(exact)
     estimate = Draws(items)
     resampled: dict[str, list[np.ndarray]] = {score.name: [] for score, _ in scores}
-    for weights in _resampled(items.kinds, resamples, block, key):
+    for weights in _resampled(items.kinds, resamples, block_elements, key):
         draws = Draws(items, weights)
         for score, statistic in scores:
             resampled[score.name].append(statistic(draws))
@@ -65,13 +63,14 @@ def intervals(
     }
 
 
-def _resampled(kinds: Int[np.ndarray, " item"], resamples: int, block: int, key: jax.Array) -> Iterator[Weights]:
+def _resampled(
+    kinds: Int[np.ndarray, " item"], resamples: int, block_elements: int, key: jax.Array
+) -> Iterator[Weights]:
     """How many items of each kind are drawn, for one block of resamples after the other."""
     generator = numpy_generator(key)
     num_items, num_kinds = len(kinds), kinds.max() + 1
-    rows = max(1, block // num_items)
-    for first in range(0, resamples, rows):
-        drawn = kinds[generator.integers(num_items, size=(min(rows, resamples - first), num_items))]
-        cells = drawn + num_kinds * np.arange(len(drawn))[:, None]
-        counts = np.bincount(cells.ravel(), minlength=num_kinds * len(drawn))
+    for block in row_blocks(resamples, num_items, block_elements):
+        drawn = kinds[generator.integers(num_items, size=(block.stop - block.start, num_items))]
+        drawn += num_kinds * np.arange(len(drawn))[:, None]
+        counts = np.bincount(drawn.ravel(), minlength=num_kinds * len(drawn))
         yield counts.reshape(len(drawn), num_kinds).astype(np.float64)

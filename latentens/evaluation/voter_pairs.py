@@ -59,7 +59,7 @@ class States(NamedTuple):
         return np.tensordot(self.share, self.emission, axes=1)
 
     @property
-    def spread(self) -> Float[np.ndarray, " voter"]:
+    def variance(self) -> Float[np.ndarray, " voter"]:
         """The variance of each voter's votes as indicators."""
         return 1 - (self.margin**2).sum(axis=1)
 
@@ -127,7 +127,7 @@ def pair_residuals(
         largest = np.maximum(largest, np.abs(noise @ standard.astype(np.float32)).max(axis=1, initial=0.0))
     free |= free.T
     checked = enough & free
-    unit = np.where(checked, sample.together * np.sqrt(np.outer(states.spread, states.spread)), 1.0)
+    unit = np.where(checked, sample.together * np.sqrt(np.outer(states.variance, states.variance)), 1.0)
     residual = np.where(checked, total + total.T, 0.0) / unit
     standard_error = np.sqrt(np.where(checked, variance + variance.T, 0.0)) / unit
     return PairResiduals(residual, standard_error, checked, enough & ~free, largest)

@@ -17,18 +17,18 @@ Owner = TypeVar("Owner", bound=Predictor)
 Indicator = Float[np.ndarray, "row voter*vote"] | sparse.csr_array
 """One where the voter cast the vote; a missing vote is all zeros. Either kind of array takes part in `@`."""
 
-DENSE_CELLS = 2**25
-"""Up to this many cells votes that are stored as a matrix become a dense indicator."""
+DENSE_ELEMENTS = 2**25
+"""Votes that are stored as a matrix become a dense indicator if it has at most this many elements."""
 
 
 def vote_indicator(votes: Votes, num_classes: int) -> Indicator:
     """The votes as an indicator matrix, dense where that is affordable."""
     width = votes.num_voters * num_classes
-    if not votes.is_sparse and votes.num_items * width <= DENSE_CELLS:
+    if not votes.is_sparse and votes.num_items * width <= DENSE_ELEMENTS:
         return (votes.matrix[:, :, None] == np.arange(num_classes)).reshape(-1, width).astype(np.float64)
     item, voter, vote = votes.triplets
-    cells = voter * np.int32(num_classes) + vote
-    return sparse.csr_array((np.ones(len(item)), cells, votes.bounds), shape=(votes.num_items, width))
+    columns = voter * np.int32(num_classes) + vote
+    return sparse.csr_array((np.ones(len(item)), columns, votes.bounds), shape=(votes.num_items, width))
 
 
 def require_two_classes(votes: Votes, method: object) -> None:

@@ -32,7 +32,7 @@ from latentens.programs.marginal import (
 )
 from latentens.programs.model import GenerativeModel, Params
 from latentens.programs.tables import bayes_posterior, build_tables, checked_params, log_joint, log_likelihood
-from latentens.runtime.devices import fetch, spread
+from latentens.runtime.devices import fetch, shard_rows
 from latentens.runtime.settings import Count, CountOrZero, PartialShare, Positive
 from latentens.votes import Votes
 
@@ -125,7 +125,7 @@ class MaximumLikelihood(GoldMethod):
             method_key, point_key = jax.random.split(jax.random.fold_in(warm_key, i))
             probs = method.fit(votes, key=method_key).label_probs
             size = len(observations.counts)
-            totals = spread(np.stack([np.bincount(inverse, column, minlength=size) for column in probs.T]))
+            totals = shard_rows(np.stack([np.bincount(inverse, column, minlength=size) for column in probs.T]))
             end, _ = descend(
                 _LabelLoss(self.model),
                 normal_start(self.model, point_key),

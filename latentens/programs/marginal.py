@@ -15,11 +15,13 @@ from numpyro.distributions import constraints
 from numpyro.distributions.transforms import biject_to
 
 from latentens.errors import ContractError
-from latentens.programs.contract import Structure, inspect
+from latentens.programs.contract import inspect
 from latentens.programs.model import GenerativeModel, Params
-from latentens.programs.row_layout import Rows, encode
+from latentens.programs.row_layout import EncodedRows, encode
 from latentens.programs.tables import Tables, check_fit, fixed_hidden, log_joint, row_log_likelihood
-from latentens.runtime.devices import round_up, spread
+from latentens.runtime.blocks import BLOCK_ELEMENTS, COPIES, few_lengths
+from latentens.runtime.compiled_blocks import count_row_blocks, map_row_blocks
+from latentens.runtime.devices import round_up, shard_rows
 from latentens.runtime.limits import check_memory
 from latentens.runtime.randomness import numpy_generator
 from latentens.votes import Votes
@@ -28,17 +30,10 @@ FARTHEST = 15.0
 """Parameters given at a bound start this far out in unconstrained space."""
 
 
-BLOCK_CELLS = 2**24
-"""Rows are gone through in blocks for which a table of all states of each row has at most this many cells."""
-
-BLOCK_COPIES = 4
-"""So many tables of a block are in memory at a time, gradient included."""
-
-
 class Observations(NamedTuple):
     """Distinct rows of votes with their counts and, where some items' labels are known, what those labels exclude."""
 
-    rows: Rows
+    rows: EncodedRows
     counts: Float[Array, " row"]
     log_allowed: Float[Array, "label row"] | None
 
@@ -78,41 +73,34 @@ def observe(
         _, first, inverse, counts = np.unique(pairs, return_index=True, return_inverse=True, return_counts=True)
         excluded = (gold[first] >= 0) & (gold[first] != np.arange(structure.num_labels)[:, None])
         rows, log_allowed = votes.take(first), np.where(excluded, -np.inf, 0.0)
-    num_rows = round_up(len(counts) + _spare_rows(len(counts)))
-    cells_per_row = _cells_per_row(structure)
+    num_rows = round_up(few_lengths(len(counts)))
+    elements_per_row = math.prod(len(structure.hidden[name].support) for name in structure.vote_parents | {"label"})
     check_memory(
-        BLOCK_COPIES * 8.0 * cells_per_row * num_rows / _num_blocks(num_rows, cells_per_row),
+        COPIES * 8.0 * elements_per_row * num_rows / count_row_blocks(num_rows, elements_per_row),
         f"fitting {model} to {len(counts):,} distinct rows of votes",
         "use fewer hidden units, or fit a sample of the items by votes.take",
     )
     laid_out = encode(rows, structure.num_vote_classes, num_rows)
     spare = num_rows - len(counts)
-    allowed = None if log_allowed is None else spread(np.pad(log_allowed, ((0, 0), (0, spare))))
-    return Observations(laid_out, spread(np.pad(counts, (0, spare)).astype(float)), allowed), inverse
+    allowed = None if log_allowed is None else shard_rows(np.pad(log_allowed, ((0, 0), (0, spare))))
+    return Observations(laid_out, shard_rows(np.pad(counts, (0, spare)).astype(float)), allowed), inverse
 
 
-def _cells_per_row(structure: Structure) -> int:
-    """Number of joint values of the label and of what the votes depend on."""
-    return math.prod(len(structure.hidden[name].support) for name in structure.vote_parents | {"label"})
-
-
-def _spare_rows(size: int) -> int:
-    """Empty rows to add, at most an eighth: data of about the same size then share one compiled program."""
-    step = 2 ** max(0, size.bit_length() - 4)
-    return -size % step
-
-
-def label_log_joint(tables: Tables, observations: Observations) -> Float[Array, "label row"]:
+def label_log_joint(
+    tables: Tables, observations: Observations, *, block_elements: int = BLOCK_ELEMENTS
+) -> Float[Array, "label row"]:
     """`log p(label, votes)` of each row, −∞ for a label that is known to be another."""
 
     def of_block(tables: Tables, block: Observations) -> Float[Array, "label row"]:
         joint = log_joint(tables, block.rows)
         return joint if block.log_allowed is None else joint + block.log_allowed
 
-    return by_row_blocks(of_block, tables, observations)
+    return by_row_blocks(of_block, tables, observations, block_elements=block_elements)
 
 
-def marginal_log_likelihood(tables: Tables, observations: Observations) -> Float[Array, ""]:
+def marginal_log_likelihood(
+    tables: Tables, observations: Observations, *, block_elements: int = BLOCK_ELEMENTS
+) -> Float[Array, ""]:
     """The log-likelihood of all votes and known labels."""
 
     def of_block(tables: Tables, block: Observations) -> Float[Array, " row"]:
@@ -120,32 +108,21 @@ def marginal_log_likelihood(tables: Tables, observations: Observations) -> Float
             return row_log_likelihood(tables, block.rows)
         return logsumexp(log_joint(tables, block.rows) + block.log_allowed, axis=0)
 
-    return observations.counts @ by_row_blocks(of_block, tables, observations)
+    return observations.counts @ by_row_blocks(of_block, tables, observations, block_elements=block_elements)
 
 
 def by_row_blocks(
-    function: Callable[[Tables, Observations], Float[Array, "*value row"]], tables: Tables, observations: Observations
+    function: Callable[[Tables, Observations], Float[Array, "*value row"]],
+    tables: Tables,
+    observations: Observations,
+    *,
+    block_elements: int = BLOCK_ELEMENTS,
 ) -> Float[Array, "*value row"]:
-    """What a function says about each row, asked about some rows at a time where all at once would take much memory.
-
-    Neighbouring rows go to different blocks, so that each device has its share of every block.
-    """
-    blocks = _num_blocks(len(observations.counts), tables.log_prior.size)
-    if blocks == 1 or getattr(observations.rows, "row", None) is not None:  # pieces of a row must not part
-        return function(tables, observations)
-
-    def split(array: Array) -> Array:
-        return jnp.moveaxis(array.reshape(*array.shape[:-1], -1, blocks), -1, 0)
-
-    # what a block holds is computed again in the gradient, not stored
-    parts = jax.lax.map(jax.checkpoint(partial(function, tables)), jax.tree.map(split, observations))
-    return jnp.moveaxis(parts, 0, -1).reshape(*parts.shape[1:-1], -1)
-
-
-def _num_blocks(num_rows: int, cells_per_row: int) -> int:
-    """The least power of two that makes blocks small enough, or the largest that divides the rows of each device."""
-    wanted = 2 ** math.ceil(math.log2(max(1.0, num_rows * cells_per_row / BLOCK_CELLS)))
-    return math.gcd(wanted, num_rows // jax.device_count())
+    """What a function says about each row, asked about some rows at a time where all at once would take much memory."""
+    in_pieces = getattr(observations.rows, "row", None) is not None  # pieces of a row must not part
+    num_rows, elements_per_row = len(observations.counts), tables.log_prior.size
+    num_blocks = 1 if in_pieces else count_row_blocks(num_rows, elements_per_row, block_elements)
+    return map_row_blocks(partial(function, tables), observations, num_blocks, axis=-1)
 
 
 def unpack(model: GenerativeModel, point: dict[str, Array]) -> Unpacked:

@@ -1,7 +1,7 @@
 """Rows of votes laid out for being summed up by a table of votes, on all devices.
 
-Few rows are an indicator matrix: their sums are one matrix product. Many rows are numbers of cells, so many a row: the
-cells are the joint votes of groups of voters, or single votes where the voters are many and their votes few.
+Few rows are an indicator matrix: their sums are one matrix product. Of many rows only the columns of such a matrix are
+kept that are not zero: joint votes of groups of voters, or single votes where the voters are many and their votes few.
 """
 
 from collections.abc import Iterable
@@ -13,13 +13,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from latentens.runtime.devices import round_up, spread
+from latentens.runtime.devices import round_up, shard_rows
 from latentens.votes import Votes
-from latentens.votes.distinct import GROUP_CELLS, digit_groups, pack_digits
+from latentens.votes.distinct import JOINT_VOTES, digit_groups, equal_groups, pack_digits
 from latentens.votes.labels import MISSING
 
-INDICATOR_CELLS = 2**24
-"""Up to this many cells rows are laid out as an indicator matrix."""
+INDICATOR_ELEMENTS = 2**24
+"""Rows are laid out as an indicator matrix if it has at most this many elements."""
 
 WIDTHS = 1, 2, 3, 4, 6, 8, 12, 16
 """Rows of triplets are cut into pieces of one of these lengths: few shapes, so that little is compiled."""
@@ -41,49 +41,58 @@ class GroupedRows(NamedTuple):
 
 
 class SparseRows(NamedTuple):
-    """Rows as pieces, each with the cells `voter · K + vote` of some votes; a cell of no vote fills a piece up."""
+    """Rows as pieces, each with the columns `voter · K + vote` of some votes; a column of no vote fills a piece up."""
 
-    cells: Int[Array, "place piece"]
+    columns: Int[Array, "place piece"]
     row: Int[Array, " piece"] | None
     """The row of each piece; None if each row is one piece."""
     counter: Int[Array, " row"] | None
     """Only its length matters: the number of rows, known where shapes are; None if each row is one piece."""
 
 
-Rows = DenseRows | GroupedRows | SparseRows
+EncodedRows = DenseRows | GroupedRows | SparseRows
 
 
-def encode(votes: Votes, num_vote_classes: int, num_rows: int | None = None) -> Rows:
+def encode(
+    votes: Votes,
+    num_vote_classes: int,
+    num_rows: int | None = None,
+    *,
+    indicator_elements: int = INDICATOR_ELEMENTS,
+    joint_votes: int = JOINT_VOTES,
+) -> EncodedRows:
     """Lay votes out.
 
     Args:
         votes: The votes, one row per item.
         num_vote_classes: Number of values of a vote in the tables.
-        num_rows: Number of rows after padding with empty ones, or a few more that can be spread over the devices.
+        num_rows: Fill up with empty rows to this number, or to a few more that can be shared out to the devices.
+        indicator_elements: The most elements of an indicator matrix.
+        joint_votes: The most joint votes of a group of voters.
     """
     num_rows = round_up(max(votes.num_items, num_rows or 0))
     if votes.is_sparse:
         return _pieces(votes, num_vote_classes, num_rows)
     padding = (0, num_rows - votes.num_items), (0, 0)
-    if num_rows * votes.num_voters * num_vote_classes <= INDICATOR_CELLS:
+    if num_rows * votes.num_voters * num_vote_classes <= indicator_elements:
         matrix = np.pad(votes.matrix, padding, constant_values=MISSING)
         indicator = matrix.T[:, None, :] == np.arange(num_vote_classes)[None, :, None]
-        return DenseRows(spread(indicator.reshape(-1, num_rows).astype(float)))
-    groups = _groups(votes.num_voters, num_vote_classes)
+        return DenseRows(shard_rows(indicator.reshape(-1, num_rows).astype(float)))
+    groups = digit_groups(votes.num_voters, num_vote_classes + 1, joint_votes)
     joint = [pack_digits(votes.matrix[:, group], num_vote_classes + 1, MISSING) for group in groups]
-    return GroupedRows(spread(np.pad(np.stack(joint, axis=1), padding).T))
+    return GroupedRows(shard_rows(np.pad(np.stack(joint, axis=1), padding).T))
 
 
-def sum_votes(table: Float[Array, "state voter vote"], rows: Rows) -> Float[Array, "state row"]:
+def sum_votes(table: Float[Array, "state voter vote"], rows: EncodedRows) -> Float[Array, "state row"]:
     """The sum over the votes of each row of their entries in a table."""
     flat = table.reshape(len(table), -1)
     if isinstance(rows, DenseRows):
         return flat @ rows.indicator
     if isinstance(rows, GroupedRows):
-        looked_up = zip(_groups(*table.shape[1:]), rows.joint, strict=True)
-        return _add_up(_joint_table(table[:, group])[cells] for group, cells in looked_up).T
+        looked_up = zip(equal_groups(table.shape[1], len(rows.joint)), rows.joint, strict=True)
+        return _add_up(_joint_table(table[:, group])[joint] for group, joint in looked_up).T
     with_none = jnp.pad(flat, ((0, 0), (0, 1))).T
-    sums = _add_up(with_none[cells] for cells in rows.cells)
+    sums = _add_up(with_none[columns] for columns in rows.columns)
     if rows.row is not None and rows.counter is not None:
         sums = jax.ops.segment_sum(sums, rows.row, len(rows.counter), indices_are_sorted=True)
     return sums.T
@@ -91,10 +100,6 @@ def sum_votes(table: Float[Array, "state voter vote"], rows: Rows) -> Float[Arra
 
 def _add_up(parts: Iterable[Array]) -> Array:
     return reduce(jnp.add, parts)
-
-
-def _groups(num_voters: int, num_vote_classes: int) -> list[slice]:
-    return digit_groups(num_voters, num_vote_classes + 1, GROUP_CELLS)
 
 
 def _joint_table(table: Float[Array, "state voter vote"]) -> Float[Array, "joint state"]:
@@ -113,15 +118,15 @@ def _pieces(votes: Votes, num_vote_classes: int, num_rows: int) -> SparseRows:
     first = np.cumsum(pieces) - pieces
     single = bool((pieces == 1).all())
     num_pieces = num_rows if single else round_up(int(pieces.sum()))
-    cells = np.full((width, num_pieces), votes.num_voters * num_vote_classes, dtype=np.int32)
+    columns = np.full((width, num_pieces), votes.num_voters * num_vote_classes, dtype=np.int32)
     place = np.arange(len(votes.triplets.item), dtype=np.int32) - np.repeat(votes.bounds[:-1], lengths)
     piece = np.repeat(first, lengths) + place // width
-    cells[place % width, piece] = votes.triplets.voter * np.int32(num_vote_classes) + votes.triplets.vote
+    columns[place % width, piece] = votes.triplets.voter * np.int32(num_vote_classes) + votes.triplets.vote
     if single:
-        return SparseRows(spread(cells), None, None)
+        return SparseRows(shard_rows(columns), None, None)
     row = np.full(num_pieces, num_rows - 1, dtype=np.int32)
     row[: int(pieces.sum())] = np.repeat(np.arange(len(lengths)), pieces)
-    return SparseRows(spread(cells), spread(row), spread(np.zeros(num_rows, dtype=np.int8)))
+    return SparseRows(shard_rows(columns), shard_rows(row), shard_rows(np.zeros(num_rows, dtype=np.int8)))
 
 
 def _piece_width(lengths: Int[np.ndarray, " row"]) -> int:

@@ -19,7 +19,8 @@ from numpyro import handlers
 from latentens.errors import ParameterError, VotesError
 from latentens.programs.contract import MAX_CONFIGURATIONS, Structure, inspect, too_many_configurations
 from latentens.programs.model import GenerativeModel, Params
-from latentens.programs.row_layout import Rows, encode, sum_votes
+from latentens.programs.row_layout import EncodedRows, encode, sum_votes
+from latentens.runtime.blocks import BLOCK_ELEMENTS, few_lengths, row_blocks
 from latentens.runtime.devices import fetch
 from latentens.runtime.limits import check_memory
 from latentens.runtime.precision import double_precision
@@ -27,9 +28,6 @@ from latentens.votes import Votes
 
 LOG_ZERO = float(np.log(np.finfo(np.float64).tiny))
 """Stands for the logarithm of probability zero, so that 0 · log 0 is 0 and gradients stay finite."""
-
-BLOCK_CELLS = 2**24
-"""Rows of votes are processed in blocks whose arrays have about this many cells."""
 
 
 class Tables(NamedTuple):
@@ -127,14 +125,14 @@ def fixed_hidden(structure: Structure) -> dict[str, Array]:
     return values | {"vote": jnp.zeros((1, structure.num_voters), dtype=int)}
 
 
-def log_joint(tables: Tables, rows: Rows) -> Float[Array, "label row"]:
+def log_joint(tables: Tables, rows: EncodedRows) -> Float[Array, "label row"]:
     """`log p(label, votes)` of each row."""
     parents, states = tables.log_emission.shape[:2]
     log_votes = sum_votes(tables.log_emission.reshape(-1, *tables.log_emission.shape[2:]), rows)
     return logsumexp(tables.log_prior[:, :, None] + log_votes.reshape(parents, states, -1), axis=1)
 
 
-def row_log_likelihood(tables: Tables, rows: Rows) -> Float[Array, " row"]:
+def row_log_likelihood(tables: Tables, rows: EncodedRows) -> Float[Array, " row"]:
     """`log p(votes)` of each row; a label on which votes do not depend directly is summed out of the prior first."""
     if tables.log_emission.shape[0] == 1:
         tables = Tables(logsumexp(tables.log_prior, axis=0, keepdims=True), tables.log_emission)
@@ -142,25 +140,33 @@ def row_log_likelihood(tables: Tables, rows: Rows) -> Float[Array, " row"]:
 
 
 @double_precision
-def bayes_posterior(model: GenerativeModel, params: Params, votes: Votes) -> Float[np.ndarray, "item label"]:
+def bayes_posterior(
+    model: GenerativeModel, params: Params, votes: Votes, *, block_elements: int = BLOCK_ELEMENTS
+) -> Float[np.ndarray, "item label"]:
     """The exact posterior `p(label | votes)` of every item under a program with known parameters.
 
     Args:
         model: The generative model.
         params: A value for each parameter site of the program.
         votes: The votes; an item without votes gets the prior.
+        block_elements: Size of the arrays that are made of some rows at a time, which bounds the memory.
     """
     blocks = [
         fetch(jax.nn.softmax(_log_joint(tables, rows), axis=0).T)[:size]
-        for tables, rows, size in _blocks(model, params, votes)
+        for tables, rows, size in _blocks(model, params, votes, block_elements)
     ]
     return np.concatenate(blocks)[votes.patterns.inverse]
 
 
 @double_precision
-def log_likelihood(model: GenerativeModel, params: Params, votes: Votes) -> float:
-    """The log-likelihood of all votes, labels and hidden units summed out, in nats."""
-    return float(_distinct_log_likelihood(model, params, votes) @ votes.patterns.counts)
+def log_likelihood(
+    model: GenerativeModel, params: Params, votes: Votes, *, block_elements: int = BLOCK_ELEMENTS
+) -> float:
+    """The log-likelihood of all votes, labels and hidden units summed out, in nats.
+
+    Arguments are those of `bayes_posterior`.
+    """
+    return float(_distinct_log_likelihood(model, params, votes, block_elements) @ votes.patterns.counts)
 
 
 @double_precision
@@ -172,7 +178,7 @@ def pointwise_log_likelihood(model: GenerativeModel, params: Params, votes: Vote
         params: A value for each parameter site of the program.
         votes: The votes; an item without votes has the value 0.
     """
-    return _distinct_log_likelihood(model, params, votes)[votes.patterns.inverse]
+    return _distinct_log_likelihood(model, params, votes, BLOCK_ELEMENTS)[votes.patterns.inverse]
 
 
 @double_precision
@@ -197,21 +203,26 @@ def draws_log_likelihood(model: GenerativeModel, draws: Params, votes: Votes) ->
     return values[:, votes.patterns.inverse].reshape(*shape, -1)
 
 
-def _distinct_log_likelihood(model: GenerativeModel, params: Params, votes: Votes) -> Float[np.ndarray, " row"]:
-    blocks = [fetch(_row_log_likelihood(tables, rows))[:size] for tables, rows, size in _blocks(model, params, votes)]
-    return np.concatenate(blocks)
+def _distinct_log_likelihood(
+    model: GenerativeModel, params: Params, votes: Votes, block_elements: int
+) -> Float[np.ndarray, " row"]:
+    blocks = _blocks(model, params, votes, block_elements)
+    return np.concatenate([fetch(_row_log_likelihood(tables, rows))[:size] for tables, rows, size in blocks])
 
 
-def _blocks(model: GenerativeModel, params: Params, votes: Votes) -> Iterator[tuple[Tables, Rows, int]]:
-    """The tables with some distinct rows at a time, and how many these are."""
+def _blocks(
+    model: GenerativeModel, params: Params, votes: Votes, block_elements: int
+) -> Iterator[tuple[Tables, EncodedRows, int]]:
+    """The tables with some distinct rows at a time, and the number of these."""
     structure = check_fit(model, votes)
     tables = checked_tables(model, params)
     distinct = votes.patterns.votes
-    width = tables.log_prior.size + structure.num_voters * structure.num_vote_classes
-    size = max(1, BLOCK_CELLS // (tables.log_prior.size if distinct.is_sparse else width))
-    for start in range(0, distinct.num_items, size):
-        part = distinct.between(start, min(start + size, distinct.num_items))
-        yield tables, encode(part, structure.num_vote_classes), part.num_items
+    width = tables.log_prior.size + (0 if distinct.is_sparse else structure.num_voters * structure.num_vote_classes)
+    blocks = row_blocks(distinct.num_items, width, block_elements)
+    for block in blocks:
+        part = distinct.between(block.start, block.stop)
+        # blocks are filled up, so that all of them, and data of about the same size, share one compiled program
+        yield tables, encode(part, structure.num_vote_classes, few_lengths(blocks[0].stop)), part.num_items
 
 
 def check_fit(model: GenerativeModel, votes: Votes) -> Structure:
@@ -258,7 +269,7 @@ def _tables_and_ranges(model: GenerativeModel, params: Params) -> tuple[Tables, 
 
 
 @partial(jax.jit, static_argnums=0)
-def _draws_log_likelihood(model: GenerativeModel, draws: Params, rows: Rows) -> Float[Array, "draw row"]:
+def _draws_log_likelihood(model: GenerativeModel, draws: Params, rows: EncodedRows) -> Float[Array, "draw row"]:
     return jax.lax.map(lambda params: row_log_likelihood(build_tables(model, params), rows), draws)
 
 

@@ -7,7 +7,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from latentens.errors import VotesError
-from latentens.runtime.devices import fetch, round_up, spread
+from latentens.runtime.blocks import few_lengths
+from latentens.runtime.devices import fetch, round_up, shard_rows
 from latentens.runtime.precision import double_precision
 from latentens.votes import Votes
 from latentens.votes.labels import MISSING
@@ -60,14 +61,8 @@ def rows_from_votes(votes: Votes) -> VisibleRows:
     votes.refuse_repeats("a restricted Boltzmann machine")
     matrix = votes.patterns.rows
     observed = matrix != MISSING
-    filling = round_up(_fewer_lengths(len(matrix))) - len(matrix)
+    filling = round_up(few_lengths(len(matrix))) - len(matrix)
     visible = np.pad((matrix * observed).astype(float), ((0, filling), (0, 0)))
     weight = np.pad(votes.patterns.counts / votes.num_items, (0, filling))
-    mask = None if observed.all() else spread(np.pad(observed, ((0, filling), (0, 0))), axis=0)
-    return VisibleRows(spread(visible, axis=0), spread(weight), votes.num_items, mask)
-
-
-def _fewer_lengths(count: int) -> int:
-    """The next number with at most three leading binary digits: 8, 10, 12, 14, 16, 20, …."""
-    step = 2 ** max(0, count.bit_length() - 3)
-    return -(-count // step) * step
+    mask = None if observed.all() else shard_rows(np.pad(observed, ((0, filling), (0, 0))), axis=0)
+    return VisibleRows(shard_rows(visible, axis=0), shard_rows(weight), votes.num_items, mask)

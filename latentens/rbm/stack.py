@@ -12,7 +12,8 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from latentens.rbm.chains import fill_gaps
 from latentens.rbm.machine import Machine, enumerate_states, hidden_probs, hidden_states, state_posterior
 from latentens.rbm.rows import VisibleRows, rows_from_votes
-from latentens.runtime.blocks import BLOCK_ELEMENTS, count_row_blocks, map_row_blocks, split_rows
+from latentens.runtime.blocks import BLOCK_ELEMENTS
+from latentens.runtime.compiled_blocks import count_row_blocks, map_row_blocks, split_rows
 from latentens.runtime.devices import fetch
 from latentens.runtime.precision import double_precision
 from latentens.votes import Votes
@@ -22,9 +23,6 @@ Passing = Literal["exact", "sampled"]
 
 LARGEST_EXACT_LAYER = 12
 """Expectations over the states of a layer are exact up to this many units."""
-
-BLOCK_CELLS = 2**22
-"""VisibleRows are processed in blocks whose table of states has about this many cells."""
 
 
 @double_precision

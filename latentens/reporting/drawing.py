@@ -125,6 +125,6 @@ def row_axes(methods: Sequence[str], columns: int = 1, above: float = 0.0) -> tu
     return figure, grid
 
 
-def spread(number: int, most: int) -> np.ndarray:
-    """At most so many of the numbers 0, 1, …, evenly spread: a sample that is the same each time."""
+def evenly_spaced(number: int, most: int) -> np.ndarray:
+    """At most `most` of the first `number` integers, evenly spaced: a sample that is the same each time."""
     return np.unique(np.linspace(0, number - 1, min(number, most)).round().astype(int))

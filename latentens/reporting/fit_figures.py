@@ -8,7 +8,7 @@ import xarray as xr
 from matplotlib.ticker import MaxNLocator
 
 from latentens.comparison import EXACT
-from latentens.reporting.drawing import WIDTH, Picture, panels, render, spread, wrapped
+from latentens.reporting.drawing import WIDTH, Picture, evenly_spaced, panels, render, wrapped
 from latentens.reporting.score_tables import shared_params
 from latentens.reporting.view import View
 
@@ -48,7 +48,7 @@ def _recovered(view: View) -> dict[str, dict[str, tuple[np.ndarray, np.ndarray]]
     points: dict[str, dict[str, tuple[np.ndarray, np.ndarray]]] = {name: {} for name in view.true_params}
     for method, fit in view.first_fits.items():
         for name, true, estimate in shared_params(view, fit.params):
-            shown = spread(true.size, MOST_POINTS)
+            shown = evenly_spaced(true.size, MOST_POINTS)
             points[name][method] = true.ravel()[shown], estimate.ravel()[shown]
     return {name: found for name, found in points.items() if found}
 

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from latentens.comparison import EXACT
 from latentens.evaluation.reliability import reliability
 from latentens.evaluation.scores import mean_kl
-from latentens.reporting.drawing import Picture, panels, render, spread, wrapped
+from latentens.reporting.drawing import Picture, evenly_spaced, panels, render, wrapped
 from latentens.reporting.view import View
 
 MOST_POINTS = 1500
@@ -22,7 +22,7 @@ def exact_figure(view: View, colour: Mapping[str, str]) -> Picture | None:
     figure, grid = panels(len(view.estimates), 2.2)
     for axes, (method, probs) in zip(grid, view.estimates.items(), strict=True):
         exact, estimated = _stated(view.exact), _stated(probs)
-        shown = spread(len(exact), MOST_POINTS)
+        shown = evenly_spaced(len(exact), MOST_POINTS)
         axes.plot([0, 1], [0, 1], color=colour[EXACT], linewidth=0.8, linestyle=":")
         axes.plot(
             exact[shown], estimated[shown], "o", color=colour[method], markersize=2.6, alpha=0.25, markeredgewidth=0

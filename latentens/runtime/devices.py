@@ -1,8 +1,8 @@
-"""All of JAX's devices as one: rows of data are spread over them, everything else is on each of them.
+"""All of JAX's devices as one: rows of data are shared out to them, everything else is on each of them.
 
-A program that is compiled for rows spread in this way adds up its sums across devices by itself. The same code serves
+A program compiled for rows shared out in this way adds up its sums across devices by itself. The same code serves
 one device, the devices of one machine, and those of several processes that were joined by `jax.distributed`; all of
-these must run it with the same data. With one device nothing is spread and nothing is added.
+these must run it with the same data. With one device nothing is shared out and nothing is added.
 """
 
 import os
@@ -15,6 +15,8 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, PyTree
 
+from latentens.runtime.threads import available_cores
+
 CACHE_VARIABLE = "LATENTENS_CACHE"
 """Names the folder in which compiled programs are kept."""
 
@@ -24,7 +26,7 @@ def _mesh() -> Mesh:
     return Mesh(np.array(jax.devices()), ("row",))
 
 
-def spread(array: np.ndarray, axis: int = -1) -> Array:
+def shard_rows(array: np.ndarray, axis: int = -1) -> Array:
     """Hand an array to the devices, each of them getting its part of the rows, which are as in `round_up`.
 
     Args:
@@ -41,7 +43,7 @@ def spread(array: np.ndarray, axis: int = -1) -> Array:
 
 
 def round_up(num_rows: int) -> int:
-    """The least number of rows, not below the given one, that can be spread evenly."""
+    """The least number of rows, not below the given one, that can be shared out evenly."""
     return -(-num_rows // jax.device_count()) * jax.device_count()
 
 
@@ -65,7 +67,7 @@ def num_workers() -> int:
 
     One if there are several devices: two programs that both span them could wait for each other for ever.
     """
-    return (os.cpu_count() or 1) if jax.device_count() == 1 else 1
+    return available_cores() if jax.device_count() == 1 else 1
 
 
 def keep_compiled(folder: str | Path | None = None) -> None:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from jaxtyping import Int, Int8
 
+from latentens.runtime.blocks import BLOCK_ELEMENTS, row_blocks
+
 if TYPE_CHECKING:
     from latentens.votes.votes import Votes
 
@@ -17,17 +19,14 @@ SAMPLED_ROWS = 2**15
 WORTH_WHILE = 0.5
 """Rows are taken one by one where more than this share of them is distinct."""
 
-TABLE_CELLS = 2**22
+TABLE_SIZE = 2**22
 """Rows that can be numbered below this are counted in a table, not sorted."""
 
 WORD = 2**53
 """Digits are packed into numbers below this, which doubles hold exactly."""
 
-GROUP_CELLS = 2**13
-"""Joint votes of a group of voters that are looked up in a table are so many at most: it stays in a core's cache."""
-
-PACKED_ROWS = 2**13
-"""Rows are packed so many at a time, which stay in the cache of a core."""
+JOINT_VOTES = 2**13
+"""A group of voters has at most this many joint votes, so that a table of them stays in a core's cache."""
 
 
 class Patterns(NamedTuple):
@@ -58,7 +57,7 @@ def find_patterns(votes: "Votes") -> Patterns:
 def _distinct_rows(votes: "Votes") -> "Distinct":
     if isinstance(votes.storage, np.ndarray):
         return distinct_matrix_rows(votes.storage)
-    return distinct_entry_rows(votes.cells, votes.bounds)
+    return distinct_entry_rows(votes.indicator_columns, votes.bounds)
 
 
 class Distinct(NamedTuple):
@@ -84,16 +83,18 @@ def worth_while(sample: Distinct, num_rows: int) -> bool:
     return bool(len(sample.counts) + once * (once - 1) / (2 * (twice + 1)) < WORTH_WHILE * num_rows)
 
 
-def distinct_matrix_rows(codes: Int8[np.ndarray, "row digit"]) -> Distinct:
+def distinct_matrix_rows(
+    codes: Int8[np.ndarray, "row digit"], *, word: int = WORD, table_size: int = TABLE_SIZE
+) -> Distinct:
     """The distinct rows of a matrix, in lexicographic order."""
     lowest = int(codes.min())
     base = max(2, int(codes.max()) - lowest + 1)
-    groups = digit_groups(codes.shape[1], base, WORD)
+    groups = digit_groups(codes.shape[1], base, word)
     found = None
     for group in groups:
         words = pack_digits(codes[:, group], base, lowest)
-        size = base ** (group.stop - group.start)
-        found = _distinct_numbers(words, size) if found is None else _refine(found, _distinct_numbers(words, size))
+        part = _distinct_numbers(words, base ** (group.stop - group.start), table_size)
+        found = part if found is None else _refine(found, part, table_size)
     assert found is not None
     return found
 
@@ -103,23 +104,29 @@ def digit_groups(num_digits: int, base: int, limit: int) -> list[slice]:
     most = 1
     while base ** (most + 1) <= limit:
         most += 1
-    edges = np.linspace(0, num_digits, -(-num_digits // most) + 1).round().astype(int)
+    return equal_groups(num_digits, -(-num_digits // most))
+
+
+def equal_groups(num_digits: int, num_groups: int) -> list[slice]:
+    """Neighbouring digits in groups of about equal size."""
+    edges = np.linspace(0, num_digits, num_groups + 1).round().astype(int)
     return [slice(int(start), int(stop)) for start, stop in itertools.pairwise(edges)]
 
 
-def pack_digits(codes: Int8[np.ndarray, "row digit"], base: int, lowest: int) -> Int[np.ndarray, " row"]:
+def pack_digits(
+    codes: Int8[np.ndarray, "row digit"], base: int, lowest: int, *, block_elements: int = BLOCK_ELEMENTS
+) -> Int[np.ndarray, " row"]:
     """Each row as one number, its first digit the most significant; digits are counted from `lowest`."""
     powers = float(base) ** np.arange(codes.shape[1])[::-1]
     words = np.empty(len(codes), dtype=np.int32 if base ** codes.shape[1] < 2**31 else np.int64)
-    for start in range(0, len(codes), PACKED_ROWS):
-        block = slice(start, start + PACKED_ROWS)
+    for block in row_blocks(len(codes), codes.shape[1], block_elements):
         words[block] = codes[block].astype(np.float64) @ powers - lowest * powers.sum()
     return words
 
 
-def _distinct_numbers(numbers: Int[np.ndarray, " row"], size: int) -> Distinct:
+def _distinct_numbers(numbers: Int[np.ndarray, " row"], size: int, table_size: int) -> Distinct:
     """The distinct ones of some numbers from 0 to `size` − 1."""
-    if size > TABLE_CELLS or size > 64 * len(numbers):
+    if size > table_size or size > 64 * len(numbers):
         _, first, inverse, counts = np.unique(numbers, return_index=True, return_inverse=True, return_counts=True)
         return Distinct(first, inverse, counts)
     counts = np.bincount(numbers, minlength=size)
@@ -130,13 +137,13 @@ def _distinct_numbers(numbers: Int[np.ndarray, " row"], size: int) -> Distinct:
     return Distinct(representative[present], rank[numbers], counts[present])
 
 
-def _refine(left: Distinct, right: Distinct) -> Distinct:
+def _refine(left: Distinct, right: Distinct, table_size: int) -> Distinct:
     """The distinct pairs of what two parts of a row are."""
     pairs = left.inverse.astype(np.int64) * len(right.counts) + right.inverse
-    return _distinct_numbers(pairs, len(left.counts) * len(right.counts))
+    return _distinct_numbers(pairs, len(left.counts) * len(right.counts), table_size)
 
 
-def distinct_entry_rows(cells: Int[np.ndarray, " entry"], bounds: Int[np.ndarray, " row+1"]) -> Distinct:
+def distinct_entry_rows(entries: Int[np.ndarray, " entry"], bounds: Int[np.ndarray, " row+1"]) -> Distinct:
     """The distinct rows of lists of entries in order: rows with equally many are compared with each other."""
     lengths = np.diff(bounds)
     inverse = np.empty(len(lengths), dtype=np.int64)
@@ -145,9 +152,9 @@ def distinct_entry_rows(cells: Int[np.ndarray, " entry"], bounds: Int[np.ndarray
     seen = 0
     for length in np.unique(lengths):
         rows = np.flatnonzero(lengths == length)
-        entries = np.zeros((len(rows), length + 1), dtype=cells.dtype)  # a row without entries needs a key too
-        entries[:, :length] = cells[bounds[rows][:, None] + np.arange(length)]
-        keys = entries.view(np.dtype((np.void, entries.shape[1] * entries.itemsize))).ravel()
+        lists = np.zeros((len(rows), length + 1), dtype=entries.dtype)  # a row without entries needs a key too
+        lists[:, :length] = entries[bounds[rows][:, None] + np.arange(length)]
+        keys = lists.view(np.dtype((np.void, lists.shape[1] * lists.itemsize))).ravel()
         _, first, within, count = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
         inverse[rows] = within + seen
         seen += len(count)

@@ -11,6 +11,7 @@ import pandas as pd
 from jaxtyping import Int, Int8
 
 from latentens.errors import VotesError
+from latentens.runtime.blocks import BLOCK_ELEMENTS, row_blocks
 from latentens.runtime.limits import check_memory
 from latentens.votes.columns import Long
 from latentens.votes.distinct import Patterns, find_patterns
@@ -23,9 +24,6 @@ from latentens.votes.tabulation import tabulate_file, tabulate_frame, tabulate_m
 from latentens.votes.triplets import Triplets, count_votes, to_matrix
 
 __all__ = ["Patterns", "Triplets", "Votes"]
-
-BLOCK_ENTRIES = 2**18
-"""Votes are gone through in blocks of about so many, which bounds the memory that this takes."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -219,12 +217,14 @@ class Votes:
             count_votes(block.storage, out=tally[start : start + block.num_items])
         return tally
 
-    def blocks(self) -> Iterator[tuple[int, "Votes"]]:
-        """Neighbouring items, in blocks that bound the memory of what is made of them; each with its first item."""
+    def row_blocks(self, block_elements: int = BLOCK_ELEMENTS) -> list[slice]:
+        """Neighbouring items, in blocks that bound the memory of what is made of them: a table of votes and classes."""
         entries = self.num_voters if isinstance(self.storage, np.ndarray) else len(self.storage.item) / self.num_items
-        size = max(1, int(BLOCK_ENTRIES // max(entries, 1)))
-        for start in range(0, self.num_items, size):
-            yield start, self.between(start, min(start + size, self.num_items))
+        return row_blocks(self.num_items, max(entries, 1) * self.num_classes, block_elements)
+
+    def blocks(self) -> Iterator[tuple[int, "Votes"]]:
+        """The votes block by block, each with its first item."""
+        return ((block.start, self.between(block.start, block.stop)) for block in self.row_blocks())
 
     @cached_property
     def patterns(self) -> Patterns:
@@ -235,11 +235,11 @@ class Votes:
         return find_patterns(self)
 
     @property
-    def cells(self) -> Int[np.ndarray, " entry"]:
-        """The triplets' votes as `voter · K + vote`."""
-        cells = self.triplets.voter * np.int32(self.num_classes)
-        cells += self.triplets.vote
-        return cells
+    def indicator_columns(self) -> Int[np.ndarray, " entry"]:
+        """The triplets' votes as `voter · K + vote`, their columns in an indicator matrix."""
+        columns = self.triplets.voter * np.int32(self.num_classes)
+        columns += self.triplets.vote
+        return columns
 
     @cached_property
     def bounds(self) -> Int[np.ndarray, " item+1"]:

@@ -1,7 +1,7 @@
-"""Rows of votes as a sparse 0/1 matrix (row, cell), made for being read over and over.
+"""Rows of votes as a sparse 0/1 matrix, made for being read over and over.
 
-A cell is a vote of one voter or, where the votes form a matrix, the votes of a group of voters: a row has then one
-entry a group in place of one a voter, and what the votes of a group add up to is looked up in a table.
+A column is a vote of one voter or, where the votes form a matrix, the joint vote of a group of voters: a row then has
+one entry per group in place of one per voter, and what the votes of a group add up to is looked up in a table.
 """
 
 from collections.abc import Callable
@@ -12,13 +12,11 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy import sparse
 
+from latentens.runtime.blocks import BLOCK_ELEMENTS
 from latentens.runtime.parallel import in_threads, stop_if_asked
 from latentens.votes import Votes
-from latentens.votes.distinct import GROUP_CELLS, digit_groups, pack_digits
+from latentens.votes.distinct import JOINT_VOTES, digit_groups, pack_digits
 from latentens.votes.labels import MISSING
-
-BLOCK_ROWS = 2**16
-"""Number of rows processed at a time, which bounds the memory."""
 
 RUNS = 8
 """Number of runs in which blocks are summed side by side. It is the same on any machine, because the order of a sum
@@ -33,9 +31,9 @@ class Block(NamedTuple):
     place: slice
     """Which rows they are."""
     matrix: sparse.csr_array
-    """(row, cell)"""
+    """(row, column)"""
     transpose: sparse.csc_array
-    """(cell, row), of the same memory: to make it anew takes longer than a product with it."""
+    """(column, row), of the same memory: to make it anew takes longer than a product with it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,18 +42,18 @@ class Incidence:
 
     Attributes:
         blocks: The rows, some at a time.
-        merged: What each cell stands for, as a matrix (cell, voter·vote); None if cells are single votes.
+        merged: The votes that each column stands for, as a matrix (column, voter·vote); None if these are single votes.
     """
 
     blocks: list[Block]
     merged: sparse.csr_array | None
 
-    def spread(self, table: Float[np.ndarray, "voter*vote column"]) -> Float[np.ndarray, "cell column"]:
-        """A table of votes as a table of cells: a block times it sums up the votes of each row."""
+    def column_table(self, table: Float[np.ndarray, "voter*vote value"]) -> Float[np.ndarray, "column value"]:
+        """A table of votes as a table of columns: a block times it sums up the votes of each row."""
         return np.ascontiguousarray(table if self.merged is None else self.merged @ table)
 
-    def gather(self, totals: Float[np.ndarray, "cell column"]) -> Float[np.ndarray, "voter*vote column"]:
-        """Totals of cells as totals of votes."""
+    def vote_totals(self, totals: Float[np.ndarray, "column *value"]) -> Float[np.ndarray, "voter*vote *value"]:
+        """Totals of columns as totals of votes."""
         return totals if self.merged is None else self.merged.T @ totals
 
     def sum_blocks(self, work: Callable[[Block], Sums]) -> Sums:
@@ -76,50 +74,57 @@ class Incidence:
         return tuple(sum(parts[1:], start=parts[0]) for parts in zip(*sums, strict=True))
 
 
-def incidence_of(votes: Votes) -> Incidence:
-    """Lay rows of votes out."""
+def incidence_of(votes: Votes, *, joint_votes: int = JOINT_VOTES, block_elements: int = BLOCK_ELEMENTS) -> Incidence:
+    """Lay rows of votes out.
+
+    Args:
+        votes: The votes.
+        joint_votes: The most joint votes of a group of voters.
+        block_elements: Size of what is made of a block.
+    """
     if votes.is_sparse:
-        cells, bounds, merged = votes.cells, votes.bounds, None
-        num_cells = votes.num_voters * votes.num_classes
+        columns, bounds, merged = votes.indicator_columns, votes.bounds, None
+        num_columns = votes.num_voters * votes.num_classes
     else:
-        cells, bounds, merged = _grouped(votes)
-        num_cells = merged.shape[0]
-    edges = [bounds[start : start + BLOCK_ROWS + 1] for start in range(0, votes.num_items, BLOCK_ROWS)]
+        columns, bounds, merged = _grouped(votes, joint_votes)
+        num_columns = merged.shape[0]
+    places = votes.row_blocks(block_elements)
+    edges = [bounds[place.start : place.stop + 1] for place in places]
     ones = np.ones(max(int(edge[-1] - edge[0]) for edge in edges))  # shared by all blocks
     blocks = []
-    for start, edge in zip(range(0, votes.num_items, BLOCK_ROWS), edges, strict=True):
-        entries = cells[edge[0] : edge[-1]]
+    for place, edge in zip(places, edges, strict=True):
+        entries = columns[edge[0] : edge[-1]]
         content = ones[: len(entries)], entries, edge - edge[0]
-        matrix = sparse.csr_array(content, shape=(len(edge) - 1, num_cells))
-        blocks.append(Block(slice(start, start + len(edge) - 1), matrix, matrix.T))
+        matrix = sparse.csr_array(content, shape=(len(edge) - 1, num_columns))
+        blocks.append(Block(place, matrix, matrix.T))
     return Incidence(blocks, merged)
 
 
 def _grouped(
-    votes: Votes,
+    votes: Votes, joint_votes: int
 ) -> tuple[Int[np.ndarray, " entry"], Int[np.ndarray, " row+1"], sparse.csr_array]:
-    """The cells of a matrix of votes, where those of each row begin, and the votes that each cell stands for."""
+    """The columns of a matrix of votes, where those of each row begin, and the votes that each column stands for."""
     lowest = min(0, int(votes.matrix.min()))
     base = votes.num_classes - lowest
-    groups = digit_groups(votes.num_voters, base, max(base, min(GROUP_CELLS, votes.num_items // 8)))
+    groups = digit_groups(votes.num_voters, base, max(base, min(joint_votes, votes.num_items // 8)))
     sizes = [base ** (group.stop - group.start) for group in groups]
     first = np.cumsum([0, *sizes])
-    cells = np.empty((votes.num_items, len(groups)), dtype=np.int32)
-    for column, group in enumerate(groups):
-        cells[:, column] = pack_digits(votes.matrix[:, group], base, lowest) + first[column]
-    bounds = np.arange(votes.num_items + 1, dtype=np.int32 if cells.size < 2**31 else np.int64) * len(groups)
-    return cells.ravel(), bounds, _meaning(groups, base, lowest, votes)
+    columns = np.empty((votes.num_items, len(groups)), dtype=np.int32)
+    for i, group in enumerate(groups):
+        columns[:, i] = pack_digits(votes.matrix[:, group], base, lowest) + first[i]
+    bounds = np.arange(votes.num_items + 1, dtype=np.int32 if columns.size < 2**31 else np.int64) * len(groups)
+    return columns.ravel(), bounds, _meaning(groups, base, lowest, votes)
 
 
 def _meaning(groups: list[slice], base: int, lowest: int, votes: Votes) -> sparse.csr_array:
-    """Which votes each joint vote of each group consists of: a matrix (cell, voter·vote)."""
-    cell, entry, before = [], [], 0
+    """Which votes each joint vote of each group consists of: a matrix (column, voter·vote)."""
+    column, entry, before = [], [], 0
     for group in groups:
         size = group.stop - group.start
         codes = np.indices((base,) * size).reshape(size, -1) + lowest
         voter, joint = np.nonzero(codes != MISSING)
-        cell.append(joint + before)
+        column.append(joint + before)
         entry.append((voter + group.start) * votes.num_classes + codes[voter, joint])
         before += base**size
-    ones, shape = np.ones(sum(map(len, cell))), (before, votes.num_voters * votes.num_classes)
-    return sparse.csr_array((ones, (np.concatenate(cell), np.concatenate(entry))), shape=shape)
+    ones, shape = np.ones(sum(map(len, column))), (before, votes.num_voters * votes.num_classes)
+    return sparse.csr_array((ones, (np.concatenate(column), np.concatenate(entry))), shape=shape)

@@ -13,6 +13,7 @@ from scipy import sparse
 
 from latentens.methods.base import Posterior
 from latentens.methods.independent.incidence import Block, Incidence, Sums, incidence_of
+from latentens.runtime.blocks import BLOCK_ELEMENTS
 from latentens.runtime.numerics import safe_log
 from latentens.votes import Votes
 
@@ -52,16 +53,17 @@ class CountedRows(NamedTuple):
         return None if self.counts is None else self.counts[block.place]
 
 
-def count_rows(rows: Votes, counts: Int[np.ndarray, " row"]) -> CountedRows:
+def count_rows(rows: Votes, counts: Int[np.ndarray, " row"], *, block_elements: int = BLOCK_ELEMENTS) -> CountedRows:
     """Lay out distinct rows."""
-    incidence = incidence_of(rows)
+    incidence = incidence_of(rows, block_elements=block_elements)
     weights = None if (counts == 1).all() else counts.astype(np.float64)
 
     def cast(block: Block) -> Sums:
         return (block.transpose @ (np.ones(block.matrix.shape[0]) if weights is None else weights[block.place]),)
 
     (totals,) = incidence.sum_blocks(cast)
-    return CountedRows(incidence, weights, int(counts.sum()), incidence.gather(totals).reshape(rows.num_voters, -1))
+    by_vote = incidence.vote_totals(totals).reshape(rows.num_voters, -1)
+    return CountedRows(incidence, weights, int(counts.sum()), by_vote)
 
 
 def expect_labels(data: CountedRows, starts: Sequence[Posterior]) -> Expected:
@@ -80,7 +82,7 @@ def expectation(data: CountedRows, estimates: Estimates) -> Expected:
     log_shares, log_confusion = map(safe_log, estimates)
     num_starts = log_shares.shape[1]
     table = (log_confusion[1:] - log_confusion[0]).reshape(-1, data.cast.size).T
-    table = data.incidence.spread(table)
+    table = data.incidence.column_table(table)
     offset = (log_shares[1:] - log_shares[0]).ravel()
 
     def count(block: Block) -> Sums:
@@ -134,7 +136,7 @@ def _normalise(
 
 
 def _count(block: Block, probs: Float[np.ndarray, "row other start"], counts: Float[np.ndarray, " row"] | None) -> Sums:
-    """Totals by cell and by label."""
+    """Totals by column and by label."""
     weights = probs.reshape(len(probs), -1)
     if counts is not None:
         weights = weights * counts[:, None]
@@ -150,12 +152,12 @@ def _product(
 
 def _expected(
     data: CountedRows,
-    totals: Float[np.ndarray, "cell column"],
-    labels: Float[np.ndarray, " column"],
+    totals: Float[np.ndarray, "column value"],
+    labels: Float[np.ndarray, " value"],
     log_likelihood: Float[np.ndarray, " start"],
 ) -> Expected:
     """Counts of all labels; the first label has what the others leave."""
-    others = data.incidence.gather(totals).T.reshape(-1, len(log_likelihood), *data.cast.shape)
+    others = data.incidence.vote_totals(totals).T.reshape(-1, len(log_likelihood), *data.cast.shape)
     first = np.maximum(data.cast - others.sum(axis=0), 0.0)
     labels = labels.reshape(-1, len(log_likelihood))
     first_label = np.maximum(data.num_items - labels.sum(axis=0), 0.0)

@@ -9,13 +9,10 @@ from scipy.optimize import minimize_scalar
 from latentens.methods.independent.likelihood import log_likelihoods, two_class_confusion
 from latentens.methods.indicator import Indicator, vote_indicator
 from latentens.methods.spectral.moments import Rates, Vector, signed_votes
+from latentens.runtime.blocks import row_blocks
 from latentens.votes import Votes
 
 GRID = np.arange(-99, 100) / 100
-BLOCK = 16
-"""So many values of b are tried at a time, which bounds the memory."""
-BLOCK_CELLS = 2**24
-"""Rows are processed in blocks whose arrays have about this many cells."""
 
 RatesAt = Callable[[float], Rates]
 
@@ -29,8 +26,7 @@ def likelihood_imbalance(votes: Votes, rates_at: RatesAt, *, refine: bool) -> fl
         refine: Whether to refine between the points of the grid −.99, −.98, …, .99.
     """
     indicator, counts = vote_indicator(votes.patterns.votes, 2), votes.patterns.counts
-    blocks = [GRID[start : start + BLOCK] for start in range(0, len(GRID), BLOCK)]
-    heights = np.concatenate([_log_likelihoods(indicator, counts, block, rates_at) for block in blocks])
+    heights = _log_likelihoods(indicator, counts, GRID, rates_at)
     best = float(GRID[np.argmax(heights)])
     if not refine:
         return best
@@ -49,9 +45,12 @@ def _log_likelihoods(
     """The log-likelihood of all votes at each of some values of b."""
     confusion = np.concatenate([two_class_confusion(*rates_at(b)) for b in imbalances], axis=1)
     log_shares = np.log(np.stack([1 - imbalances, 1 + imbalances], axis=1) / 2)
-    given_label = log_likelihoods(indicator, confusion).reshape(-1, *log_shares.shape)
-    given_label += log_shares
-    return counts @ np.logaddexp(given_label[:, :, 0], given_label[:, :, 1])
+    total = np.zeros(len(imbalances))
+    for block in row_blocks(len(counts), log_shares.size):
+        given_label = log_likelihoods(indicator[block], confusion).reshape(-1, *log_shares.shape)
+        given_label += log_shares
+        total += counts[block] @ np.logaddexp(given_label[:, :, 0], given_label[:, :, 1])
+    return total
 
 
 def third_moment_imbalance(votes: Votes, mean: Vector, vector: Vector, groups: Int[np.ndarray, " voter"]) -> float:
@@ -66,8 +65,7 @@ def third_moment_imbalance(votes: Votes, mean: Vector, vector: Vector, groups: I
     membership = (groups[:, None] == np.arange(groups.max() + 1)).astype(np.float64)
     of_sign, of_mean, of_square = (x[:, None] * membership for x in (vector, mean * vector, vector**2))
     above = below = 0.0
-    size = max(1, BLOCK_CELLS // membership.shape[1])
-    for block in (slice(start, start + size) for start in range(0, len(counts), size)):
+    for block in row_blocks(len(counts), membership.shape[1]):
         above += counts[block] @ _third_symmetric(signed[block] @ of_sign - cast[block] @ of_mean)
         below += counts[block] @ _third_symmetric(cast[block] @ of_square)
     if not below > 0:

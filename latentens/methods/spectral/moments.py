@@ -12,6 +12,7 @@ from jaxtyping import Float, Int
 from scipy import linalg, sparse
 
 from latentens.methods.indicator import Indicator, vote_indicator
+from latentens.runtime.blocks import row_blocks
 from latentens.runtime.limits import check_memory
 from latentens.votes import Votes
 
@@ -20,10 +21,6 @@ Matrix = Float[np.ndarray, "voter voter"]
 
 RATE_BOUNDS = 0.01, 0.99
 """Estimated sensitivities and specificities are kept within these."""
-
-
-BLOCK_CELLS = 2**22
-"""Voters are taken in blocks for which a table of them and all others has about this many cells."""
 
 
 class VoteMoments(NamedTuple):
@@ -69,8 +66,7 @@ def _moments_by_voters(votes: Votes) -> Iterator[tuple[Vector, Float[np.ndarray,
     signed, cast = signed_votes(vote_indicator(rows, 2))
     weights = sparse.diags_array(counts.astype(np.float64))
     of_voter = [array if isinstance(array, np.ndarray) else array.tocsc() for array in (signed, cast)]
-    size = max(1, BLOCK_CELLS // votes.num_voters)
-    for some in (slice(start, start + size) for start in range(0, votes.num_voters, size)):
+    for some in row_blocks(votes.num_voters, votes.num_voters):
         some_signed, some_cast = ((weights @ array[:, some]).T for array in of_voter)
         together, products, sums, others = (
             _dense(left @ right)

@@ -5,8 +5,7 @@ from scipy import sparse
 from scipy.sparse.linalg import eigsh
 
 from latentens.methods.spectral.moments import Vector
-
-BLOCK_VOTERS = 256
+from latentens.runtime.blocks import row_blocks
 
 
 def complete_sparse_diagonal(covariance: sparse.csr_array) -> sparse.csr_array:
@@ -15,8 +14,8 @@ def complete_sparse_diagonal(covariance: sparse.csr_array) -> sparse.csr_array:
     touching = across.power(2).sum(axis=1)
     below = touching.sum() - 2 * touching
     cubes = []
-    for start in range(0, across.shape[0], BLOCK_VOTERS):
-        some = across[start : start + BLOCK_VOTERS]
+    for block in row_blocks(*across.shape):
+        some = across[block]
         cubes.append((some @ across).multiply(some).sum(axis=1))
     # the difference is rounding noise where nothing is left outside
     usable = below > 1e-12 * max(touching.sum(), np.finfo(float).tiny)

@@ -1,4 +1,4 @@
-"""Fits whose results must not depend on the number of devices: python -m tests.spread_fits OUT [PORT RANK]."""
+"""Fits whose results must not depend on the number of devices: python -m tests.sharded_fits OUT [PORT RANK]."""
 
 import sys
 from dataclasses import replace
