@@ -2,7 +2,7 @@
 
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from rich.table import Table
 from typer import Argument, Option
 
 from latentens.cli.interrupts import tell_of_fits
-from latentens.cli.reading import as_options, reads_votes
+from latentens.cli.reading_options import as_options, reads_votes
 from latentens.errors import LatentensError, LatentensWarning
 
 if TYPE_CHECKING:
@@ -118,14 +118,12 @@ def compare(
     import jax
 
     from latentens.cli import support
-    from latentens.cli.names import find_method
+    from latentens.cli.method_names import find_method
     from latentens.comparison import compare, save
     from latentens.reporting import report
 
-    if (truth or gold) and not votes:
-        raise LatentensError(f"--{'truth' if truth else 'gold'} belongs to --votes, and there is none")
-    if reading and not votes and not data:
-        raise LatentensError(f"--{next(iter(reading))} belongs to --votes or --data, and there is none")
+    _refuse_strays({"truth": truth, "gold": gold}, "--votes", votes)
+    _refuse_strays(reading, "--votes or --data", votes or data)
     datasets = support.named_datasets(data or [], root, reading)
     datasets += [support.users_dataset(votes, truth, gold, reading)] if votes else []
     for dataset in datasets:
@@ -142,11 +140,17 @@ def compare(
     console.print(support.score_table(tree))
     if out:
         save(tree, out / "tree.nc")
-        page = report(tree, out)
-        console.print(f"The comparison is in {out / 'tree.nc'}, the report in {page}", highlight=False)
+        console.print(f"The comparison is in {out / 'tree.nc'}, the report in {report(tree, out)}", highlight=False)
     if failed := support.failures(tree):
         messages.print("\n".join(failed), markup=False)
         raise typer.Exit(1)
+
+
+def _refuse_strays(options: Mapping[str, Any], owner: str, given: Any) -> None:
+    """Refuse an option that belongs to another one that was not given."""
+    strays = [name for name, value in options.items() if value]
+    if strays and not given:
+        raise LatentensError(f"--{strays[0]} belongs to {owner}, and there is none")
 
 
 @app.command()
@@ -168,7 +172,7 @@ def fit(
         latentens fit 'RBMStack(hidden=(3, 1))' votes.csv --out posterior.csv
     """
     from latentens.cli import support
-    from latentens.cli.names import find_method
+    from latentens.cli.method_names import find_method
 
     support.check_output(out)
     read = support.users_votes(votes, reading)
@@ -271,7 +275,7 @@ def list_models() -> None:
 def list_methods() -> None:
     """List the methods and their settings."""
     from latentens import methods
-    from latentens.cli.names import METHOD_NAMES
+    from latentens.cli.method_names import METHOD_NAMES
 
     table = Table("method", "settings", "what it is", show_lines=True)
     for name in METHOD_NAMES:

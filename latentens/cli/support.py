@@ -15,8 +15,8 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from latentens import methods
-from latentens.cli.names import METHOD_NAMES, find_model
-from latentens.cli.reading import as_options
+from latentens.cli.method_names import METHOD_NAMES, find_model
+from latentens.cli.reading_options import as_options
 from latentens.comparison import full_scores
 from latentens.datasets import (
     PAPER_MODELS,

@@ -1,7 +1,7 @@
 """Data sets: votes together with what is known of the truth."""
 
 from latentens.datasets.dataset import Dataset, simulate, simulate_like
-from latentens.datasets.files import from_files, read_labels, read_votes
+from latentens.datasets.from_files import from_files, read_labels, read_votes
 from latentens.datasets.named import ROOT_VARIABLE, load
 from latentens.datasets.paper import PAPER_ITEMS, PAPER_MODELS, simulate_paper
 

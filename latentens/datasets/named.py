@@ -13,7 +13,7 @@ from scipy.io.matlab import MatReadError
 
 from latentens.datasets.bundled import BUNDLED, load_bundled
 from latentens.datasets.dataset import Dataset
-from latentens.datasets.files import from_files
+from latentens.datasets.from_files import from_files
 from latentens.datasets.paper import PAPER_MODELS, simulate_paper
 from latentens.errors import DataNotFoundError, VotesError
 from latentens.models import Tree
