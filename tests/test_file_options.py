@@ -2,7 +2,7 @@
 
 import pytest
 
-from latentens.cli.reading import as_options
+from latentens.cli.reading_options import as_options
 
 COMMANDS = {
     "fit": ("fit", "MajorityVote", "votes.csv", "--out", "x.csv"),
