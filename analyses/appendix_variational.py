@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 from common import run, write
 
-from latentens.comparison import compare, full_scores
+from latentens.comparison import compare
 from latentens.datasets import simulate
 from latentens.methods import RBMStack
 from latentens.models import DeepBeliefNet
@@ -65,14 +65,14 @@ def main(
             drawn = [simulate(model, items, key=key, params=params) for key in keys]
             named = [replace(dataset, name=f"set {number}") for number, dataset in enumerate(drawn, start=1)]
             tree = compare(named, stacks, key=keys[0], resamples=10)
-            scores = full_scores(tree).sel({"method": list(stacks)})
+            scores = tree["scores"].to_dataset().sel(estimator=list(stacks))
             parts[sweep, value] = scores[["mean_kl", "balanced_accuracy", "accuracy_regret"]].to_dataframe()
     frame = pd.concat(parts, names=["sweep", "value"])
-    table = frame.groupby(["sweep", "value", "method"], sort=False).mean()
+    table = frame.groupby(["sweep", "value", "estimator"], sort=False).mean()
     figure, panels = plt.subplots(1, len(sweeps), figsize=(11, 3.8), layout="constrained", sharey=True, squeeze=False)
     for axes, sweep in zip(panels[0], sweeps, strict=True):
         for kind in ("exact", "map"):
-            series = table.loc[sweep].xs(kind, level="method")["mean_kl"]
+            series = table.loc[sweep].xs(kind, level="estimator")["mean_kl"]
             axes.plot(series.index.astype(float), series, "o-", label=f"stack, {kind}")
         fixed = ", ".join(f"{name} {value}" for name, value in BASE.items() if name != sweep)
         axes.set(xlabel=sweep, yscale="log", xscale="log" if sweep == "items" else "linear")

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 from latentens.comparison import EXACT, compare, data_trees
 from latentens.datasets import PAPER_ITEMS, PAPER_MODELS
-from latentens.evaluation.sbc import reliability
+from latentens.evaluation.reliability import reliability
 
 SCORES = ("balanced_accuracy", "log_score", "calibration_error_debiased", "confident_share", "confident_wrong")
 DISTANCES = ("mean_kl", "total_variation", "root_mean_square_difference", "accuracy_regret")
@@ -46,11 +46,11 @@ def curves(tree: xr.DataTree, key: jax.Array) -> Figure:
     size = (2.9 * len(parts) + 1.5, 3.9)
     figure, (panels,) = plt.subplots(1, len(parts), figsize=size, layout="constrained", sharey=True, squeeze=False)
     for axes, (name, part) in zip(panels, parts.items(), strict=True):
-        labels, estimates = part["truth"]["label"].values, part["estimates"]["label_prob"]
+        labels, estimates = part["truth/true_label"].values, part["estimates/label_prob"].sel(repetition=0)
         for method in DRAWN:
-            if method != EXACT and method not in estimates["method"]:
+            if method != EXACT and method not in estimates["estimator"]:
                 continue
-            probs = part["truth"]["bayes_prob"] if method == EXACT else estimates.sel({"method": method})
+            probs = part["truth/bayes_prob"] if method == EXACT else estimates.sel(estimator=method)
             found = reliability(labels, probs.values, key=key, resamples=200 if method == EXACT else 20)
             if method == EXACT:
                 axes.fill_between(found.stated, found.low, found.high, color="black", alpha=0.2)

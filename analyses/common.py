@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from paper import Reported
 
-from latentens.comparison import EXACT, full_scores, save
+from latentens.comparison import EXACT, save
 from latentens.datasets import PAPER_ITEMS, Dataset, load, simulate_paper
 from latentens.errors import DataNotFoundError, LatentensError
 from latentens.evaluation.independence import LayerCorrelations, decorrelation
@@ -147,14 +147,14 @@ def score_table(
     tree: xr.DataTree, scores: Iterable[str], reported: Mapping[str, Mapping[str, Reported]] | None = None
 ) -> pd.DataFrame:
     """Mean and deviation of scores over the sets of each family, beside the paper's figures; accuracy in percent."""
-    found = full_scores(tree)
+    found = tree["scores"].to_dataset()
     found["balanced_accuracy"] = 100 * found["balanced_accuracy"]
     wanted = [name for name in scores if name in found]
     by_family = found[wanted].assign_coords(
         family=("dataset", [family_of(str(name)) for name in found["dataset"].values])
     )
     frame = by_family.to_dataframe().reset_index()
-    groups = frame.groupby(["family", "method"], sort=False)
+    groups = frame.groupby(["family", "estimator"], sort=False)
     table = groups[wanted].mean().assign(deviation=groups["balanced_accuracy"].std())
     for family, method in table.index if reported is not None else ():
         figure = reported.get(family, {}).get(PAPER_ROWS.get(method, ""))

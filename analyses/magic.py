@@ -15,7 +15,7 @@ import pandas as pd
 from common import METHODS, find, run, score_table, write
 from matplotlib.figure import Figure
 
-from latentens.comparison import compare, full_scores
+from latentens.comparison import compare
 from latentens.errors import DataNotFoundError
 from latentens.methods import LatentSpectral, RBMStack
 from latentens.methods.base import Estimate, Method, Posterior
@@ -57,7 +57,7 @@ def main(
         raise DataNotFoundError("there are no Magic blocks; say where they are by --data, or make them (magic_rebuild)")
     chosen = {name: CANDIDATES[name] for name in methods}
     tree = compare(datasets, chosen, key=jax.random.key(seed), folder=out / "fits", resamples=200)
-    accuracy = 100 * full_scores(tree)["balanced_accuracy"].squeeze("repetition").to_pandas()
+    accuracy = 100 * tree["scores/balanced_accuracy"].sel(repetition=0).to_pandas()
     table = score_table(tree, ("balanced_accuracy", "log_score", "seconds"))
     table["share_of_blocks_below_stack"] = (
         (accuracy.lt(accuracy["RBM stack"], axis=0)).mean().reindex(table.index, level=1)

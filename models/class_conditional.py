@@ -63,7 +63,7 @@ class ClassConditional(GenerativeModel):
         """Label, then votes."""
         shares = sample_prevalence(self.num_classes, self.prevalence_prior)
         concentration = np.asarray(self.accuracy_prior)
-        with numpyro.plate("voter", self.num_voters, dim=-2), numpyro.plate("class", self.num_classes, dim=-1):
+        with numpyro.plate("voter", self.num_voters, dim=-2), numpyro.plate("true_class", self.num_classes, dim=-1):
             accuracy = numpyro.sample("accuracy", dist.Beta(concentration[..., 0], concentration[..., 1]))
         confusion = even_errors(accuracy).swapaxes(0, 1)
         with numpyro.plate("item", num_items):

@@ -82,7 +82,7 @@ class ItemDifficulty(GenerativeModel):
     def _abilities(self) -> tuple[Float[Array, "label voter"], Float[Array, "label voter vote"]]:
         """Abilities, and the logarithm of each wrong vote's share of the errors; that of the right one is arbitrary."""
         voters, classes, prior = self.num_voters, self.num_classes, np.asarray(self.ability_prior)
-        with numpyro.plate("voter", voters, dim=-2), numpyro.plate("class", classes, dim=-1):
+        with numpyro.plate("voter", voters, dim=-2), numpyro.plate("true_class", classes, dim=-1):
             ability = numpyro.sample("ability", dist.Normal(prior[..., 0], prior[..., 1]))
             if classes == 2:
                 return ability.T, jnp.zeros((classes, voters, classes))

@@ -77,12 +77,13 @@ class LayeredGraph(GenerativeModel):
         return list(zip([*names, "vote"], [*self.layers, self.num_voters], [1, *self.layers], strict=True))
 
     def _edges(self, name: str, nodes: int, parents: int) -> tuple[Array, Array, Array | float]:
-        with numpyro.plate(f"{name}_node", nodes, dim=-2), numpyro.plate(f"{name}_parent", parents, dim=-1):
+        node = "voter" if name == "vote" else f"{name}_node"
+        with numpyro.plate(node, nodes, dim=-2), numpyro.plate(f"{name}_parent", parents, dim=-1):
             sensitivity = numpyro.sample(f"{name}_sensitivity", dist.Beta(*self.sensitivity_prior))
             specificity = numpyro.sample(f"{name}_specificity", dist.Beta(*self.specificity_prior))
         if parents == 1:
             return sensitivity, specificity, 1.0
-        with numpyro.plate(f"{name}_node", nodes):
+        with numpyro.plate(node, nodes):
             weight = numpyro.sample(f"{name}_weight", dist.Dirichlet(jnp.full(parents, self.weight_prior)))
         return sensitivity, specificity, weight
 

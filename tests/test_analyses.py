@@ -14,7 +14,7 @@ import xarray as xr
 from scipy.io import savemat
 
 from analyses import paper
-from latentens.comparison import compare, full_scores
+from latentens.comparison import compare
 from latentens.datasets import PAPER_MODELS, load, simulate
 from latentens.errors import LatentensError
 from latentens.models import TopDown
@@ -120,7 +120,7 @@ def test_score_table_has_mean_and_deviation_of_each_family(analysis, files):
     sets = [load(f"Tree/{number}", root=files) for number in (1, 2)]
     tree = compare(sets, {"Vote": common.METHODS["Vote"]}, key=KEY, resamples=2)
     row = common.score_table(tree, ("balanced_accuracy",), paper.TABLE_1).loc["Tree", "Vote"]
-    both = 100 * full_scores(tree)["balanced_accuracy"].sel({"method": "Vote"}).values.ravel()
+    both = 100 * tree["scores/balanced_accuracy"].sel(estimator="Vote").values.ravel()
     assert row["balanced_accuracy"] == pytest.approx(both.mean())
     assert row["deviation"] == pytest.approx(abs(both[0] - both[1]) / np.sqrt(2))
     assert (row["paper"], row["paper_deviation"]) == (93.45, 0.19)

@@ -47,9 +47,9 @@ def test_compare_of_a_users_votes_writes_tree_and_report_and_goes_on(invoke, tre
     assert errors.startswith("Nuts(DeepBeliefNet) failed on t: ")
     truth = pd.read_csv(tree_folder / "t.truth.csv")["truth"].to_numpy()
     tree = load(tree_folder / "results" / "tree.nc")
-    assert list(tree["scores"]["method"].values[:2]) == ["MajorityVote", "DawidSkeneEM"]
-    probs = tree["estimates/label_prob"].sel({"method": "DawidSkeneEM"}).to_numpy()
-    accuracy = tree["scores/accuracy"].sel({"method": "DawidSkeneEM"}).item()
+    assert list(tree["scores"]["estimator"].values[:2]) == ["MajorityVote", "DawidSkeneEM"]
+    probs = tree["t/estimates/label_prob"].sel(estimator="DawidSkeneEM", repetition=0).to_numpy()
+    accuracy = tree["scores/accuracy"].sel(estimator="DawidSkeneEM").item()
     assert accuracy == pytest.approx(np.mean(probs.argmax(axis=1) == truth))
     assert list((tree_folder / "results").glob("*.html"))
     assert invoke("report", "results/tree.nc", "--out", "page", cwd=tree_folder)[0] == 0

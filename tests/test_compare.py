@@ -13,19 +13,23 @@ import arviz_stats
 import jax
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pytest
 import xarray as xr
 
 import latentens
-from latentens import Dataset, compare
-from latentens.comparison import EXACT, data_trees, full_scores, load, save
+from latentens import Dataset, Votes, compare
+from latentens.comparison import EXACT, data_trees, load, save
+from latentens.comparison.axes import axis_names
 from latentens.comparison.cell import describe
 from latentens.errors import LatentensError
 from latentens.evaluation.scores import evaluate
 from latentens.inference.orient import vote_shares
-from latentens.methods import DawidSkeneEM, MajorityVote, Nuts, RBMStack
+from latentens.methods import DawidSkeneEM, MajorityVote, MaximumLikelihood, Nuts, RBMStack
 from latentens.methods.base import Estimate, Method
-from latentens.models import DawidSkene
+from latentens.models import DawidSkene, LayeredGraph, Tree
+from latentens.programs.contract import inspect
+from latentens.reporting.view import views
 from tests.reference import KEY, independent_votes
 
 RATES = np.linspace(0.6, 0.9, 6)
@@ -87,59 +91,158 @@ def tree(sets):
 
 
 def test_scores_are_those_of_the_estimates_beside_the_exact_posterior(sets, tree):
-    scores = full_scores(tree)
-    assert list(scores["method"].values) == [EXACT, "MajorityVote", "DawidSkeneEM", "Draws", "Broken"]
+    scores = tree["scores"].to_dataset()
+    assert list(scores["estimator"].values) == [EXACT, "MajorityVote", "DawidSkeneEM", "Draws", "Broken"]
     for data in sets:
         exact = data.bayes_posterior()
         part = data_trees(tree)[data.name]
         for name in ("MajorityVote", "DawidSkeneEM"):
-            probs = part["estimates/label_prob"].sel({"method": name}).to_numpy()
+            probs = part["estimates/label_prob"].sel(estimator=name, repetition=0).to_numpy()
             for score, value in evaluate(data.labels, probs, exact).items():
-                assert scores[score].sel({"dataset": data.name, "method": name}).item() == pytest.approx(value)
-        perfect = scores.sel({"dataset": data.name, "method": EXACT})
+                assert scores[score].sel({"dataset": data.name, "estimator": name}).item() == pytest.approx(value)
+        perfect = scores.sel({"dataset": data.name, "estimator": EXACT})
         if exact is None:
             assert np.isnan(perfect["log_score"])
         else:
             assert perfect["mean_kl"] == perfect["accuracy_regret"] == 0
 
 
+def test_what_methods_were_told_is_not_compared(sets):
+    gold = np.where(np.arange(60) < 20, sets[0].labels, -1)
+    tree = compare(dataclasses.replace(sets[0], gold=gold), [MajorityVote(), DawidSkeneEM()], key=KEY, resamples=5)
+    np.testing.assert_array_equal(tree["made/1/truth/gold"], gold)
+    probs = tree["made/1/estimates/label_prob"].sel(repetition=0)
+    right = (probs.argmax("label").values == sets[0].labels)[:, 20:].mean(axis=1)
+    names = {"estimator": "MajorityVote", "other": "DawidSkeneEM"}
+    assert tree["pairs/accuracy_difference"].sel(names).item() == pytest.approx(right[0] - right[1])
+    (view,) = views(tree)
+    np.testing.assert_array_equal(view.labels >= 0, np.arange(60) >= 20)
+
+
 def test_a_failing_method_is_recorded_and_the_others_go_on(tree):
-    scores = full_scores(tree)
-    assert (scores["error"].sel({"method": "Broken"}) == "ZeroDivisionError('no luck today')").all()
-    assert (scores["error"].sel({"method": "DawidSkeneEM"}) == "").all()
-    assert scores["balanced_accuracy"].sel({"method": "Broken"}).isnull().all()
-    assert tree["made/1/estimates/label_prob"].sel({"method": "Broken"}).isnull().all()
+    scores = tree["scores"].to_dataset()
+    assert (scores["error"].sel({"estimator": "Broken"}) == "ZeroDivisionError('no luck today')").all()
+    assert (scores["error"].sel({"estimator": "DawidSkeneEM"}) == "").all()
+    assert scores["balanced_accuracy"].sel({"estimator": "Broken"}).isnull().all()
+    assert tree["made/1/estimates/label_prob"].sel({"estimator": "Broken"}).isnull().all()
 
 
 def test_groups_hold_votes_truth_parameters_and_settings(sets, tree):
     part = data_trees(tree)["made/1"]
     np.testing.assert_array_equal(part["observed_data/vote"], sets[0].votes.matrix)
-    np.testing.assert_array_equal(part["truth/label"], sets[0].labels)
+    np.testing.assert_array_equal(part["truth/true_label"], sets[0].labels)
     np.testing.assert_allclose(part["truth/bayes_prob"], sets[0].bayes_posterior())
     np.testing.assert_allclose(part["truth/sensitivity"], RATES)
-    assert part["fits/DawidSkeneEM"].attrs["settings"] == repr(DawidSkeneEM())
-    assert part["fits/DawidSkeneEM/sensitivity"].shape == (6,)
+    assert part["fits/DawidSkeneEM/0"].attrs["settings"] == repr(DawidSkeneEM())
+    assert part["fits/DawidSkeneEM/0/params/sensitivity"].dims == ("voter",)
     assert "bayes_prob" not in data_trees(tree)["made/2"]["truth"]
     assert tree.attrs["version_latentens"]
     assert list(tree.attrs["key"]) == np.asarray(jax.random.key_data(KEY)).tolist()
 
 
-def test_one_data_set_lies_flat_and_opens_in_xarray_and_arviz(tmp_path):
-    save(compare(dataset("made"), [Draws(), Draws(number=1)], key=KEY, resamples=20), tmp_path / "tree.nc")
+def shape_of(tree):
+    """Every variable with its dimensions, the data set's name aside."""
+    name = next(iter(data_trees(tree)))
+    return {
+        f"{node.path}/{key}".replace(f"/{name}/", "/NAME/"): variable.dims
+        for node in tree.subtree
+        for key, variable in node.data_vars.items()
+        if not any(f"/{other}/" in f"{node.path}/" for other in list(data_trees(tree))[1:])
+    }
+
+
+def test_one_data_set_is_laid_out_as_many_are(sets):
+    one, many = (compare(chosen, [Draws(), Broken()], key=KEY, resamples=5) for chosen in (sets[0], sets))
+    repeated = compare(sets[0], [Draws(), Broken()], key=KEY, resamples=5, repetitions=2)
+    assert shape_of(one) == shape_of(many)
+    assert shape_of(one).items() < shape_of(repeated).items()
+    assert one["scores/log_score"].dims == ("dataset", "repetition", "estimator")
+    assert one["pairs/accuracy_difference"].dims == ("dataset", "repetition", "estimator", "other")
+    assert one["made/1/estimates/label_prob"].dims == ("repetition", "estimator", "item", "label")
+
+
+def named_dataset():
+    """Three classes with names, voters with names, and the program that the votes come from."""
+    rng = np.random.default_rng(5)
+    labels = rng.integers(0, 3, 90)
+    votes = np.where(rng.random((90, 4)) < 0.8, labels[:, None], rng.integers(0, 3, (90, 4)))
+    words = np.array(["cat", "dog", "emu"])
+    items, voters = [f"q{item}" for item in range(90)], ["ann", "bob", "cyd", "dee"]
+    confusion = np.full((4, 3, 3), 0.1) + 0.7 * np.eye(3)
+    params = {"prevalence": np.full(3, 1 / 3), "confusion": confusion}
+    frame = pd.DataFrame(words[votes], items, voters)
+    return Dataset("pets", Votes.from_matrix(frame, classes=tuple(words)), labels, DawidSkene(4, 3), params)
+
+
+def test_the_obvious_selection_is_the_right_one(tmp_path):
+    data = named_dataset()
+    methods = {"em": DawidSkeneEM(random_starts=1), "fixed": MaximumLikelihood(DawidSkene(4, 3), starts=1)}
+    save(compare(data, methods, key=KEY, resamples=5), tmp_path / "tree.nc")
+    tree = load(tmp_path / "tree.nc")
+    part = tree["pets"]
+    exact = data.bayes_posterior()
+    np.testing.assert_allclose(part["truth/bayes_prob"].sel(label="dog"), exact[:, 1])
+    np.testing.assert_allclose(part["truth"].sel(item="q7")["bayes_prob"], exact[7])
+    assert part["truth"].sel(item="q7")["true_label"] == data.labels[7]
+    assert part["observed_data/vote"].sel(item="q7", voter="cyd") == data.votes.matrix[7, 2]
+    assert part["truth/confusion"].sel(voter="bob", true_class="cat", vote_class="cat") == pytest.approx(0.8)
+    assert part["estimates/label_prob"].sel(estimator="em", repetition=0, item="q7").sum() == pytest.approx(1)
+    for name in methods:
+        params = part[f"fits/{name}/0/params"]
+        assert params["confusion"].dims == ("voter", "true_class", "vote_class")
+        assert params["prevalence"].dims == ("true_class",)
+        np.testing.assert_allclose(params["confusion"].sel(voter="bob", true_class="dog").sum(), 1)
+    scores = tree["scores"].to_dataset()
+    right = scores.sel(dataset="pets", estimator="em", repetition=0)["accuracy"]
+    probs = part["estimates/label_prob"].sel(estimator="em", repetition=0)
+    assert right == np.mean(probs.argmax("label").values == data.labels)
+
+
+def test_axes_of_programs_are_called_after_their_plates():
+    votes, _ = independent_votes(40, RATES, RATES)
+    shapes = {"voter_sensitivity": (6,), "hidden_sensitivity": (2,), "prevalence": ()}
+    expected = {"voter_sensitivity": ("voter",), "hidden_sensitivity": ("group",), "prevalence": ()}
+    assert axis_names(shapes, votes, Tree((0, 0, 0, 1, 1, 1))) == expected
+    graph = LayeredGraph(6, (6,))  # as many hidden units as voters
+    named = axis_names(inspect(graph).parameter_shapes, votes, graph)
+    assert named["vote_sensitivity"] == ("voter", "vote_parent")
+    assert named["hidden_1_sensitivity"] == ("hidden_1_node", "hidden_1_parent")
+    assert axis_names({"confusion": (9, 2, 2), "mine": (6,)}, votes) == {
+        "confusion": ("confusion_dim_0", "true_class", "vote_class"),
+        "mine": ("mine_dim_0",),
+    }
+
+
+def test_the_node_of_a_sampled_fit_opens_in_arviz(tmp_path):
+    save(compare(dataset("made/1"), [Draws(), Draws(number=1)], key=KEY, resamples=20), tmp_path / "tree.nc")
     with xr.open_datatree(tmp_path / "tree.nc", engine="h5netcdf") as opened:
-        flat = {"observed_data", "truth", "estimates", "scores", "posterior", "sample_stats"}
-        assert flat < set(opened.children)
-        assert opened["estimates/label_prob"].dims == ("method", "item", "label")
-        assert opened["scores/log_score"].dims == ("method",)
-        assert opened["posterior/sensitivity"].dims[:2] == ("chain", "draw")
-        assert opened["posterior_Draws(number=1)"].attrs["method"] == "Draws(number=1)"
-        table = arviz_stats.summary(opened)
-        means = opened["posterior/sensitivity"].mean(("chain", "draw"))
-        assert len(table) == 7
-        assert float(table.loc["sensitivity[2]", "mean"]) == pytest.approx(float(means[2]), abs=0.01)
-        plot = arviz_plots.plot_dist(opened, var_names=["prevalence"], backend="matplotlib")
-        assert plot.viz["figure"].item().axes
-        plt.close("all")
+        for name in ("Draws", "Draws(number=1)"):
+            fit = opened[f"made/1/fits/{name}/0"]
+            assert fit.attrs["estimator"] == name
+            assert fit["posterior/sensitivity"].dims == ("chain", "draw", "voter")
+            table = arviz_stats.summary(fit)
+            means = fit["posterior/sensitivity"].mean(("chain", "draw"))
+            assert len(table) == 7
+            assert float(table.loc["sensitivity[2]", "mean"]) == pytest.approx(float(means[2]), abs=0.01)
+            plot = arviz_plots.plot_dist(fit, var_names=["prevalence"], backend="matplotlib")
+            assert plot.viz["figure"].item().axes
+            plt.close("all")
+
+
+def test_names_that_differ_in_a_slash_only_have_nodes_of_their_own(tmp_path):
+    odd = ["a/b", "a_b", "/", "..", "a/b/", "a//b", " ", "tab\t", "params", "é"]
+    sets = [dataset(name, num_items=20) for name in ["x", "x/truth", "x_truth", "scores", "scores/y", "../z", ""]]
+    methods = {name: Draws(number=number) for number, name in enumerate(odd)}
+    save(compare(sets, methods, key=KEY, resamples=2), tmp_path / "tree.nc")
+    tree = load(tmp_path / "tree.nc")
+    assert list(data_trees(tree)) == [data.name for data in sets]
+    for data in sets:
+        part = data_trees(tree)[data.name]
+        settings = {node.attrs["estimator"]: node["0"].attrs["settings"] for node in part["fits"].children.values()}
+        assert settings == {name: repr(method) for name, method in methods.items()}
+        np.testing.assert_array_equal(part["observed_data/vote"], data.votes.matrix)
+    assert tree["scores/accuracy"].sizes == {"dataset": len(sets), "repetition": 1, "estimator": len(odd) + 1}
+    assert tree["x/fits/a_b/0"].attrs["settings"] == repr(methods["a_b"]), "a name that can be a node is one"
 
 
 def test_a_saved_tree_comes_back_the_same(tree, tmp_path):
@@ -149,9 +252,10 @@ def test_a_saved_tree_comes_back_the_same(tree, tmp_path):
         (tmp_path / "odd.nc").write_bytes(content)
         with pytest.raises(LatentensError, match="odd.nc is not a readable netCDF file"):
             load(tmp_path / "odd.nc")
-    xr.Dataset({"a": 1}).to_netcdf(tmp_path / "other.nc", engine="h5netcdf")
-    with pytest.raises(LatentensError, match="holds no comparison"):
-        load(tmp_path / "other.nc")
+    for attributes, words in (({}, "no comparison"), ({"datasets": "[]"}, "a comparison of an earlier version")):
+        xr.Dataset({"a": 1}, attrs=attributes).to_netcdf(tmp_path / "other.nc", engine="h5netcdf")
+        with pytest.raises(LatentensError, match=f"holds {words}"):
+            load(tmp_path / "other.nc")
     with pytest.raises(LatentensError, match="there is no file"):
         load(tmp_path / "none.nc")
 
@@ -159,22 +263,19 @@ def test_a_saved_tree_comes_back_the_same(tree, tmp_path):
 def test_repetitions_differ_by_key_and_do_not_depend_on_what_else_is_compared(sets):
     several = compare(sets, [Draws(), MajorityVote()], key=KEY, repetitions=2, resamples=10)
     alone = compare(sets[1], {"Draws": Draws()}, key=KEY, repetitions=2, resamples=10)
-    first = several["made/2/posterior/prevalence"]
-    np.testing.assert_array_equal(first, alone["posterior/prevalence"])
-    assert not np.array_equal(first, several["made/2/posterior_Draws_1/prevalence"])
-    assert not np.array_equal(first, several["made/1/posterior/prevalence"])
-    assert several["made/2/estimates/label_prob"].dims == ("repetition", "method", "item", "label")
-    assert several["scores/log_score"].dims == ("dataset", "repetition", "method")
-    assert full_scores(alone)["log_score"].dims == ("dataset", "repetition", "method")
+    first = several["made/2/fits/Draws/0/posterior/prevalence"]
+    np.testing.assert_array_equal(first, alone["made/2/fits/Draws/0/posterior/prevalence"])
+    assert not np.array_equal(first, several["made/2/fits/Draws/1/posterior/prevalence"])
+    assert not np.array_equal(first, several["made/1/fits/Draws/0/posterior/prevalence"])
 
 
 def test_paired_differences_are_antisymmetric_and_of_accuracies(tree):
-    pairs, scores = full_scores(tree, "pairs"), full_scores(tree)
+    pairs, scores = tree["pairs"].to_dataset(), tree["scores"].to_dataset()
     at = {"dataset": "made/1", "repetition": 0}
-    forth = pairs["accuracy_difference"].sel(at | {"method": EXACT, "other": "MajorityVote"}).item()
-    back = pairs["accuracy_difference"].sel(at | {"method": "MajorityVote", "other": EXACT}).item()
+    forth = pairs["accuracy_difference"].sel(at | {"estimator": EXACT, "other": "MajorityVote"}).item()
+    back = pairs["accuracy_difference"].sel(at | {"estimator": "MajorityVote", "other": EXACT}).item()
     accuracy = scores["accuracy"].sel(at)
-    expected = accuracy.sel({"method": EXACT}).item() - accuracy.sel({"method": "MajorityVote"}).item()
+    expected = accuracy.sel({"estimator": EXACT}).item() - accuracy.sel({"estimator": "MajorityVote"}).item()
     assert forth == -back == pytest.approx(expected)
 
 
@@ -265,7 +366,7 @@ def test_a_fit_of_other_settings_is_never_served(tmp_path, first, second):
     for weights in (first, second, first):
         options = {"key": KEY, "folder": tmp_path, "resamples": 5}
         tree = compare(dataset("made"), {"mine": Weighted(weights)}, **options)
-        shown = tree["made/fits/mine/0/params/weights"] if "made" in tree else tree["fits/mine/weights"]
+        shown = tree["made/fits/mine/0/params/weights"]
         expected = Weighted(weights)._fit(None, None).params["weights"]
         np.testing.assert_array_equal(shown, expected)
     assert len(list(tmp_path.glob("*.npz"))) == 2
@@ -316,9 +417,9 @@ def test_a_method_whose_result_cannot_be_scored_is_recorded(sets):
             return Estimate({"parts": np.array([[1], [2, 3]], dtype=object)})
 
     tree = compare(sets, [Ragged(), MajorityVote()], key=KEY, resamples=5)
-    scores = full_scores(tree)
-    assert (scores["error"].isel({"method": -2}) != "").all()
-    assert scores["accuracy"].sel({"method": "MajorityVote"}).notnull().all()
+    scores = tree["scores"].to_dataset()
+    assert (scores["error"].isel({"estimator": -2}) != "").all()
+    assert scores["accuracy"].sel({"estimator": "MajorityVote"}).notnull().all()
 
 
 def test_names_tell_what_differs_from_the_defaults():
@@ -334,7 +435,6 @@ def test_names_tell_what_differs_from_the_defaults():
         ([], [MajorityVote()], "at least one data set"),
         ([dataset("a")], [], "at least one data set, one method"),
         ([dataset("a"), dataset("a", seed=1)], [MajorityVote()], "two data sets are called 'a'"),
-        ([dataset("scores"), dataset("a")], [MajorityVote()], "'scores' cannot be the name"),
         ([dataset("a")], [MajorityVote(), MajorityVote()], "MajorityVote is asked for twice"),
         ([dataset("a")], {EXACT: MajorityVote()}, "'exact Bayes' cannot be the name"),
     ],

@@ -11,11 +11,12 @@ import jax
 import numpy as np
 import pandas as pd
 import pytest
+import xarray as xr
 from PIL import Image
 
 import latentens
 from latentens import Dataset, Votes
-from latentens.comparison import EXACT, full_scores
+from latentens.comparison import EXACT
 from latentens.datasets import load
 from latentens.errors import LatentensError
 from latentens.evaluation.differences import PairedDifference
@@ -24,6 +25,7 @@ from latentens.methods import DawidSkeneEM, MajorityVote
 from latentens.methods.base import Estimate, Method
 from latentens.models import DawidSkene
 from latentens.reporting.findings import Leader, find
+from latentens.reporting.fit_figures import draws_summary, trace_figure
 from latentens.reporting.html import Html, element
 from latentens.reporting.score_tables import Mean, confidence_shares, split_settings
 from latentens.reporting.table_cells import score_tables
@@ -166,11 +168,11 @@ def test_names_and_errors_are_text_and_not_markup(page, folder):
 
 
 def test_scores_file_holds_the_scores_of_the_tree(tree, folder):
-    found = pd.read_csv(folder / "scores.csv").set_index(["dataset", "repetition", "method", "score"])
-    scores, intervals = full_scores(tree), full_scores(tree, "intervals")
+    found = pd.read_csv(folder / "scores.csv").set_index(["dataset", "repetition", "estimator", "score"])
+    scores, intervals = tree["scores"].to_dataset(), tree["intervals"].to_dataset()
     checked = 0
     for (dataset, repetition, method, score), row in found.iterrows():
-        place = {"dataset": dataset, "repetition": repetition, "method": method}
+        place = {"dataset": dataset, "repetition": repetition, "estimator": method}
         np.testing.assert_allclose(row["value"], scores[score].loc[place])
         if score in intervals:
             np.testing.assert_allclose([row["low"], row["high"]], intervals[score].loc[place])
@@ -184,15 +186,15 @@ def test_pairs_file_holds_both_tests(tree, folder):
     assert set(found["score"]) == {"balanced_accuracy", "accuracy", "log_score"}
     assert set(found["dataset"]) == {"known/1"}
     row = found.iloc[-1]
-    place = {name: row[name] for name in ("dataset", "repetition", "method", "other")}
+    place = {name: row[name] for name in ("dataset", "repetition", "estimator", "other")}
     for column in ("difference", "low", "high", "p_value"):
-        np.testing.assert_allclose(row[column], full_scores(tree, "pairs")[f"{row['score']}_{column}"].loc[place])
+        np.testing.assert_allclose(row[column], tree["pairs"].to_dataset()[f"{row['score']}_{column}"].loc[place])
 
 
 def test_settings_hold_every_hyperparameter_and_the_key(page, folder, tree):
     settings = pd.read_csv(folder / "settings.csv", dtype=str, keep_default_na=False)
     for name, method in METHODS.items():
-        mine = settings[settings["method"] == name].set_index("setting")["value"]
+        mine = settings[settings["estimator"] == name].set_index("setting")["value"]
         assert mine["class"] == type(method).__name__
         for field in dataclasses.fields(method):
             value = getattr(method, field.name)
@@ -227,11 +229,21 @@ def test_draws_are_summarised_by_arviz(folder):
     assert np.isfinite(draws["r_hat"]).all()
 
 
+def test_draws_of_named_voters_are_traced(tree):
+    draws = xr.Dataset(
+        {"rate": (("chain", "draw", "voter"), np.random.default_rng(0).normal(size=(2, 20, 2)))},
+        {"chain": [0, 1], "draw": np.arange(20), "voter": ["ann, b.", "c[0]"]},
+    )
+    summary = draws_summary(xr.DataTree.from_dict({"posterior": draws}))
+    assert set(summary["parameter"]) == {"rate[ann, b.]", "rate[c[0]]"}
+    assert "rate[c[0]]" in trace_figure("mine", xr.DataTree.from_dict({"posterior": draws}), summary).alternative
+
+
 def test_parameters_stand_next_to_the_truth(tree, folder):
     found = pd.read_csv(folder / "parameters.csv")
     view = views(tree)[0]
     mine = found[
-        (found["method"] == "Dawid/Skene") & (found["parameter"] == "sensitivity") & (found["repetition"] == 0)
+        (found["estimator"] == "Dawid/Skene") & (found["parameter"] == "sensitivity") & (found["repetition"] == 0)
     ]
     np.testing.assert_allclose(mine["true"], view.true_params["sensitivity"])
     np.testing.assert_allclose(mine["estimate"], view.first_fits["Dawid/Skene"].params["sensitivity"])
@@ -363,7 +375,7 @@ def test_the_best_method_is_marked_whichever_way_is_better():
 def test_report_shows_what_the_exact_posterior_reveals_on_tg(tmp_path):
     tree = latentens.compare(load("TG/1", SHARED), [DawidSkeneEM()], key=jax.random.key(1), resamples=20)
     scores = pd.read_csv(latentens.report(tree, tmp_path).parent / "scores.csv").pivot(
-        index="method", columns="score", values="value"
+        index="estimator", columns="score", values="value"
     )
     assert scores["confident_share"]["DawidSkeneEM"] == pytest.approx(0.86, abs=0.01)
     assert scores["confident_share"][EXACT] == pytest.approx(0.20, abs=0.01)
@@ -375,9 +387,9 @@ def test_report_shows_what_the_exact_posterior_reveals_on_tg(tmp_path):
 
 def test_figures_show_the_first_repetition_that_did_not_fail(tree):
     damaged = tree.copy(deep=True)
-    damaged["known/1/estimates"]["label_prob"][{"repetition": 0, "method": 1}] = np.nan
+    damaged["known/1/estimates"]["label_prob"][{"repetition": 0, "estimator": 1}] = np.nan
     shown = views(damaged)[0].posteriors["Dawid/Skene"]
-    np.testing.assert_array_equal(shown, tree["known/1/estimates"]["label_prob"][{"repetition": 1, "method": 1}])
+    np.testing.assert_array_equal(shown, tree["known/1/estimates"]["label_prob"][{"repetition": 1, "estimator": 1}])
 
 
 def test_a_comparison_in_which_all_failed_is_still_reported(tmp_path):

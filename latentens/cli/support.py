@@ -17,7 +17,6 @@ from rich.table import Table
 from latentens import methods
 from latentens.cli.method_names import METHOD_NAMES, find_model
 from latentens.cli.reading_options import as_options
-from latentens.comparison import full_scores
 from latentens.datasets import (
     PAPER_MODELS,
     Dataset,
@@ -154,7 +153,7 @@ def write_simulation(dataset: Dataset, out: Path) -> str:
 
 def score_table(tree: Any) -> Table:
     """The main scores of a comparison, means over repetitions."""
-    means = full_scores(tree).drop_vars("error").mean("repetition").to_dataframe()
+    means = tree["scores"].to_dataset().drop_vars("error").mean("repetition").to_dataframe()
     shown = [
         score
         for score in evaluation.SCORES
@@ -206,9 +205,9 @@ def pair_table(check: ModelCheck) -> Table:
 
 def failures(tree: Any) -> list[str]:
     """A sentence for each fit that failed."""
-    cells = full_scores(tree)["error"].to_dataframe().reset_index()
+    cells = tree["scores/error"].to_dataframe().reset_index()
     failed = cells[cells["error"] != ""]
-    return [f"{cell.method} failed on {cell.dataset}: {cell.error}" for cell in failed.itertuples()]
+    return [f"{cell.estimator} failed on {cell.dataset}: {cell.error}" for cell in failed.itertuples()]
 
 
 def _check_usable(votes: Votes, path: Path) -> None:

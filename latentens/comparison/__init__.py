@@ -1,7 +1,7 @@
 """Comparison of methods with each other and with the exact posterior."""
 
-from latentens.comparison.data_tree import EXACT, data_trees, full_scores
+from latentens.comparison.data_tree import EXACT, data_trees
 from latentens.comparison.netcdf import load, save
 from latentens.comparison.sweep import compare
 
-__all__ = ["EXACT", "compare", "data_trees", "full_scores", "load", "save"]
+__all__ = ["EXACT", "compare", "data_trees", "load", "save"]

@@ -14,6 +14,7 @@ import numpy as np
 import psutil
 from jaxtyping import UInt32
 
+from latentens.comparison.axes import axis_names
 from latentens.datasets.dataset import Dataset
 from latentens.errors import LatentensError
 from latentens.evaluation.intervals import intervals
@@ -24,7 +25,7 @@ from latentens.runtime.store import Record
 
 Numbers = Mapping[str, float]
 
-PLAIN_PARTS = ("settings", "seconds", "peak_memory", "error", "diagnostics", "scores", "intervals")
+PLAIN_PARTS = ("settings", "seconds", "peak_memory", "error", "diagnostics", "axes", "scores", "intervals")
 ARRAY_PARTS = ("params", "draws", "sample_stats")
 
 MEMORY_INTERVAL = 0.005
@@ -73,6 +74,7 @@ class Outcome:
         diagnostics: How the fit went, as JSON.
         draws: Posterior draws, if any.
         sample_stats: The sampler's statistics, if any.
+        axes: Names of the axes of parameters and of single draws.
         scores: Scores by name.
         intervals: Bootstrap intervals of the scores.
     """
@@ -86,6 +88,7 @@ class Outcome:
     diagnostics: str = "{}"
     draws: Mapping[str, np.ndarray] = field(default_factory=dict)
     sample_stats: Mapping[str, np.ndarray] = field(default_factory=dict)
+    axes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     scores: Numbers = field(default_factory=dict)
     intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
@@ -103,7 +106,9 @@ class Outcome:
             part, _, name = address.partition("/")
             if part in parts:
                 parts[part][name] = array
-        about = {**record.about, "intervals": {name: tuple(ends) for name, ends in record.about["intervals"].items()}}
+        about = dict(record.about)
+        for part in ("axes", "intervals"):  # JSON has lists for tuples
+            about[part] = {name: tuple(values) for name, values in about[part].items()}
         return cls(**about, **parts, label_probs=record.arrays.get("label_probs"))
 
 
@@ -116,7 +121,7 @@ def run(cell: Cell) -> Outcome:
             fit = _fit(cell, key)
             seconds, memory = time.perf_counter() - start, peak_memory()
             scored = score(cell.dataset, fit.label_probs, cell.exact, cell.resamples, key=key)
-            return Outcome(repr(cell.method), seconds, memory, **_parts(fit), **scored)
+            return Outcome(repr(cell.method), seconds, memory, **_parts(fit, cell), **scored)
         except Exception as caught:  # whatever a user's method does, the other cells go on
             error = str(caught) if isinstance(caught, LatentensError) else repr(caught)
     return Outcome(repr(cell.method), time.perf_counter() - start, peak_memory(), error)
@@ -130,7 +135,7 @@ def _fit(cell: Cell, key: jax.Array) -> Fit:
     return cell.method.fit(votes, key=key)
 
 
-def _parts(fit: Fit) -> dict[str, Any]:
+def _parts(fit: Fit, cell: Cell) -> dict[str, Any]:
     """What is recorded of a fit, by the names of `Outcome`."""
     arrays = {"params": fit.params, "draws": fit.draws or {}, "sample_stats": fit.diagnostics.get("sample_stats", {})}
     found: dict[str, Any] = {
@@ -140,6 +145,9 @@ def _parts(fit: Fit) -> dict[str, Any]:
         for name, value in values.items():
             if value.dtype.hasobject:
                 raise LatentensError(f"{name!r} in the {part} of the fit is not an array of numbers or text")
+    shapes = {name: value.shape[2:] for name, value in found["draws"].items()}
+    shapes |= {name: value.shape for name, value in found["params"].items()}
+    found["axes"] = axis_names(shapes, cell.dataset.votes, getattr(cell.method, "model", None))
     told_apart = ("sample_stats", "seconds")
     diagnostics = {name: value for name, value in fit.diagnostics.items() if name not in told_apart}
     return {**found, "label_probs": fit.label_probs, "diagnostics": json.dumps(diagnostics, default=_plain)}

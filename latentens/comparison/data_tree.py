@@ -1,17 +1,21 @@
 """How a comparison is laid out in an `xarray.DataTree`: the one place where arrays get their labels.
 
-The tree of one data set, its groups flat so that ArviZ opens it:
-    `observed_data`  vote[item, voter]; of triplets item_of[entry], voter_of[entry], vote[entry]
-    `truth`          label[item] (−1: unknown), and where known bayes_prob[item, label] and the true parameters
-    `estimates`      label_prob[method, item, label]
-    `scores`         one variable a score, [method], with seconds, peak_memory (bytes) and error
-    `intervals`      bootstrap intervals of the scores, [method, bound]
-    `pairs`          differences of a method from another, [method, other]: accuracy_difference, …_low, …_high and
-                     …_p_value by McNemar's test, and the same of log_score
-    `posterior`, `sample_stats`  draws of the first sampled fit; of others `posterior_NAME`, `sample_stats_NAME`
-    `fits/NAME`      a method's parameters; its settings and diagnostics are attributes
-With several repetitions `repetition` is the first dimension. A sweep over data sets has such a tree for each under its
-name, and common `scores`, `intervals` and `pairs` with the dimension `dataset` at the top.
+The same for one data set and for many, with every dimension there even where its size is one:
+    `scores`     one variable per score, [dataset, repetition, estimator], with seconds, peak_memory (bytes) and error
+    `intervals`  bootstrap intervals of the scores, [dataset, repetition, estimator, bound]
+    `pairs`      how an estimator differs from another one, [dataset, repetition, estimator, other]: for accuracy,
+                 balanced accuracy and log score NAME_difference, NAME_low, NAME_high and NAME_p_value
+and under the name of each data set:
+    `observed_data`  vote[item, voter] (−1: missing); of triplets item_of[entry], voter_of[entry], vote[entry]
+    `truth`          true_label[item] (−1: unknown); gold[item], the labels that methods were told and that are not
+                     scored; and where known bayes_prob[item, label] and the true parameters
+    `estimates`      label_prob[repetition, estimator, item, label]
+    `fits/ESTIMATOR/REPETITION`  settings, diagnostics and error as attributes, and below it
+        `params`                     estimated parameters, such as confusion[voter, true_class, vote_class]
+        `posterior`, `sample_stats`  draws of a sampled fit, [chain, draw, …]: this node is a tree that ArviZ opens
+Votes and true labels are codes: places in the coordinates `vote_class` and `label`, which hold the names. An estimator
+or a data set whose name cannot be a node, as two that differ in a slash only, gets another node; the attribute
+`estimator` of a node, and `data_trees`, tell which is whose.
 """
 
 import json
@@ -27,66 +31,46 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from latentens.comparison.axes import axis_names, coordinates
 from latentens.comparison.cell import Outcome
+from latentens.comparison.node_names import node_names, node_paths
 from latentens.datasets.dataset import Dataset
 from latentens.evaluation import scores as evaluation
-from latentens.methods.base import Posterior
+from latentens.methods.base import Arrays, Posterior
 from latentens.votes import Votes
 from latentens.votes.triplets import Triplets
 
 EXACT = "exact Bayes"
-"""What the exact posterior is called among the methods."""
+"""What the exact posterior is called among the estimators."""
 
+COMMON = ("scores", "intervals", "pairs")
+FORMAT = "latentens comparison 2"
 LIBRARIES = ("latentens", "jax", "numpyro", "numpy", "scipy", "xarray")
 
 Address = tuple[str, int, str]
 Outcomes = Mapping[Address, Outcome]
-"""What came of each data set, repetition and method."""
+"""What came of each data set, repetition and estimator."""
 
 
 def assemble(datasets: Sequence[Dataset], outcomes: Outcomes, key_data: np.ndarray) -> xr.DataTree:
     """The whole tree; outcomes of the exact posterior stand under the name `EXACT`."""
-    alone = len(datasets) == 1
-    groups: dict[str, xr.Dataset] = {}
+    groups: dict[str, xr.Dataset] = _score_groups(datasets, outcomes)
+    paths = node_paths((dataset.name for dataset in datasets), taken=COMMON)
     for dataset in datasets:
         mine = {address[1:]: outcome for address, outcome in outcomes.items() if address[0] == dataset.name}
-        prefix = "" if alone else f"{dataset.name}/"
-        groups |= {prefix + group: part for group, part in _dataset_groups(dataset, mine).items()}
-    for group, part in _score_groups(datasets, outcomes).items():
-        single = [name for name in ("dataset", "repetition") if part.sizes[name] == 1]
-        groups[group] = part.squeeze([name for name in single if name == "repetition" or alone], drop=True)
+        groups |= {f"{paths[dataset.name]}/{group}": part for group, part in _dataset_groups(dataset, mine).items()}
     tree = xr.DataTree.from_dict(groups)
-    names = [dataset.name for dataset in datasets]
-    tree.attrs = {"datasets": json.dumps(names), "key": key_data.tolist(), "command": shlex.join(sys.argv)}
-    tree.attrs |= {f"version_{name}": version(name) for name in LIBRARIES}
+    named = {dataset.name: paths[dataset.name] for dataset in datasets}
+    tree.attrs = {"format": FORMAT, "datasets": json.dumps(named), "key": key_data.tolist()}
+    tree.attrs |= {"command": shlex.join(sys.argv)} | {f"version_{name}": version(name) for name in LIBRARIES}
     tree.attrs["version_python"] = platform.python_version()
     return tree
 
 
 def data_trees(tree: xr.DataTree) -> dict[str, xr.DataTree]:
-    """The part of each data set by its name, whether the comparison has one or several."""
-    names = json.loads(tree.attrs["datasets"])
-    if len(names) == 1:
-        return {names[0]: tree}
-    nodes = {name: tree[name] for name in names}
+    """The part of each data set by its name."""
+    nodes = {name: tree[path] for name, path in json.loads(tree.attrs["datasets"]).items()}
     return {name: node for name, node in nodes.items() if isinstance(node, xr.DataTree)}
-
-
-def full_scores(tree: xr.DataTree, group: str = "scores") -> xr.Dataset:
-    """`scores`, `intervals` or `pairs` with the dimensions `dataset` and `repetition`, whatever was compared."""
-    found = tree[group].to_dataset()
-    if "repetition" not in found.dims:
-        found = found.expand_dims(repetition=[0])
-    return found if "dataset" in found.dims else found.expand_dims(dataset=list(data_trees(tree)))
-
-
-def variables(arrays: Mapping[str, Any], *leading: str) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
-    """Arrays by name as variables; axes after the leading ones are called after the array, as in ArviZ."""
-    shaped = {name: np.asarray(value) for name, value in arrays.items()}
-    return {
-        name: ((*leading, *(f"{name}_dim_{axis}" for axis in range(value.ndim - len(leading)))), value)
-        for name, value in shaped.items()
-    }
 
 
 def _dataset_groups(dataset: Dataset, outcomes: Mapping[tuple[int, str], Outcome]) -> dict[str, xr.Dataset]:
@@ -95,22 +79,22 @@ def _dataset_groups(dataset: Dataset, outcomes: Mapping[tuple[int, str], Outcome
     fits = {address: outcome for address, outcome in outcomes.items() if address[1] != EXACT}
     groups = {"observed_data": _observed(dataset.votes), "truth": _truth(dataset, exact)}
     groups["estimates"] = _estimates(dataset, fits)
+    nodes = node_names(dict.fromkeys(name for _, name in fits))
     for (repetition, name), outcome in fits.items():
-        node = name.replace("/", "_")
-        if len(groups["estimates"].get("repetition", [0])) > 1:
-            node += f"/{repetition}"
-        about = {key: getattr(outcome, key) for key in ("settings", "diagnostics", "error")}
-        groups[f"fits/{node}"] = xr.Dataset(variables(outcome.params), attrs=about)
+        about = {"estimator": name, "repetition": repetition}
+        about |= {key: getattr(outcome, key) for key in ("settings", "diagnostics", "error")}
+        node = f"fits/{nodes[name]}/{repetition}"
+        groups[f"fits/{nodes[name]}"] = xr.Dataset(attrs={"estimator": name})
+        groups[node] = xr.Dataset(attrs=about)
+        groups[f"{node}/params"] = _labelled(outcome.params, outcome.axes, dataset.votes)
         if outcome.draws:
-            suffix = "_" + node.replace("/", "_") if "posterior" in groups else ""
-            source = {"method": name, "repetition": repetition}
-            groups["posterior" + suffix] = _draws(outcome.draws, source)
-            groups["sample_stats" + suffix] = _draws(outcome.sample_stats, source)
+            groups[f"{node}/posterior"] = _draws(outcome.draws, outcome.axes, dataset.votes)
+            groups[f"{node}/sample_stats"] = _draws(outcome.sample_stats, {}, dataset.votes)
     return groups
 
 
 def _observed(votes: Votes) -> xr.Dataset:
-    names = {"item": ("item", np.asarray(votes.item_names)), "voter": ("voter", np.asarray(votes.voter_names))}
+    names = _along(votes, "item", "voter", "vote_class")
     if isinstance(votes.storage, Triplets):
         entries = zip(("item_of", "voter_of", "vote"), votes.storage, strict=True)
         return xr.Dataset({name: ("entry", values) for name, values in entries}, names)
@@ -118,43 +102,54 @@ def _observed(votes: Votes) -> xr.Dataset:
 
 
 def _truth(dataset: Dataset, exact: Posterior | None) -> xr.Dataset:
-    """The label is a coordinate of the items: as a variable it could not share its name with a dimension."""
-    known = {} if exact is None else {"bayes_prob": (("item", "label"), exact)}
-    coordinates = {**_item_names(dataset.votes), "label": ("item", dataset.labels)}
-    truth = xr.Dataset(known | variables(dataset.params or {}), coordinates)
+    params = {name: np.asarray(value) for name, value in (dataset.params or {}).items()}
+    axes = axis_names({name: value.shape for name, value in params.items()}, dataset.votes, dataset.model)
+    truth = _labelled(params, axes, dataset.votes).assign_coords(_along(dataset.votes, "item", "label"))
+    truth["true_label"] = "item", dataset.labels
+    if dataset.gold is not None:
+        truth["gold"] = "item", dataset.gold
+    if exact is not None:
+        truth["bayes_prob"] = ("item", "label"), exact
     return truth.assign_attrs(model=repr(dataset.model))
 
 
 def _estimates(dataset: Dataset, fits: Mapping[tuple[int, str], Outcome]) -> xr.Dataset:
-    methods = list(dict.fromkeys(name for _, name in fits))
+    estimators = list(dict.fromkeys(name for _, name in fits))
     repetitions = sorted({repetition for repetition, _ in fits})
-    probs = np.full((len(repetitions), len(methods), dataset.votes.num_items, dataset.votes.num_classes), np.nan)
+    probs = np.full((len(repetitions), len(estimators), dataset.votes.num_items, dataset.votes.num_classes), np.nan)
     for (repetition, name), outcome in fits.items():
         if outcome.label_probs is not None:
-            probs[repetitions.index(repetition), methods.index(name)] = outcome.label_probs
-    dims = ("repetition", "method", "item", "label")
-    coordinates = {"repetition": repetitions, "method": methods, **_item_names(dataset.votes)}
-    coordinates["label"] = np.asarray(dataset.votes.class_names)
-    found = xr.Dataset({"label_prob": (dims, probs)}, coordinates)
-    return found if len(repetitions) > 1 else found.squeeze("repetition", drop=True)
+            probs[repetitions.index(repetition), estimators.index(name)] = outcome.label_probs
+    names = {"repetition": repetitions, "estimator": estimators, **_along(dataset.votes, "item", "label")}
+    return xr.Dataset({"label_prob": (("repetition", "estimator", "item", "label"), probs)}, names)
 
 
-def _item_names(votes: Votes) -> dict[str, Any]:
-    return {"item": ("item", np.asarray(votes.item_names))}
+def _along(votes: Votes, *axes: str) -> dict[str, np.ndarray]:
+    return {axis: names for axis, names in coordinates(votes).items() if axis in axes}
 
 
-def _draws(arrays: Mapping[str, np.ndarray], attributes: Mapping[str, Any]) -> xr.Dataset:
-    chains, draws = next(iter(arrays.values())).shape[:2]
-    coordinates = {"chain": np.arange(chains), "draw": np.arange(draws)}
-    return xr.Dataset(variables(arrays, "chain", "draw"), coordinates, attributes)
+def _labelled(arrays: Arrays, axes: Mapping[str, tuple[str, ...]], votes: Votes, leading: tuple[str, ...] = ()) -> Any:
+    """Arrays as variables with their axes named, and the names along these."""
+    found = {}
+    for (name, array), variable in zip(arrays.items(), node_names(arrays).values(), strict=True):
+        default = tuple(f"{name}_dim_{axis}" for axis in range(array.ndim - len(leading)))
+        found[variable] = ((*leading, *axes.get(name, default)), array)
+    used = {axis for dimensions, _ in found.values() for axis in dimensions}
+    return xr.Dataset(found, _along(votes, *used))
+
+
+def _draws(arrays: Arrays, axes: Mapping[str, tuple[str, ...]], votes: Votes) -> xr.Dataset:
+    return _labelled(arrays, axes, votes, ("chain", "draw")).pipe(
+        lambda found: found.assign_coords(chain=np.arange(found.sizes["chain"]), draw=np.arange(found.sizes["draw"]))
+    )
 
 
 def _score_groups(datasets: Sequence[Dataset], outcomes: Outcomes) -> dict[str, xr.Dataset]:
-    """Scores, their intervals and the differences between methods, [dataset, repetition, method]."""
+    """Scores, their intervals and the differences between estimators, [dataset, repetition, estimator]."""
     axes: dict[str, list[Any]] = {
         "dataset": [dataset.name for dataset in datasets],
         "repetition": sorted({repetition for _, repetition, _ in outcomes}),
-        "method": sorted(dict.fromkeys(name for *_, name in outcomes), key=lambda name: name != EXACT),
+        "estimator": sorted(dict.fromkeys(name for *_, name in outcomes), key=lambda name: name != EXACT),
     }
     scores, bounds, errors = _cube(axes), _cube(axes, 2), np.full([*map(len, axes.values())], "", dtype=object)
     for address, outcome in outcomes.items():
@@ -172,23 +167,23 @@ def _score_groups(datasets: Sequence[Dataset], outcomes: Outcomes) -> dict[str, 
     return {
         "scores": xr.Dataset(table, axes),
         "intervals": xr.Dataset(intervals, {**axes, "bound": ["low", "high"]}),
-        "pairs": xr.Dataset(pairs, {**axes, "other": axes["method"]}),
+        "pairs": xr.Dataset(pairs, {**axes, "other": axes["estimator"]}),
     }
 
 
 def _pairs(datasets: Sequence[Dataset], outcomes: Outcomes, axes: Mapping[str, list[Any]]) -> dict[str, np.ndarray]:
-    """Each method against each other on the items whose label is known."""
-    found = _cube(axes, len(axes["method"]))
+    """Each estimator against each other on the items whose label is known."""
+    found = _cube(axes, len(axes["estimator"]))
     for (i, dataset), (j, repetition) in product(enumerate(datasets), enumerate(axes["repetition"])):
         probs = {}
-        for k, name in enumerate(axes["method"]):
+        for k, name in enumerate(axes["estimator"]):
             outcome = outcomes.get((dataset.name, repetition, name))
             if outcome is not None and outcome.label_probs is not None:
                 probs[k] = outcome.label_probs
-        if (dataset.labels >= 0).any():
+        if (dataset.scored_labels >= 0).any():
             for (first, second), score in product(permutations(probs, 2), evaluation.SCORES):
                 if score.paired is not None:
-                    difference = score.paired(dataset.labels, probs[first], probs[second])
+                    difference = score.paired(dataset.scored_labels, probs[first], probs[second])
                     for name, value in difference._asdict().items():
                         found[f"{score.name}_{name}"][i, j, first, second] = value
     return found

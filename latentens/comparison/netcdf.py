@@ -4,6 +4,7 @@ from pathlib import Path
 
 import xarray as xr
 
+from latentens.comparison.data_tree import FORMAT
 from latentens.errors import LatentensError
 
 
@@ -23,6 +24,7 @@ def load(path: str | Path) -> xr.DataTree:
             loaded = tree.load()
     except (OSError, ValueError, KeyError) as error:
         raise LatentensError(f"{path} is not a readable netCDF file ({error})") from None
-    if "scores" not in loaded.children or "datasets" not in loaded.attrs:
-        raise LatentensError(f"{path} holds no comparison: make one with `latentens compare --out`")
+    if loaded.attrs.get("format") != FORMAT:
+        older = "a comparison of an earlier version" if "datasets" in loaded.attrs else "no comparison"
+        raise LatentensError(f"{path} holds {older}: make one with `latentens compare --out`")
     return loaded

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 Progress = Callable[[int, int], None]
 
-RESERVED = frozenset({"scores", "intervals", "pairs", EXACT})
-
 
 def compare(
     datasets: Dataset | Iterable[Dataset],
@@ -95,9 +93,8 @@ def _check(datasets: Sequence[Dataset], methods: Mapping[str, Method], repetitio
     for name in names:
         if names.count(name) > 1:
             raise LatentensError(f"two data sets are called {name!r}; give them different names")
-    for name in (*names, *methods):
-        if name in RESERVED or not name.strip("/"):
-            raise LatentensError(f"{name!r} cannot be the name of a data set or a method; take another")
+    if EXACT in methods:
+        raise LatentensError(f"{EXACT!r} cannot be the name of a method: the exact posterior has it; take another")
 
 
 def _exact_outcome(dataset: Dataset, probs: Posterior, resamples: int, *, key: jax.Array) -> Outcome:

@@ -51,6 +51,7 @@ class Structure:
         num_voters: Number of voters.
         num_vote_classes: Number of values of a vote.
         parameter_shapes: Shape of each parameter.
+        parameter_plates: The plate of each axis of each parameter, None for an axis without.
     """
 
     hidden: Mapping[str, HiddenSite]
@@ -59,6 +60,7 @@ class Structure:
     num_voters: int
     num_vote_classes: int
     parameter_shapes: Mapping[str, tuple[int, ...]]
+    parameter_plates: Mapping[str, tuple[str | None, ...]]
 
     @property
     def label_informs_votes(self) -> bool:
@@ -112,7 +114,9 @@ def _inspect(model: GenerativeModel) -> Structure:
         if name != "vote"
     }
     num_voters, num_vote_classes = inside["vote"]["shape"]
-    return Structure(hidden, parents["vote"], len(hidden["label"].support), num_voters, num_vote_classes, parameters)
+    plates = {name: sites[name]["plates"] for name in parameters}
+    num_labels = len(hidden["label"].support)
+    return Structure(hidden, parents["vote"], num_labels, num_voters, num_vote_classes, parameters, plates)
 
 
 def _probe(model: GenerativeModel, num_items: int) -> dict[str, dict[str, Any]]:
@@ -145,7 +149,7 @@ def _describe(model: GenerativeModel, site: dict[str, Any], num_items: int) -> d
             raise _broken(
                 model, name, "is discrete but outside the plate 'item'", "move it into the plate or make it a field"
             )
-        return {"in_plate": False, "shape": np.shape(site["value"])}
+        return {"in_plate": False, "shape": np.shape(site["value"]), "plates": _axis_plates(site)}
     if site["is_observed"]:
         raise _broken(model, name, "is observed inside the plate 'item'", "observe nothing but `vote`, by obs=votes")
     if site["scale"] is not None:
@@ -168,6 +172,14 @@ def _describe(model: GenerativeModel, site: dict[str, Any], num_items: int) -> d
     if name == "label" and not _are_codes(support):
         raise _broken(model, name, "does not take the values 0, 1, …", "use Bernoulli or Categorical")
     return {"in_plate": True, "support": support, "log_weights": log_weights}
+
+
+def _axis_plates(site: dict[str, Any]) -> tuple[str | None, ...]:
+    """The plate of each axis; plates are counted from the last axis before those of a single event."""
+    plates: list[str | None] = [None] * np.ndim(site["value"])
+    for frame in site["cond_indep_stack"]:
+        plates[len(plates) - site["fn"].event_dim + frame.dim] = frame.name
+    return tuple(plates)
 
 
 def _vote_shape(model: GenerativeModel, distribution: dist.Distribution) -> tuple[int, int]:

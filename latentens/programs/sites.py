@@ -43,7 +43,7 @@ def sample_confusion(
     """
     concentration = np.asarray(default_confusion_prior(num_classes) if prior is None else prior, dtype=float)
     if num_classes > 2:
-        with numpyro.plate(plate, size, dim=-2), numpyro.plate("class", num_classes, dim=-1):
+        with numpyro.plate(plate, size, dim=-2), numpyro.plate("true_class", num_classes, dim=-1):
             confusion = numpyro.sample(f"{prefix}confusion", dist.Dirichlet(concentration))
         return jnp.swapaxes(confusion, 0, 1)
     with numpyro.plate(plate, size):

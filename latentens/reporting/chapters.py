@@ -38,7 +38,7 @@ def compose(tree: xr.DataTree) -> tuple[str, dict[str, Picture], dict[str, pd.Da
     overview = summarise_all({part.view.name: part.findings for part in parts})
     draws = {(part.view.name, method): frame for part in parts for method, frame in part.draws.items()}
     if draws:
-        tables["draws"] = pd.concat(draws, names=["dataset", "method", "row"]).reset_index(["dataset", "method"])
+        tables["draws"] = pd.concat(draws, names=["dataset", "estimator", "row"]).reset_index(["dataset", "estimator"])
     pictures = {f"{part.view.name} {picture.name}": picture for part in parts for picture in part.pictures}
     return page(parts, overview, tables), pictures, tables
 

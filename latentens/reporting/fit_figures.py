@@ -113,11 +113,11 @@ def trace_figure(method: str, draws: xr.DataTree, summary: pd.DataFrame) -> Pict
 
 
 def _elements(draws: xr.Dataset, labels: list[str]) -> xr.Dataset:
-    """Single parameters, by the labels `name` or `name[i, j]` of ArviZ's summary, each as a variable of its own."""
-    found = {}
-    for label in labels:
-        name, _, index = label.partition("[")
-        places = [int(place) for place in index.rstrip("]").split(",") if place]
-        axes = draws[name].dims[2:]
-        found[label] = draws[name].isel(dict(zip(axes, places, strict=True)))
-    return xr.Dataset(found)
+    """Single parameters, by the labels of ArviZ's summary, such as `sensitivity[ann]`, as variables of their own."""
+    from arviz_base import xarray_sel_iter
+    from arviz_base.labels import BaseLabeller
+
+    label = BaseLabeller().make_label_flat
+    places = {label(name, place, index): (name, index) for name, place, index in xarray_sel_iter(draws)}
+    chosen = {label: places[label] for label in labels}
+    return xr.Dataset({label: draws[name].isel(index, drop=True) for label, (name, index) in chosen.items()})

@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from latentens.comparison import full_scores
 from latentens.evaluation.differences import PairedDifference
 from latentens.evaluation.scores import find_score
 from latentens.evaluation.statistics import CONFIDENT
@@ -24,8 +23,8 @@ LONGEST_LIST = 16
 
 def scores_frame(tree: xr.DataTree) -> pd.DataFrame:
     """Every score of every fit with its interval."""
-    axes = ["dataset", "repetition", "method"]
-    scores, intervals = full_scores(tree).drop_vars("error"), full_scores(tree, "intervals")
+    axes = ["dataset", "repetition", "estimator"]
+    scores, intervals = tree["scores"].to_dataset().drop_vars("error"), tree["intervals"].to_dataset()
     values = scores.to_dataframe(dim_order=axes).reset_index().melt(axes, var_name="score")
     bounds = intervals.to_dataframe(dim_order=[*axes, "bound"]).reset_index().melt([*axes, "bound"], var_name="score")
     ends = bounds.pivot(index=[*axes, "score"], columns="bound", values="value").reindex(columns=["low", "high"])
@@ -48,7 +47,7 @@ Means = Mapping[tuple[str, str], Mean]
 def averages(scores: pd.DataFrame) -> dict[str, Means]:
     """Means over the repetitions, by data set."""
     found: dict[str, dict[tuple[str, str], Mean]] = {}
-    groups = scores.groupby(["dataset", "method", "score"], sort=False)
+    groups = scores.groupby(["dataset", "estimator", "score"], sort=False)
     numbers = groups[["value", "low", "high"]].mean().assign(deviation=groups["value"].std())
     for dataset, method, score, *mean in numbers.reset_index().itertuples(index=False):
         found.setdefault(dataset, {})[method, score] = Mean(*mean)
@@ -68,8 +67,8 @@ def ranked(score: str, means: Mapping[str, Mean]) -> list[str]:
 
 def pairs_frame(tree: xr.DataTree) -> pd.DataFrame:
     """Differences of methods from other methods by score, each pair in both directions."""
-    axes = ["dataset", "repetition", "method", "other"]
-    pairs = full_scores(tree, "pairs")
+    axes = ["dataset", "repetition", "estimator", "other"]
+    pairs = tree["pairs"].to_dataset()
     scores = [str(name).removesuffix("_difference") for name in pairs if str(name).endswith("_difference")]
     parts = [pd.DataFrame(columns=[*axes, "score", *PairedDifference._fields])]
     for score in scores:
@@ -86,7 +85,7 @@ Pairs = Mapping[tuple[str, str, str], PairedDifference]
 def average_pairs(pairs: pd.DataFrame) -> dict[str, Pairs]:
     """Mean differences over the repetitions and the largest p-value, by data set."""
     how = {column: "max" if column == "p_value" else "mean" for column in PairedDifference._fields}
-    numbers = pairs.groupby(["dataset", "score", "method", "other"], sort=False).agg(how)
+    numbers = pairs.groupby(["dataset", "score", "estimator", "other"], sort=False).agg(how)
     found: dict[str, dict[tuple[str, str, str], PairedDifference]] = {}
     for dataset, score, method, other, *difference in numbers.reset_index().itertuples(index=False):
         found.setdefault(dataset, {})[score, method, other] = PairedDifference(*difference)
@@ -97,7 +96,7 @@ def settings_frame(views: Sequence[View]) -> pd.DataFrame:
     """Every hyperparameter of every method."""
     found = {fit.method: fit.settings for view in views for fit in view.fits}
     rows = [(method, *pair) for method, settings in found.items() for pair in split_settings(settings)]
-    return pd.DataFrame(rows, columns=["method", "setting", "value"])
+    return pd.DataFrame(rows, columns=["estimator", "setting", "value"])
 
 
 def split_settings(settings: str) -> list[tuple[str, str]]:
@@ -125,7 +124,7 @@ def diagnostics_frame(views: Sequence[View]) -> pd.DataFrame:
         for fit in view.fits
         for name, value in _flat({"error": fit.error or None, **fit.diagnostics})
     ]
-    return pd.DataFrame(rows, columns=["dataset", "repetition", "method", "diagnostic", "value"])
+    return pd.DataFrame(rows, columns=["dataset", "repetition", "estimator", "diagnostic", "value"])
 
 
 def _flat(diagnostics: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -155,7 +154,7 @@ def parameters_frame(views: Sequence[View]) -> pd.DataFrame:
         for name, true, estimate in shared_params(view, fit.params)
         for index in np.ndindex(true.shape)
     ]
-    return pd.DataFrame(rows, columns=["dataset", "repetition", "method", "parameter", "index", "true", "estimate"])
+    return pd.DataFrame(rows, columns=["dataset", "repetition", "estimator", "parameter", "index", "true", "estimate"])
 
 
 def shared_params(view: View, params: Mapping[str, np.ndarray]) -> list[tuple[str, np.ndarray, np.ndarray]]:
@@ -172,7 +171,7 @@ def confidence_frame(views: Sequence[View]) -> pd.DataFrame:
             shares = confidence_shares(probs)
             steps = zip(CONFIDENCE_STEPS[:-1], CONFIDENCE_STEPS[1:], shares, strict=True)
             rows += [(view.name, method, low, high, share) for low, high, share in steps]
-    return pd.DataFrame(rows, columns=["dataset", "method", "above", "up_to", "share"])
+    return pd.DataFrame(rows, columns=["dataset", "estimator", "above", "up_to", "share"])
 
 
 def confidence_shares(probs: np.ndarray) -> np.ndarray:
@@ -184,7 +183,7 @@ def confidence_shares(probs: np.ndarray) -> np.ndarray:
 def agreement_frame(views: Sequence[View]) -> pd.DataFrame:
     """The share of items to which two methods give the same label."""
     rows = [(view.name, *pair, share) for view in views for pair, share in agreement(view).items()]
-    return pd.DataFrame(rows, columns=["dataset", "method", "other", "agreement"])
+    return pd.DataFrame(rows, columns=["dataset", "estimator", "other", "agreement"])
 
 
 def agreement(view: View) -> dict[tuple[str, str], float]:

@@ -119,7 +119,7 @@ def frame_table(frame: pd.DataFrame, headings: Sequence[str] | None = None) -> H
 def settings_table(settings: pd.DataFrame) -> Html:
     """Every hyperparameter, a row for each method."""
     rows = []
-    for method, part in settings.groupby("method", sort=False):
+    for method, part in settings.groupby("estimator", sort=False):
         values = [
             join([f"{name} = ", element("code", value), element("br")])
             for name, value in zip(part["setting"], part["value"], strict=True)

@@ -1,7 +1,7 @@
 """What a report needs of one data set's part of a comparison, as plain arrays."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,7 +41,7 @@ class View:
     Attributes:
         name: Name of the data set.
         model: The model that the votes come from, as text.
-        labels: The true labels, −1 where unknown.
+        labels: The true labels, −1 where they are unknown or where methods were told them.
         votes: The votes with −1 for missing ones, unless they are triplets.
         num_voters: Number of voters.
         class_names: What the classes are called.
@@ -101,52 +101,45 @@ def _view(name: str, part: xr.DataTree) -> View:
     truth, observed = part["truth"].to_dataset(), part["observed_data"].to_dataset()
     label_prob = part["estimates"].to_dataset()["label_prob"]
     exact = {EXACT: truth["bayes_prob"].to_numpy()} if "bayes_prob" in truth else {}
-    params = truth.drop_vars("bayes_prob", errors="ignore").data_vars
+    params = truth.drop_vars(["true_label", "gold", "bayes_prob"], errors="ignore").data_vars
+    fits = part.children["fits"].children.values()
     return View(
         name,
-        truth.attrs.get("model", "None"),
-        truth["label"].to_numpy(),
+        truth.attrs["model"],
+        _scored_labels(truth),
         observed["vote"].to_numpy() if observed["vote"].ndim == 2 else None,
         observed.sizes["voter"],
         tuple(map(str, label_prob["label"].to_numpy())),
         exact | _first_posteriors(label_prob),
         {str(key): value.to_numpy() for key, value in params.items()},
-        _fits(part.children["fits"], list(map(str, label_prob["method"].to_numpy()))),
-        _draws(part),
+        tuple(record for node in fits for record in _records(node)),
+        {str(node.attrs["estimator"]): draws for node in fits if (draws := _draws(node)) is not None},
     )
 
 
+def _scored_labels(truth: xr.Dataset) -> Labels:
+    """The true labels but for those that methods were told."""
+    labels = truth["true_label"]
+    return (labels.where(truth["gold"] < 0, -1) if "gold" in truth else labels).to_numpy()
+
+
 def _first_posteriors(label_prob: xr.DataArray) -> dict[str, Posterior]:
-    cube = label_prob if "repetition" in label_prob.dims else label_prob.expand_dims("repetition")
-    values = cube.transpose("method", "repetition", "item", "label").to_numpy()
+    values = label_prob.transpose("estimator", "repetition", "item", "label").to_numpy()
     whole = ~np.isnan(values).any(axis=(2, 3))
-    names = map(str, label_prob["method"].to_numpy())
+    names = map(str, label_prob["estimator"].to_numpy())
     return {name: values[i, whole[i].argmax()] for i, name in enumerate(names) if whole[i].any()}
 
 
-def _fits(part: xr.DataTree, methods: list[str]) -> tuple[FitRecord, ...]:
-    records = []
-    for method in methods:
-        node = part.children[method.replace("/", "_")]
-        repeated = (
-            {0: node} if "settings" in node.attrs else {int(number): child for number, child in node.children.items()}
-        )
-        for repetition, found in sorted(repeated.items()):
-            about = found.attrs
-            diagnostics = json.loads(about["diagnostics"])
-            params = {str(key): value.to_numpy() for key, value in found.data_vars.items()}
-            records.append(FitRecord(method, repetition, about["settings"], diagnostics, about["error"], params))
-    return tuple(records)
+def _records(node: xr.DataTree) -> Iterator[FitRecord]:
+    """The fits of one estimator, by repetition."""
+    for found in sorted(node.children.values(), key=lambda found: int(found.attrs["repetition"])):
+        about = found.attrs
+        params = {str(key): value.to_numpy() for key, value in found["params"].data_vars.items()}
+        diagnostics = json.loads(about["diagnostics"])
+        repetition, settings = int(about["repetition"]), about["settings"]
+        yield FitRecord(about["estimator"], repetition, settings, diagnostics, about["error"], params)
 
 
-def _draws(part: xr.DataTree) -> dict[str, xr.DataTree]:
-    """The draws of each sampled method, of its first repetition, laid out as ArviZ expects them."""
-    found: dict[str, xr.DataTree] = {}
-    for group, node in part.children.items():
-        if group.startswith("posterior"):
-            groups = {"posterior": node.to_dataset()}
-            statistics = group.replace("posterior", "sample_stats", 1)
-            if statistics in part.children:
-                groups["sample_stats"] = part[statistics].to_dataset()
-            found.setdefault(str(node.attrs["method"]), xr.DataTree.from_dict(groups))
-    return found
+def _draws(node: xr.DataTree) -> xr.DataTree | None:
+    """The first repetition of an estimator that has draws, as ArviZ takes it."""
+    return next((found for found in node.children.values() if "posterior" in found.children), None)
