@@ -13,6 +13,7 @@ from latentens import Votes, bayes_posterior
 from latentens.comparison import load
 from latentens.methods import DawidSkeneEM
 from latentens.models import Tree
+from tests.reference import votes_of_classes
 
 COMMAND = Path(sys.executable).with_name("latentens")
 METHODS = ("-m", "MajorityVote", "-m", "DawidSkeneEM")
@@ -125,15 +126,18 @@ def test_lists(invoke, tmp_path, command, names):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("simulate", "Forest", "--out", "x.csv"), "there is no model 'Forest'; there are ClassConditional"),
+        (("simulate", "Forest", "--out", "x.csv"), "there is no method or model 'Forest'; there are Cubam"),
         (("simulate", "Tree", "--out", "x.txt"), "x.txt does not end in .csv"),
         (("simulate", "Tree", "--out", "nowhere/x.csv"), "nowhere is not a folder"),
         (("simulate", "none.py:Model", "--out", "x.csv"), "none.py is not a Python file"),
         (("simulate", "empty.py:Model", "--out", "x.csv"), "empty.py has no model or program 'Model'"),
         (("fit", "Oracle", "good.csv", "--out", "x.csv"), "there is no method or model 'Oracle'; there are Cubam"),
-        (("fit", "Tree", "good.csv", "--out", "x.csv"), "there is no method 'Tree'"),
+        (("fit", "Tree", "good.csv", "--out", "x.csv"), "'Tree' is not a method; there are Cubam"),
         (("fit", "Cubam(", "good.csv", "--out", "x.csv"), "'Cubam(' is not a method; write NAME"),
-        (("fit", "Cubam(speed=3)", "good.csv", "--out", "x.csv"), "Cubam takes the settings dimensions, rounds"),
+        (
+            ("fit", "Cubam(speed=3)", "good.csv", "--out", "x.csv"),
+            "Cubam has no setting 'speed'; its settings are",
+        ),
         (("fit", "Cubam(rounds=open('x'))", "good.csv", "--out", "x.csv"), "no method or model 'open'"),
         (("fit", "MajorityVote", "nowhere.csv", "--out", "x.csv"), "nowhere.csv: no such file"),
         (("compare", "--truth", "good.csv"), "--truth belongs to --votes"),
@@ -182,6 +186,21 @@ def assert_refused(invoke, folder, arguments, message):
     assert message in error
     assert len(error.strip().splitlines()) == 1
     assert not list(folder.glob("x.*"))
+
+
+def test_methods_are_looked_at_before_any_work(invoke, tmp_path):
+    arguments = ("compare", "--votes", "nowhere.csv", "-m", "MajorityVote", "-m", "Nuts(MajorityVote)")
+    code, _, error = invoke(*arguments, cwd=tmp_path)
+    assert code == 2
+    assert error.strip() == "latentens: Nuts: model must be a GenerativeModel, not MajorityVote()"
+
+
+def test_default_methods_suit_the_number_of_classes(invoke, tmp_path):
+    votes, _ = votes_of_classes(3, num_items=60, num_voters=5)
+    votes.to_frame().to_csv(tmp_path / "three.csv")
+    code, shown, error = invoke("compare", "--votes", "three.csv", cwd=tmp_path)
+    assert (code, error) == (0, "")
+    assert all(name in shown for name in ("MajorityVote", "DawidSkeneEM", "Glad", "Ebcc"))
 
 
 def test_options_out_of_range_exit_with_2(invoke, tmp_path):

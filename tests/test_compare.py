@@ -245,6 +245,14 @@ def test_names_that_differ_in_a_slash_only_have_nodes_of_their_own(tmp_path):
     assert tree["x/fits/a_b/0"].attrs["settings"] == repr(methods["a_b"]), "a name that can be a node is one"
 
 
+def test_a_method_may_be_made_for_each_data_set():
+    wide, narrow = dataset("wide"), Dataset("narrow", *independent_votes(30, RATES[:3], RATES[:3]))
+    methods = {"sized": lambda votes: Draws(number=votes.num_voters), "vote": MajorityVote()}
+    tree = compare([wide, narrow], methods, key=KEY, resamples=10)
+    settings = {name: part["fits/sized"].attrs["settings"] for name, part in data_trees(tree).items()}
+    assert settings == {"wide": "Draws(pause=0.0, number=6)", "narrow": "Draws(pause=0.0, number=3)"}
+
+
 def test_a_saved_tree_comes_back_the_same(tree, tmp_path):
     save(tree, tmp_path / "tree.nc")
     xr.testing.assert_identical(load(tmp_path / "tree.nc"), tree)

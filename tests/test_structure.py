@@ -1,3 +1,4 @@
+import re
 from dataclasses import dataclass, field
 
 import jax
@@ -188,7 +189,7 @@ def forty_hidden_units(num_items, votes=None):
 def test_broken_contract_names_site_and_remedy(program, message):
     with pytest.raises(ContractError, match=message) as raised:
         inspect(GenerativeModel.from_program(program))
-    assert str(raised.value).startswith(f"{program.__name__}: ")
+    assert re.match(rf"test_structure.py, line \d+: {program.__name__}: ", str(raised.value))
     assert "\n" not in str(raised.value)
 
 

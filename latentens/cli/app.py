@@ -31,7 +31,8 @@ console = Console()
 messages = Console(stderr=True, soft_wrap=True, highlight=False)
 
 SIMULATED_ITEMS = 10_000
-DEFAULT_METHODS = ("MajorityVote", "SpectralMetaLearner", "DawidSkeneEM", "LatentSpectral", "RBMStack")
+TWO_CLASS_METHODS = ("MajorityVote", "SpectralMetaLearner", "DawidSkeneEM", "LatentSpectral", "RBMStack")
+MANY_CLASS_METHODS = ("MajorityVote", "DawidSkeneEM", "Glad", "Ebcc")
 
 Items = Annotated[int, Option(min=1, help="Number of items of each simulated set.")]
 Seed = Annotated[int, Option(min=0, help="Seed; the same seed gives the same result.")]
@@ -39,7 +40,7 @@ VotesFile = Annotated[Path, Argument(help="CSV or Parquet file: columns item, vo
 GoldFile = Annotated[Path | None, Option(help="CSV or Parquet file of known labels (item, gold) for methods to use.")]
 MethodNames = Annotated[
     list[str] | None,
-    Option("--methods", "-m", help="Such as 'RBMStack(hidden=(3, 1))'. May be repeated."),
+    Option("--methods", "-m", help="Such as 'RBMStack(hidden=(3, 1))' or 'short=Nuts(Tree)'. May be repeated."),
 ]
 
 
@@ -118,20 +119,21 @@ def compare(
     import jax
 
     from latentens.cli import support
-    from latentens.cli.method_names import find_method
+    from latentens.cli.method_names import find_methods, find_model
     from latentens.comparison import compare, save
     from latentens.reporting import report
 
+    chosen, models = find_methods(methods or []), [find_model(text) for text in model or []]
     _refuse_strays({"truth": truth, "gold": gold}, "--votes", votes)
     _refuse_strays(reading, "--votes or --data", votes or data)
     datasets = support.named_datasets(data or [], root, reading)
     datasets += [support.users_dataset(votes, truth, gold, reading)] if votes else []
     for dataset in datasets:
         _tell(support.understood(dataset.name, dataset.votes, dataset.labels))
-    datasets += [support.simulated(name, items, seed) for name in model or []]
+    datasets += [support.simulated(*named, items, seed) for named in models]
     datasets = datasets or support.paper_datasets(items, seed)
-    example = datasets[0].votes if len({(d.votes.num_voters, d.votes.num_classes) for d in datasets}) == 1 else None
-    chosen = [find_method(name, example) for name in methods or DEFAULT_METHODS]
+    binary = all(dataset.votes.num_classes == 2 for dataset in datasets)
+    chosen = chosen or find_methods(TWO_CLASS_METHODS if binary else MANY_CLASS_METHODS)
     key, cells = jax.random.key(seed), out / "cells" if out else None
     with support.connected(scheduler) as client:
         tree = compare(
@@ -172,15 +174,15 @@ def fit(
         latentens fit 'RBMStack(hidden=(3, 1))' votes.csv --out posterior.csv
     """
     from latentens.cli import support
-    from latentens.cli.method_names import find_method
+    from latentens.cli.method_names import find_methods
 
     support.check_output(out)
+    ((name, chosen),) = find_methods([method]).items()
     read = support.users_votes(votes, reading)
     _tell(support.understood(votes, read))
-    chosen = find_method(method, read)
     known = support.known_labels(read, gold, reading) if gold else None
-    with messages.status(f"Fitting {method}"):
-        fitted = support.fit_votes(chosen, read, known, seed)
+    with messages.status(f"Fitting {name}"):
+        fitted = support.fit_votes(chosen(read), read, known, seed)
     support.write_posterior(fitted, read, out)
     for name in ("log_likelihood", "iterations", "converged", "warnings", "seconds"):
         if fitted.diagnostics.get(name) not in (None, []):
@@ -251,10 +253,12 @@ def simulate_command(
     Example: latentens simulate Tree --items 5000 --seed 3 --out tree.csv
     """
     from latentens.cli import support
+    from latentens.cli.method_names import find_model
 
     support.check_output(out)
-    with messages.status(f"Simulating {items:,} items of {model}"):
-        words = support.write_simulation(support.simulated(model, items, seed), out)
+    name, found = find_model(model)
+    with messages.status(f"Simulating {items:,} items of {name}"):
+        words = support.write_simulation(support.simulated(name, found, items, seed), out)
     console.print(words)
 
 

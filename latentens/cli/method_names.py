@@ -1,101 +1,160 @@
-"""Models and methods by name, as they are written on the command line."""
+"""Models and methods as they are written on the command line: `Nuts(Tree)`, `wide=RBMStack(hidden=(8, 1))`."""
 
 import ast
-import importlib.util
 import inspect
-import sys
-from dataclasses import fields, is_dataclass
-from pathlib import Path
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
-from latentens import methods, models
+from latentens import methods, models, rbm
+from latentens.cli.model_files import from_file
 from latentens.datasets import PAPER_MODELS
 from latentens.errors import LatentensError
 from latentens.methods.base import Method
+from latentens.programs.faults import in_words
 from latentens.programs.model import GenerativeModel
 from latentens.votes import Votes
+
+Sizes = Mapping[str, int]
 
 METHOD_NAMES = tuple(
     name for name in methods.__all__ if issubclass(getattr(methods, name), Method) and name != "SupervisedReference"
 )
 """What can be fitted to votes alone."""
 
+SETTINGS_NAMES = ("ExactTraining", "SampledTraining", "SingularValueRule")
+"""Classes that are settings of methods."""
 
-def find_model(name: str) -> GenerativeModel:
-    """A model by its class name, by the paper's name, or from a user's file as `FILE.py:NAME`."""
-    if ":" in name:
-        return _model_from_file(*name.rsplit(":", 1))
-    known = {key.lower(): model for key, model in PAPER_MODELS.items()}
-    known |= {key.lower(): getattr(models, key)() for key in models.__all__}
-    if name.lower() not in known:
-        raise LatentensError(f"there is no model {name!r}; there are {', '.join(models.__all__)}, and FILE.py:NAME")
-    return known[name.lower()]
+KNOWN: dict[str, Any] = (
+    {name.lower(): type(model) for name, model in PAPER_MODELS.items()}
+    | {name.lower(): getattr(methods, name) for name in METHOD_NAMES}
+    | {name.lower(): getattr(models, name) for name in models.__all__}
+    | {name.lower(): getattr(rbm, name) for name in SETTINGS_NAMES}
+)
+
+SIZES = {"num_voters": 15, "num_classes": 2}
+"""Stand for the numbers of voters and classes while votes are not yet read."""
+
+IN_FILE = re.compile(r"(.+\.py):(\w+)")
+QUOTED_OR_IN_FILE = re.compile(r"""'[^']*'|"[^"]*"|([^\s()\[\]=,'"]+\.py:\w+)""")
+SHORT_NAME = re.compile(r"([^=('\"]+)=(?!=)(.+)", re.DOTALL)
 
 
-def find_method(text: str, votes: Votes | None = None) -> Method:
-    """A method by its name, perhaps with settings: `RBMStack(hidden=(3, 1))`, `Nuts(Tree)`.
+@dataclass(frozen=True)
+class Written:
+    """A model or a method as it was written, from which it is made for the votes at hand.
 
-    Settings are literals, models or settings classes of the package; nothing else is evaluated.
-
-    Args:
-        text: The name.
-        votes: Votes that tell a model the number of voters and classes where the text does not.
+    Attributes:
+        name: What it is called in tables: the name that was given, or all of the text.
+        expression: Its parsed text; only literals, names of the package and objects of files are ever evaluated.
     """
-    try:
-        expression = ast.parse(text.strip(), mode="eval").body
-    except SyntaxError:
-        raise LatentensError(f"{text!r} is not a method; write NAME or NAME(setting=value, …)") from None
-    found = _build(expression, votes)
-    if not isinstance(found, Method):
-        raise LatentensError(f"there is no method {text!r}; there are {', '.join(METHOD_NAMES)}")
+
+    name: str
+    expression: ast.expr
+
+    def make(self, sizes: Sizes) -> Any:
+        """The object; its models take the numbers of voters and classes from here where the text does not tell them."""
+        return _build(self.expression, sizes)
+
+    def make_for(self, votes: Votes) -> Any:
+        """The object for some votes."""
+        return self.make({"num_voters": votes.num_voters, "num_classes": votes.num_classes})
+
+
+def find_model(text: str) -> tuple[str, GenerativeModel]:
+    """A model and what it is called, by its name, by the paper's name, or from a user's file as `FILE.py:NAME`."""
+    written = _parse(text, "model")
+    made = written.make({})
+    if not isinstance(made, GenerativeModel):
+        raise LatentensError(f"{text!r} is not a model; there are {', '.join(models.__all__)}, and FILE.py:NAME")
+    return written.name.rsplit(":", 1)[-1], made
+
+
+def find_methods(texts: Sequence[str]) -> dict[str, Callable[[Votes], Method]]:
+    """What makes each method for the votes at hand, by its name; faults of the text are found here."""
+    found: dict[str, Callable[[Votes], Method]] = {}
+    for text in texts:
+        written = _parse(text, "method")
+        if not isinstance(written.make(SIZES), Method):
+            raise LatentensError(f"{text!r} is not a method; there are {', '.join(METHOD_NAMES)}")
+        if written.name in found:
+            raise LatentensError(f"{text!r} is asked for twice; give one of them another name: -m 'again={text}'")
+        found[written.name] = written.make_for
     return found
 
 
-def _build(node: ast.expr, votes: Votes | None) -> Any:
-    """An object of the package from its expression: a name, a call with literals or such objects, or a literal."""
-    if isinstance(node, ast.Name | ast.Call):
-        name = ast.unparse(node.func if isinstance(node, ast.Call) else node)
-        arguments = [_build(part, votes) for part in node.args] if isinstance(node, ast.Call) else []
-        keywords = node.keywords if isinstance(node, ast.Call) else []
-        settings = {str(part.arg): _build(part.value, votes) for part in keywords}
-        return _make(name, arguments, settings, votes)
+def _parse(text: str, kind: str) -> Written:
+    named = SHORT_NAME.fullmatch(text.strip())
+    name, body = (part.strip() for part in named.groups()) if named else ("", text.strip())
+    try:
+        quoted = QUOTED_OR_IN_FILE.sub(lambda found: repr(found[1]) if found[1] else found[0], body)
+        expression = ast.parse(quoted, mode="eval").body
+    except (SyntaxError, ValueError):
+        remedy = "write NAME, NAME(setting=value, …) or FILE.py:NAME"
+        raise LatentensError(f"{text!r} is not a {kind}; {remedy}") from None
+    return Written(name or body, expression)
+
+
+def _build(node: ast.expr, sizes: Sizes) -> Any:
+    """An object from its expression: a literal, a name, or a call whose arguments are such expressions."""
+    if isinstance(node, ast.Tuple | ast.List):
+        return tuple(_build(part, sizes) for part in node.elts)
+    call = node if isinstance(node, ast.Call) else ast.Call(node, [], [])
+    in_file = isinstance(call.func, ast.Constant) and IN_FILE.fullmatch(str(call.func.value))
+    if not in_file and not isinstance(call.func, ast.Name | ast.Attribute):
+        return _literal(node)
+    found = from_file(*in_file.groups()) if in_file else _known(ast.unparse(call.func))
+    arguments = [_build(part, sizes) for part in call.args]
+    settings = {str(part.arg): _build(part.value, sizes) for part in call.keywords}
+    name = ast.unparse(call.func).strip("'")
+    if not inspect.isclass(found):
+        return _ready_made(name, found, bool(arguments or settings))
+    return _construct(found, arguments, settings, sizes)
+
+
+def _literal(node: ast.expr) -> Any:
     try:
         return ast.literal_eval(node)
     except ValueError:
         raise LatentensError(f"{ast.unparse(node)!r} is neither a value nor a model") from None
 
 
-def _make(name: str, arguments: list[Any], settings: dict[str, Any], votes: Votes | None) -> Any:
-    classes = {key.lower(): getattr(methods, key) for key in METHOD_NAMES}
-    classes |= {key.lower(): getattr(models, key) for key in models.__all__}
-    found = classes.get(name.lower())
-    if found is None:
-        raise LatentensError(f"there is no method or model {name!r}; there are {', '.join(METHOD_NAMES)}")
-    if votes is not None and issubclass(found, GenerativeModel) and not arguments:
-        sizes = {"num_voters": votes.num_voters, "num_classes": votes.num_classes}
-        settings = {key: sizes[key] for key in sizes if key in _settings(found)} | settings
+def _known(name: str) -> Any:
+    if name.lower() in KNOWN:
+        return KNOWN[name.lower()]
+    names = (*METHOD_NAMES, *models.__all__, *SETTINGS_NAMES)
+    if close := get_close_matches(name.lower(), KNOWN, n=1, cutoff=0.8):
+        remedy = f"did you mean {next((known for known in names if known.lower() == close[0]), close[0])}?"
+    else:
+        remedy = f"there are {', '.join(names)}, and FILE.py:NAME"
+    raise LatentensError(f"there is no method or model {name!r}; {remedy}")
+
+
+def _ready_made(name: str, found: Any, has_settings: bool) -> Any:
+    """What needs no construction: an object, or a program in the form of a function."""
+    if has_settings:
+        raise LatentensError(f"{name} takes no settings")
+    if callable(found) and not isinstance(found, GenerativeModel):
+        return GenerativeModel.from_program(found)
+    return found
+
+
+def _construct(found: type, arguments: list[Any], settings: dict[str, Any], sizes: Sizes) -> Any:
+    signature = inspect.signature(found)
+    names = list(signature.parameters)
+    if issubclass(found, GenerativeModel) and not arguments:
+        settings = {name: size for name, size in sizes.items() if name in names} | settings
+    for name in settings.keys() - names:
+        raise LatentensError(f"{found.__name__} has no setting {name!r}; its settings are {', '.join(names)}")
+    try:
+        signature.bind(*arguments, **settings)
+    except TypeError as error:
+        raise LatentensError(f"{found.__name__}: {error}; its settings are {', '.join(names)}") from None
     try:
         return found(*arguments, **settings)
-    except TypeError:
-        raise LatentensError(f"{found.__name__} takes the settings {', '.join(_settings(found))}") from None
-
-
-def _settings(found: type) -> list[str]:
-    return [setting.name for setting in fields(found)] if is_dataclass(found) else []
-
-
-def _model_from_file(path: str, name: str) -> GenerativeModel:
-    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
-    if spec is None or spec.loader is None or not Path(path).is_file():
-        raise LatentensError(f"{path} is not a Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    found = getattr(module, name, None)
-    if inspect.isclass(found) and issubclass(found, GenerativeModel):
-        found = found()
-    elif callable(found) and not isinstance(found, GenerativeModel):
-        found = GenerativeModel.from_program(found)
-    if not isinstance(found, GenerativeModel):
-        raise LatentensError(f"{path} has no model or program {name!r}")
-    return found
+    except LatentensError:
+        raise
+    except Exception as error:  # of a user's class
+        raise LatentensError(f"{found.__name__}: {in_words(error)}") from error

@@ -15,7 +15,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from latentens import methods
-from latentens.cli.method_names import METHOD_NAMES, find_model
+from latentens.cli.method_names import METHOD_NAMES
 from latentens.cli.reading_options import as_options
 from latentens.datasets import (
     PAPER_MODELS,
@@ -31,6 +31,7 @@ from latentens.errors import LatentensError
 from latentens.evaluation import scores as evaluation
 from latentens.evaluation.independence import ModelCheck
 from latentens.methods.base import Fit, GoldMethod, Method
+from latentens.programs.model import GenerativeModel
 from latentens.votes import Votes
 from latentens.votes.files import naming
 from latentens.votes.matching import gold_codes
@@ -94,12 +95,11 @@ def understood(source: str | Path, votes: Votes, labels: Int[np.ndarray, " item"
     return as_options(f"{source}: {votes.summary}{known}{doubt}")
 
 
-def simulated(name: str, items: int, seed: int) -> Dataset:
+def simulated(name: str, model: GenerativeModel, items: int, seed: int) -> Dataset:
     """Items of a model, with the example's parameters where the model has one, else a draw from the priors."""
-    model = find_model(name)
     params_key, items_key = jax.random.split(jax.random.key(seed))
     params = model.example_params(params_key)
-    return replace(simulate(model, items, key=items_key, params=params), name=name.rsplit(":", 1)[-1])
+    return replace(simulate(model, items, key=items_key, params=params), name=name)
 
 
 @contextmanager

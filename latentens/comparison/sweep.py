@@ -3,7 +3,7 @@
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -16,17 +16,19 @@ from latentens.errors import LatentensError
 from latentens.methods.base import Method, Posterior
 from latentens.runtime.progress import track_late
 from latentens.runtime.store import Store
+from latentens.votes import Votes
 
 if TYPE_CHECKING:
     from distributed import Client
 
 
+MethodFactory = Callable[[Votes], Method]
 Progress = Callable[[int, int], None]
 
 
 def compare(
     datasets: Dataset | Iterable[Dataset],
-    methods: Iterable[Method] | Mapping[str, Method],
+    methods: Iterable[Method] | Mapping[str, Method | MethodFactory],
     *,
     key: jax.Array,
     repetitions: int = 1,
@@ -42,6 +44,8 @@ def compare(
     Args:
         datasets: One data set or several, with different names.
         methods: Methods, or methods by the names they get in tables; by default their class and changed settings.
+            In place of a method a function may stand that makes one for the votes of each data set, such as one with
+            a model of as many voters.
         key: Random key; the same key gives the same tree but for seconds and memory.
         repetitions: How often each method is fitted to each data set, with another key each time.
         folder: Where finished fits are kept, made if need be. With the same folder, an interrupted comparison resumes
@@ -53,7 +57,7 @@ def compare(
             beginning, and after each.
     """
     sets = [datasets] if isinstance(datasets, Dataset) else list(datasets)
-    named = dict(methods) if isinstance(methods, Mapping) else _named(methods)
+    named: Mapping[str, Method | MethodFactory] = methods if isinstance(methods, Mapping) else _named(methods)
     _check(sets, named, repetitions)
     exact = {dataset.name: dataset.bayes_posterior() for dataset in sets}
     keys = {
@@ -65,7 +69,7 @@ def compare(
         Cell(dataset, exact[dataset.name], name, method, repetition, _data(keys[dataset.name, repetition]), resamples)
         for dataset in sets
         for repetition in range(repetitions)
-        for name, method in named.items()
+        for name, method in _made_for(dataset.votes, named).items()
     ]
     outcomes: dict[Address, Outcome] = {}
     for dataset in sets:
@@ -86,7 +90,11 @@ def _named(methods: Iterable[Method]) -> dict[str, Method]:
     return named
 
 
-def _check(datasets: Sequence[Dataset], methods: Mapping[str, Method], repetitions: int) -> None:
+def _made_for(votes: Votes, methods: Mapping[str, Method | MethodFactory]) -> dict[str, Method]:
+    return {name: method if isinstance(method, Method) else method(votes) for name, method in methods.items()}
+
+
+def _check(datasets: Sequence[Dataset], methods: Mapping[str, Any], repetitions: int) -> None:
     names = [dataset.name for dataset in datasets]
     if not names or not methods or repetitions < 1:
         raise LatentensError("a comparison needs at least one data set, one method and one repetition")

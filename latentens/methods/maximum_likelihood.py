@@ -31,7 +31,14 @@ from latentens.programs.marginal import (
     unpack,
 )
 from latentens.programs.model import GenerativeModel, Params
-from latentens.programs.tables import bayes_posterior, build_tables, checked_params, log_joint, log_likelihood
+from latentens.programs.tables import (
+    bayes_posterior,
+    build_tables,
+    checked_params,
+    checked_tables,
+    log_joint,
+    log_likelihood,
+)
 from latentens.runtime.devices import fetch, shard_rows
 from latentens.runtime.settings import Count, CountOrZero, PartialShare, Positive
 from latentens.votes import Votes
@@ -93,7 +100,9 @@ class MaximumLikelihood(GoldMethod):
             inverse: The row of each item, likewise.
             key: Random key.
         """
-        return self._optimise(self._starts(votes, observations, inverse, key), observations)
+        starts = self._starts(votes, observations, inverse, key)
+        checked_tables(self.model, starts[0])
+        return self._optimise(starts, observations)
 
     def _fit(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
         observations, inverse = observe(self.model, votes, gold)

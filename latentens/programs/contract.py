@@ -14,6 +14,8 @@ from numpyro import handlers
 from numpyro.infer.inspect import get_dependencies
 
 from latentens.errors import ContractError
+from latentens.programs.distributions import innermost
+from latentens.programs.faults import site_place, told_with_their_line
 from latentens.programs.model import GenerativeModel
 from latentens.runtime.precision import double_precision
 
@@ -81,7 +83,8 @@ def inspect(model: GenerativeModel) -> Structure:
         raise ContractError(
             f"{type(model).__name__} cannot be hashed ({error}); give it tuples in place of arrays"
         ) from None
-    return _inspect(model)
+    with told_with_their_line(model):
+        return _inspect(model)
 
 
 @lru_cache(maxsize=256)
@@ -154,7 +157,7 @@ def _describe(model: GenerativeModel, site: dict[str, Any], num_items: int) -> d
         raise _broken(model, name, "is observed inside the plate 'item'", "observe nothing but `vote`, by obs=votes")
     if site["scale"] is not None:
         raise _broken(model, name, "is rescaled", "leave out handlers.scale and plate subsampling")
-    if isinstance(_innermost(distribution), dist.MaskedDistribution):
+    if isinstance(innermost(distribution), dist.MaskedDistribution):
         raise _broken(model, name, "is masked", "leave masks out: missing votes are allowed for everywhere")
     if len(plates) > 1:
         others = ", ".join(repr(plate) for plate in plates if plate != "item")
@@ -187,7 +190,7 @@ def _vote_shape(model: GenerativeModel, distribution: dist.Distribution) -> tupl
     independent = isinstance(distribution, dist.Independent) and distribution.reinterpreted_batch_ndims == 1
     base = distribution.base_dist if independent else distribution
     if not independent or base.event_shape != ():
-        kind, shape = type(_innermost(distribution)).__name__, distribution.event_shape
+        kind, shape = type(innermost(distribution)).__name__, distribution.event_shape
         raise _broken(
             model, "vote", f"does not factorise over voters ({kind} with event shape {shape})",
             "use a distribution of single votes, such as Bernoulli, with .to_event(1)",
@@ -198,12 +201,6 @@ def _vote_shape(model: GenerativeModel, distribution: dist.Distribution) -> tupl
     return distribution.event_shape[0], len(values)
 
 
-def _innermost(distribution: dist.Distribution) -> dist.Distribution:
-    while isinstance(distribution, dist.Independent | dist.ExpandedDistribution):
-        distribution = distribution.base_dist
-    return distribution
-
-
 def _are_codes(values: Shaped[np.ndarray, "value *event"]) -> bool:
     return len(values) > 1 and np.array_equal(values, np.arange(len(values)))
 
@@ -212,7 +209,7 @@ def _support(
     model: GenerativeModel, name: str, distribution: dist.Distribution
 ) -> tuple[Shaped[np.ndarray, "value *event"], Float[np.ndarray, " value"] | None]:
     """All values of a site and, if it is continuous, their log weights; a vector's by the product of its elements'."""
-    base = _innermost(distribution)
+    base = innermost(distribution)
     log_weights = getattr(base, "log_quadrature_weights", None)
     if not base.has_enumerate_support or not (base.is_discrete or log_weights is not None):
         kind = type(base).__name__
@@ -236,10 +233,10 @@ def too_many_configurations(model: GenerativeModel, count: int, names: list[str]
     """The error for a table that would be too large."""
     sites = ", ".join(repr(name) for name in names)
     return ContractError(
-        f"{model}: the site{'s' * (len(names) > 1)} {sites} would be summed over {count:,} joint configurations, "
-        f"more than the limit of {MAX_CONFIGURATIONS:,}; use fewer hidden units"
+        f"{site_place(model, names[0])}: {model}: the site{'s' * (len(names) > 1)} {sites} would be summed over "
+        f"{count:,} joint configurations, more than the limit of {MAX_CONFIGURATIONS:,}; use fewer hidden units"
     )
 
 
 def _broken(model: GenerativeModel, name: str, fault: str, remedy: str) -> ContractError:
-    return ContractError(f"{model}: site {name!r} {fault}; {remedy}")
+    return ContractError(f"{site_place(model, name)}: {model}: site {name!r} {fault}; {remedy}")

@@ -1,4 +1,4 @@
-"""Distributions of hidden sites that NumPyro lacks: each can be sampled, and summed out by its support."""
+"""Distributions of hidden sites that NumPyro lacks, each of which can be summed out; and whether one is proper."""
 
 import itertools
 
@@ -7,12 +7,15 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from jax.scipy.special import log_ndtr
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 from numpyro.distributions import constraints
 from scipy.special import log_softmax
 
 REACH = 12.0
 """A normal factor is summed over this many standard deviations on either side."""
+
+ROUNDING = 1e-6
+"""Probabilities may be this far beyond 0 and 1, and shares this far from adding up to one."""
 
 
 def binary_states(num_units: int) -> Int[np.ndarray, "state unit"]:
@@ -106,3 +109,22 @@ class BoltzmannHidden(dist.Distribution):
 
     def _states(self) -> Int[Array, "state hidden"]:
         return jnp.asarray(binary_states(self.event_shape[0]))
+
+
+def innermost(distribution: dist.Distribution) -> dist.Distribution:
+    """The distribution of single elements inside a vector of them."""
+    while isinstance(distribution, dist.Independent | dist.ExpandedDistribution):
+        distribution = distribution.base_dist
+    return distribution
+
+
+def is_proper(distribution: dist.Distribution) -> Bool[Array, ""]:
+    """Whether probabilities lie between 0 and 1 and shares add up to one: NumPyro silently cuts them off."""
+    base, holds = innermost(distribution), jnp.array(True)
+    for name, constraint in base.arg_constraints.items():
+        value = getattr(base, name)
+        if constraint is constraints.unit_interval:
+            holds &= jnp.all((value >= -ROUNDING) & (value <= 1 + ROUNDING))
+        elif constraint is constraints.simplex:
+            holds &= jnp.all((value >= -ROUNDING) & (jnp.abs(value.sum(-1, keepdims=True) - 1) <= ROUNDING))
+    return holds

@@ -18,6 +18,8 @@ from numpyro import handlers
 
 from latentens.errors import ParameterError, VotesError
 from latentens.programs.contract import MAX_CONFIGURATIONS, Structure, inspect, too_many_configurations
+from latentens.programs.distributions import is_proper
+from latentens.programs.faults import improper
 from latentens.programs.model import GenerativeModel, Params
 from latentens.programs.row_layout import EncodedRows, encode, sum_votes
 from latentens.runtime.blocks import BLOCK_ELEMENTS, few_lengths, row_blocks
@@ -39,11 +41,18 @@ class Tables(NamedTuple):
 
 def build_tables(model: GenerativeModel, params: Params) -> Tables:
     """Run the program on its configurations. Can be traced and differentiated in the parameters."""
+    return _lay_out(model, params)[0]
+
+
+def _lay_out(model: GenerativeModel, params: Params) -> tuple[Tables, dict[str, Bool[Array, ""]]]:
+    """The tables, and for each site inside the plate whether its probabilities are probabilities."""
     structure = inspect(model)
-    log_prior = _eliminate(model, structure, [_log_factor(model, structure, params, name) for name in structure.hidden])
+    factors = {name: _log_factor(model, structure, params, name) for name in structure.hidden}
+    log_prior = _eliminate(model, structure, [log_factor for log_factor, _ in factors.values()])
     family = _in_order(structure, structure.vote_parents)
     _refuse_too_many(model, structure, family)
-    vote = _run(model, structure, params, family)["vote"]["fn"].base_dist
+    votes = _run(model, structure, params, family)["vote"]["fn"]
+    vote = votes.base_dist
     log_emission = jnp.stack(
         [vote.log_prob(jnp.full(vote.batch_shape, v)) for v in range(structure.num_vote_classes)], axis=-1
     )
@@ -53,21 +62,27 @@ def build_tables(model: GenerativeModel, params: Params) -> Tables:
         log_emission = jnp.moveaxis(log_emission, family.index("label"), 0)
     parents = structure.num_labels if "label" in family else 1
     log_emission = log_emission.reshape(parents, -1, *log_emission.shape[-2:])
-    return Tables(jnp.maximum(log_prior, LOG_ZERO), jnp.maximum(log_emission, LOG_ZERO))
+    proper = {name: holds for name, (_, holds) in factors.items()} | {"vote": is_proper(votes)}
+    return Tables(jnp.maximum(log_prior, LOG_ZERO), jnp.maximum(log_emission, LOG_ZERO)), proper
 
 
-def _log_factor(model: GenerativeModel, structure: Structure, params: Params, name: str) -> Float[Array, "..."]:
-    """`log p(site | parents)` with one axis for each hidden site of the program, of size one where it plays no part."""
-    site = structure.hidden[name]
+def _log_factor(
+    model: GenerativeModel, structure: Structure, params: Params, name: str
+) -> tuple[Float[Array, "..."], Bool[Array, ""]]:
+    """`log p(site | parents)` with one axis for each hidden site of the program, of size one where it plays no part.
+
+    Also tells whether the probabilities of the site are probabilities.
+    """
+    site, proper = structure.hidden[name], jnp.array(True)
     if site.log_weights is not None:
         family, log_factor = [name], jnp.asarray(site.log_weights)
     else:
         family = _in_order(structure, site.parents | {name})
         _refuse_too_many(model, structure, family)
         drawn = _run(model, structure, params, family)[name]
-        log_factor = drawn["fn"].log_prob(drawn["value"])
+        log_factor, proper = drawn["fn"].log_prob(drawn["value"]), is_proper(drawn["fn"])
     sizes = [len(hidden.support) if hidden.name in family else 1 for hidden in structure.hidden.values()]
-    return log_factor.reshape(sizes)
+    return log_factor.reshape(sizes), proper
 
 
 def _eliminate(
@@ -239,10 +254,13 @@ def check_fit(model: GenerativeModel, votes: Votes) -> Structure:
 
 def checked_tables(model: GenerativeModel, params: Params) -> Tables:
     """The tables at the given parameters, which are checked for name, shape and range."""
-    tables, in_range = _tables_and_ranges(model, checked_params(model, params))
+    tables, in_range, proper = _tables_and_ranges(model, checked_params(model, params))
     for name, inside in in_range.items():
         if not inside:
             raise ParameterError(f"parameter {name!r} of {model} is out of range")
+    for site, holds in proper.items():
+        if not holds:
+            raise improper(model, site)
     if any(bool(jnp.isnan(table).any()) for table in tables):
         raise ParameterError(f"{model} gives a probability that is not a number at these parameters")
     return tables
@@ -262,10 +280,13 @@ def checked_params(model: GenerativeModel, params: Params) -> dict[str, Float[np
 
 
 @partial(jax.jit, static_argnums=0)
-def _tables_and_ranges(model: GenerativeModel, params: Params) -> tuple[Tables, dict[str, Bool[Array, ""]]]:
+def _tables_and_ranges(
+    model: GenerativeModel, params: Params
+) -> tuple[Tables, dict[str, Bool[Array, ""]], dict[str, Bool[Array, ""]]]:
     trace = _run(model, inspect(model), params, ["label"])
     in_range = {name: jnp.all(trace[name]["fn"].support(value)) for name, value in params.items()}
-    return build_tables(model, params), in_range
+    tables, proper = _lay_out(model, params)
+    return tables, in_range, proper
 
 
 @partial(jax.jit, static_argnums=0)
