@@ -3,6 +3,7 @@ import sys
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the workers share the cores already
 
+import hypothesis
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -31,6 +32,9 @@ from latentens.models import (
 from latentens.programs.contract import inspect
 from latentens.programs.marginal import parameter_supports
 from tests import oracles
+
+hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None)
+hypothesis.settings.load_profile("repeatable")
 
 
 def mood(num_items, votes=None):

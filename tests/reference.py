@@ -1,5 +1,6 @@
 """What several test files need: the authors' data where present, simulated votes, standard errors."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,12 +9,16 @@ import numpy as np
 import pytest
 
 from latentens import GenerativeModel, simulate
-from latentens.datasets import Dataset, load
+from latentens.datasets import ROOT_VARIABLE, Dataset, load
 from latentens.evaluation.scores import balanced_accuracy
 from latentens.methods.base import Fit, Method
 from latentens.votes import Triplets, Votes
 
-DATA = Path(__file__).parents[2] / "shared" / "data"
+DATA = Path(os.environ.get(ROOT_VARIABLE, Path(__file__).parents[2] / "shared" / "data"))
+"""Where the authors' data are: the one place that says so for all tests."""
+
+needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"the data are not at {DATA}")
+
 KEY = jax.random.key(7)
 
 

@@ -1,5 +1,4 @@
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,9 +8,7 @@ from latentens.datasets import load, simulate_paper
 from latentens.errors import DataNotFoundError, VotesError
 from latentens.evaluation.scores import balanced_accuracy
 from latentens.models import Tree
-
-AUTHORS = Path(__file__).parents[2] / "shared" / "data"
-needs_authors = pytest.mark.skipif(not AUTHORS.is_dir(), reason="the authors' data are not at hand")
+from tests.reference import DATA, needs_data
 
 VOTES = np.array([[0, 1, 1], [1, 1, 0], [0, 0, 1], [1, 1, 1]])
 LABELS = np.array([1, 1, 0, 1])
@@ -142,16 +139,16 @@ def test_published_tables_are_read_in_one_way():
         load("anesthesia", duplicates="last")
 
 
-@needs_authors
+@needs_data
 @pytest.mark.parametrize(("family", "mean"), [("condInd", 94.78), ("Tree", 95.82), ("TG", 91.17)])
 @pytest.mark.parametrize("number", [1, 2])
 def test_exact_posterior_on_the_authors_files(family, mean, number):
-    dataset = load(f"{family}/{number}", AUTHORS)
+    dataset = load(f"{family}/{number}", DATA)
     accuracy = 100 * balanced_accuracy(dataset.labels, dataset.bayes_posterior().argmax(axis=1))
     assert accuracy == pytest.approx(mean, abs=0.4)
 
 
-@needs_authors
+@needs_data
 @pytest.mark.parametrize(
     ("name", "shape", "patterns"),
     [
@@ -162,7 +159,7 @@ def test_exact_posterior_on_the_authors_files(family, mean, number):
     ],
 )
 def test_authors_files_load(name, shape, patterns):
-    dataset = load(name, AUTHORS)
+    dataset = load(name, DATA)
     assert dataset.votes.shape == shape
     assert patterns in (None, len(dataset.votes.patterns.counts))
     np.testing.assert_array_equal(np.unique(dataset.labels), np.arange(dataset.votes.num_classes))

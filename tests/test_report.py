@@ -5,7 +5,6 @@ import io
 import re
 from dataclasses import dataclass, replace
 from html.parser import HTMLParser
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -32,8 +31,8 @@ from latentens.reporting.table_cells import score_tables
 from latentens.reporting.view import views
 from latentens.reporting.wording import summarise
 from latentens.reporting.write import safe_names
+from tests.reference import DATA, needs_data
 
-SHARED = Path(__file__).parents[2] / "shared" / "data"
 NASTY = '<b>my</b> & "data"/1'
 
 
@@ -371,9 +370,9 @@ def test_the_best_method_is_marked_whichever_way_is_better():
     assert not marked & {"90.00", "0.200", "50.00"}  # a share of confident items is neither good nor bad
 
 
-@pytest.mark.skipif(not SHARED.is_dir(), reason="the authors' data are not here")
+@needs_data
 def test_report_shows_what_the_exact_posterior_reveals_on_tg(tmp_path):
-    tree = latentens.compare(load("TG/1", SHARED), [DawidSkeneEM()], key=jax.random.key(1), resamples=20)
+    tree = latentens.compare(load("TG/1", DATA), [DawidSkeneEM()], key=jax.random.key(1), resamples=20)
     scores = pd.read_csv(latentens.report(tree, tmp_path).parent / "scores.csv").pivot(
         index="estimator", columns="score", values="value"
     )

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int, PyTree
 from scipy.optimize import minimize
 
@@ -88,13 +89,12 @@ def descend(
     loss: Loss, start: PyTree[Float[np.ndarray, "..."]], data: PyTree, *, max_iterations: int, tolerance: float
 ) -> tuple[Descent, Float[np.ndarray, " iteration"]]:
     """Minimise a function from one start by L-BFGS; also returns the loss after each iteration."""
-    leaves, tree = jax.tree.flatten(start)
-    shapes = tuple(np.shape(leaf) for leaf in leaves)
-    flat_start = np.concatenate([np.ravel(leaf) for leaf in leaves])
+    flat, unravel = ravel_pytree(start)
+    flat_start = np.asarray(flat)
 
     def value_and_gradient(flat: np.ndarray) -> tuple[float, np.ndarray]:
         stop_if_asked()
-        value, gradient = fetch(_value_and_gradient(loss, tree, shapes, flat, data))
+        value, gradient = fetch(_value_and_gradient(loss, unravel, flat, data))
         return float(value), gradient
 
     curve = [value_and_gradient(flat_start)[0]]
@@ -107,7 +107,7 @@ def descend(
         options={"maxiter": max_iterations, "maxfun": 20 * max_iterations, "gtol": tolerance, "ftol": 0, "maxcor": 20},
     )
     slope = float(np.abs(end.jac).max(initial=0.0))
-    return Descent(_split(tree, shapes, end.x), float(end.fun), slope, int(end.nit)), np.array(curve)
+    return Descent(fetch(unravel(jnp.asarray(end.x))), float(end.fun), slope, int(end.nit)), np.array(curve)
 
 
 def in_parallel(run: Callable[[Start], End], starts: Sequence[Start], description: str) -> list[End]:
@@ -123,13 +123,6 @@ def stack(trees: Sequence[PyTree]) -> PyTree:
     return jax.tree.map(lambda *leaves: np.stack(leaves), *trees)
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2))
-def _value_and_gradient(loss: Loss, tree: Any, shapes: tuple, flat: Array, data: Any) -> tuple[Array, Array]:
-    return jax.value_and_grad(lambda point: loss(_split(tree, shapes, point), data))(flat)
-
-
-def _split(tree: Any, shapes: tuple, flat: Any) -> PyTree:
-    """The inverse of flattening."""
-    ends = np.cumsum([int(np.prod(shape)) for shape in shapes])[:-1]
-    parts = (jnp if isinstance(flat, jax.Array) else np).split(flat, ends)
-    return jax.tree.unflatten(tree, [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)])
+@partial(jax.jit, static_argnums=(0, 1))
+def _value_and_gradient(loss: Loss, unravel: Callable[[Array], PyTree], flat: Array, data: Any) -> tuple[Array, Array]:
+    return jax.value_and_grad(lambda point: loss(unravel(point), data))(flat)

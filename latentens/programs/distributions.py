@@ -97,10 +97,9 @@ class BoltzmannHidden(dist.Distribution):
         return self._unnormalised(value) - jax.nn.logsumexp(self._unnormalised(self._states()))
 
     def sample(self, key: jax.Array, sample_shape: tuple[int, ...] = ()) -> Int[Array, "*batch hidden"]:
-        """Draw states by inverting the distribution function."""
-        cumulative = jnp.cumsum(jax.nn.softmax(self._unnormalised(self._states())))
-        uniform = jax.random.uniform(key, sample_shape) * cumulative[-1]
-        return self._states()[jnp.searchsorted(cumulative, uniform, side="right").clip(max=len(cumulative) - 1)]
+        """Draw states."""
+        states = self._states()
+        return jax.random.choice(key, states, sample_shape, p=jax.nn.softmax(self._unnormalised(states)))
 
     def enumerate_support(self, expand: bool = True) -> Int[Array, "state hidden"]:
         """All states."""
