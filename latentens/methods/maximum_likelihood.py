@@ -10,11 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 from numpyro.distributions import constraints
+from scipy.special import logsumexp, softmax
 
 from latentens.errors import LatentensError, SettingError
 from latentens.inference.em import Expectation
 from latentens.inference.optimise import Optima, descend, minimise, stack
 from latentens.inference.orient import orientation
+from latentens.inference.stability import fits_about_as_well, label_warnings
 from latentens.methods.base import Estimate, GoldCodes, GoldMethod, Method, Posterior
 from latentens.methods.majority_vote import MajorityVote
 from latentens.programs.marginal import (
@@ -109,13 +111,37 @@ class MaximumLikelihood(GoldMethod):
         start_key, split_key = jax.random.split(key)
         optima = self.climb(votes, observations, inverse, start_key)
         found = optima.point(optima.best)
-        probs = fetch(_label_probs(self.model, found, observations))[inverse]
+        joint = fetch(_label_log_joint(self.model, found, observations))
+        probs = softmax(joint, axis=0).T[inverse]
         # known labels, or the program itself, fix the order of the labels
         fixed = gold is not None or self.model.anchored
         order = np.arange(probs.shape[1]) if fixed else orientation(probs, votes)
         params, remaining = _oriented(self.model, found, order)
-        diagnostics = self._report(optima, params, observations) | self._held_out(votes, gold, split_key)
+        likelihood = logsumexp(joint, axis=0)
+        change = self._label_change(optima, likelihood, probs[:, order].argmax(axis=1), votes, observations, inverse)
+        total = float(fetch(observations.counts) @ likelihood)
+        diagnostics = self._report(optima, params, total, change, votes.num_items)
+        diagnostics |= self._held_out(votes, gold, split_key)
         return Estimate(params, diagnostics, state={"label_order": remaining}, label_probs=probs[:, order])
+
+    def _label_change(
+        self,
+        optima: Optima,
+        best: Float[np.ndarray, " row"],
+        labels: Int[np.ndarray, " item"],
+        votes: Votes,
+        observations: Observations,
+        inverse: Int[np.ndarray, " item"],
+    ) -> float:
+        """The largest share of labels that change at another optimum that fits about as well."""
+        change, counts = 0.0, fetch(observations.counts)
+        for start, *_ in _group(-votes.num_items * optima.losses)[1:]:
+            joint = fetch(_label_log_joint(self.model, optima.point(start), observations))
+            if fits_about_as_well(best, logsumexp(joint, axis=0), counts):
+                probs = softmax(joint, axis=0).T[inverse]
+                order = np.arange(probs.shape[1]) if self.model.anchored else orientation(probs, votes)
+                change = max(change, float(np.mean(probs[:, order].argmax(axis=1) != labels)))
+        return change
 
     def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
         return bayes_posterior(self.model, estimate.params, votes)[:, estimate.state["label_order"]]
@@ -163,9 +189,9 @@ class MaximumLikelihood(GoldMethod):
         params = [to_params(self.model, optima.point(i)) for i in range(len(starts))]
         return optima._replace(points=stack(params))
 
-    def _report(self, optima: Optima, params: Params, observations: Observations) -> dict[str, Any]:
-        num_items = float(observations.num_items)
-        likelihood = float(_log_likelihood(self.model, params, observations))
+    def _report(
+        self, optima: Optima, params: Params, likelihood: float, change: float, num_items: int
+    ) -> dict[str, Any]:
         dimension = sum(np.size(leaf) for leaf in to_point(self.model, params).values())
         best = optima.best
         objectives = -num_items * optima.losses
@@ -179,9 +205,10 @@ class MaximumLikelihood(GoldMethod):
             "iterations": int(optima.iterations[best]),
             "gradient": float(optima.slopes[best]),
             "converged": bool(optima.slopes[best] <= SLOPE_AT_OPTIMUM),
-            "optima": _group(objectives),
+            "optima": [{"objective": float(objectives[g[0]]), "starts": len(g)} for g in _group(objectives)],
             "curve": -num_items * optima.curves[best],
-            "warnings": _warnings(self.model, params, optima, num_items),
+            "label_change": change,
+            "warnings": _warnings(self.model, params, optima) + label_warnings(change),
         }
 
     def _held_out(self, votes: Votes, gold: GoldCodes | None, key: Array) -> dict[str, float]:
@@ -239,18 +266,18 @@ def _oriented(
     return (dict(params), order) if relabelled is None else (relabelled, np.arange(len(order)))
 
 
-def _group(objectives: Float[np.ndarray, " start"]) -> list[dict[str, float | int]]:
-    """The distinct optima, best first, and how many starts reached each."""
-    optima: list[dict[str, float | int]] = []
-    for objective in sorted(objectives.tolist(), reverse=True):
-        if optima and optima[-1]["objective"] - objective < SAME_OPTIMUM:
-            optima[-1]["starts"] += 1
+def _group(objectives: Float[np.ndarray, " start"]) -> list[list[int]]:
+    """The starts that reached each distinct optimum, the best optimum first."""
+    groups: list[list[int]] = []
+    for start in np.argsort(-objectives, kind="stable"):
+        if groups and objectives[groups[-1][0]] - objectives[start] < SAME_OPTIMUM:
+            groups[-1].append(int(start))
         else:
-            optima.append({"objective": objective, "starts": 1})
-    return optima
+            groups.append([int(start)])
+    return groups
 
 
-def _warnings(model: GenerativeModel, params: Params, optima: Optima, num_items: float) -> list[str]:
+def _warnings(model: GenerativeModel, params: Params, optima: Optima) -> list[str]:
     found = []
     best = optima.best
     slope, iterations = optima.slopes[best], optima.iterations[best]
@@ -267,21 +294,9 @@ def _warnings(model: GenerativeModel, params: Params, optima: Optima, num_items:
                 found.append(
                     f"{name}{list(map(int, index)) if index.size else ''} is at its bound, {value[tuple(index)]:.0f}"
                 )
-    close = [
-        group
-        for group in _group(-num_items * optima.losses)[1:]
-        if -num_items * optima.losses[best] - group["objective"] < 3
-    ]
-    if close:
-        found.append(f"{len(close)} other optima lie within 3 nats of the best: the labels may be weakly identified")
     return found
 
 
 @partial(jax.jit, static_argnums=0)
-def _label_probs(model: GenerativeModel, params: Any, observations: Observations) -> Float[Array, "row label"]:
-    return jax.nn.softmax(label_log_joint(build_tables(model, params), observations), axis=0).T
-
-
-@partial(jax.jit, static_argnums=0)
-def _log_likelihood(model: GenerativeModel, params: Any, observations: Observations) -> Float[Array, ""]:
-    return marginal_log_likelihood(build_tables(model, params), observations)
+def _label_log_joint(model: GenerativeModel, params: Any, observations: Observations) -> Float[Array, "label row"]:
+    return label_log_joint(build_tables(model, params), observations)

@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Array
 
 from latentens.errors import SettingError, VotesError
+from latentens.inference.stability import fits_about_as_well, label_warnings
 from latentens.methods.base import Estimate, Fit, Method, Posterior
 from latentens.methods.maximum_likelihood import MaximumLikelihood
 from latentens.methods.rbm_stack import RBMStack, stack_machines
@@ -25,6 +26,9 @@ class TopDownMLE(Method):
     sizes start at three; against them stands the model without hidden units, `DawidSkene`. Sizes grow while BIC falls.
     Without the priors the likelihood has many optima of about the same height, some of them with a label that copies a
     single hidden unit.
+
+    Where other optima or sizes fit about as well and have other labels, a warning says so, and `label_change` in the
+    diagnostics says how many labels change. On such votes the labels rest on what the chain gets wrong about them.
 
     Attributes:
         num_hidden: Number of hidden units, 0 for none; by default chosen by BIC.
@@ -60,8 +64,17 @@ class TopDownMLE(Method):
                 break
         best = min(fits, key=lambda size: fits[size].diagnostics["bic"])
         by_size = {size: fit.diagnostics["bic"] for size, fit in fits.items()}
-        architecture = (votes.num_voters, best, 1) if best else (votes.num_voters, 1)
-        diagnostics = {**fits[best].diagnostics, "architecture": architecture, "bic_by_hidden_units": by_size}
+        diagnostics = {
+            **fits[best].diagnostics,
+            "architecture": (votes.num_voters, best, 1) if best else (votes.num_voters, 1),
+            "bic_by_hidden_units": by_size,
+        }
+        others = [_label_change(fits[best], fit, votes) for size, fit in fits.items() if size != best]
+        if max(others, default=0.0) > diagnostics["label_change"]:
+            change = max(others)
+            known = label_warnings(diagnostics["label_change"])
+            warnings = [words for words in diagnostics["warnings"] if words not in known] + label_warnings(change)
+            diagnostics |= {"label_change": change, "warnings": warnings}
         return replace(fits[best], diagnostics=diagnostics)
 
     def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
@@ -87,6 +100,13 @@ class TopDownMLE(Method):
             tolerance=self.tolerance,
         )
         return chain.fit(votes, key=fit_key)
+
+
+def _label_change(best: Fit, other: Fit, votes: Votes) -> float:
+    """The share of labels that change at the optimum of another size, if that fits about as well."""
+    extra = other.diagnostics["num_parameters"] - best.diagnostics["num_parameters"]
+    near = fits_about_as_well(best.log_likelihood(votes), other.log_likelihood(votes), np.ones(votes.num_items), extra)
+    return float(np.mean(best.labels != other.labels)) if near else 0.0
 
 
 def _model(num_voters: int, num_hidden: int) -> DawidSkene | TopDown:
