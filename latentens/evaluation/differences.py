@@ -61,7 +61,7 @@ def compare_log_scores(labels: Labels, first: Posterior, second: Posterior, *, l
     return PairedDifference(mean, mean - margin, mean + margin, float(p_value))
 
 
-def holm(p_values: Sequence[float]) -> Float[np.ndarray, " test"]:
+def holm(p_values: Sequence[float] | Float[np.ndarray, " test"]) -> Float[np.ndarray, " test"]:
     """Holm's (1979) adjusted p-values: below α together at most with probability α if no null hypothesis is false.
 
     A test whose p-value is nan does not count.

@@ -5,18 +5,25 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from latentens.evaluation.independence import MAX_VOTERS
+from latentens.evaluation.label_dependence import label_dependence
+from latentens.evaluation.scores import find_score
 from latentens.reporting.score_tables import Means, Pairs, ranked
 from latentens.reporting.view import View
 
 SIGNIFICANCE = 0.05
 LEAST_GAP = 0.02
-"""Stated confidence and accuracy may differ by so much before a method is called too sure or too unsure."""
+"""Stated confidence and accuracy may differ by this much before a method is called too sure or too modest."""
 
 CLEAR = 3.0
 """Standard errors by which the gap must exceed zero."""
 
 IMPOSSIBLE = 1e-12
-"""A true label with a smaller probability was called impossible."""
+"""A true label with a smaller probability was as good as ruled out."""
+
+LEAST_KNOWN = 50
+LEAST_OF_CLASS = 10
+"""With fewer known labels than these, in all or of a class, nothing is said about whom to trust."""
 
 
 @dataclass(frozen=True)
@@ -40,29 +47,46 @@ class Leader:
 
 
 @dataclass(frozen=True)
+class Dependence:
+    """Pairs of voters that agree more than chance explains among items of the same true label.
+
+    Attributes:
+        num_dependent: Number of such pairs.
+        num_checked: Number of pairs with enough votes in common to tell.
+        strongest: The two voters, by number, with the strongest correlation.
+        correlation: That correlation.
+    """
+
+    num_dependent: int
+    num_checked: int
+    strongest: tuple[int, int] | None
+    correlation: float
+
+
+@dataclass(frozen=True)
 class Findings:
     """What can be said of one data set.
 
     Attributes:
-        labels: Leader by balanced accuracy, tested on accuracies; None where no label is known.
+        labels: Leader by balanced accuracy; None where no label is known.
         probabilities: Leader by log score; None where no label is known.
         gaps: Mean stated confidence minus accuracy, of the methods where it is clear, largest first.
-        impossible: Number of items whose true label a method called impossible, by method, where there are any.
-        dependence: Mean absolute correlation of two voters among items of the same true label.
-        chance_dependence: What it would be if voters were independent given the label.
+        impossible: Number of items whose true label a method as good as ruled out, by method, where there are any.
+        dependence: How voters depend on each other given the true label; None where that cannot be told.
+        scarce: Whether the known labels are too few to say whom to trust.
     """
 
     labels: Leader | None
     probabilities: Leader | None
     gaps: Mapping[str, float]
     impossible: Mapping[str, int]
-    dependence: float
-    chance_dependence: float
+    dependence: Dependence | None
+    scarce: bool
 
     @property
     def dependent(self) -> bool:
-        """Whether voters clearly depend on each other given the label."""
-        return self.dependence > max(2 * self.chance_dependence, 0.05)
+        """Whether some voters clearly depend on each other given the label."""
+        return self.dependence is not None and self.dependence.num_dependent > 0
 
 
 def find(view: View, means: Means, pairs: Pairs) -> Findings:
@@ -75,19 +99,28 @@ def find(view: View, means: Means, pairs: Pairs) -> Findings:
     """
     known = view.num_known > 0 and bool(view.estimates)
     return Findings(
-        _leader(view, means, pairs, "balanced_accuracy", tested="accuracy") if known else None,
-        _leader(view, means, pairs, "log_score", tested="log_score") if known else None,
+        _leader(view, means, pairs, "balanced_accuracy") if known else None,
+        _leader(view, means, pairs, "log_score") if known else None,
         _gaps(view) if known else {},
         _impossible(view) if known else {},
-        *_dependence(view),
+        _dependence(view) if known else None,
+        _is_scarce(view),
     )
 
 
-def _leader(view: View, means: Means, pairs: Pairs, score: str, tested: str) -> Leader:
-    """The best of the estimates; p-values are multiplied by the number of methods that it is tested against."""
+def _leader(view: View, means: Means, pairs: Pairs, score: str) -> Leader:
+    """The best of the estimates by a score, and those that the same score can tell from it, in the right direction."""
     best, *others = ranked(score, {method: means[method, score] for method in view.estimates})
-    behind = [other for other in others if len(others) * pairs[tested, best, other].p_value < SIGNIFICANCE]
+    sign = 1 if find_score(score).better == "larger" else -1
+    differences = {other: pairs[score, best, other] for other in others}
+    behind = [o for o, found in differences.items() if found.p_value < SIGNIFICANCE and sign * found.difference > 0]
     return Leader(best, tuple(other for other in others if other not in behind), tuple(behind))
+
+
+def _is_scarce(view: View) -> bool:
+    """Whether the known labels are too few to say whom to trust: in all, or of a class."""
+    counts = np.bincount(view.labels[view.labels >= 0].astype(int), minlength=len(view.class_names))
+    return bool(counts.sum() < LEAST_KNOWN or counts.min() < LEAST_OF_CLASS)
 
 
 def _gaps(view: View) -> dict[str, float]:
@@ -111,21 +144,12 @@ def _impossible(view: View) -> dict[str, int]:
     return {method: count for method, count in counts.items() if count}
 
 
-def _dependence(view: View) -> tuple[float, float]:
-    """Mean absolute correlation of voters within classes, and its mean if there were none; nan where unknown.
-
-    Only voters that voted on every item and voted differently within every class count.
-    """
-    if view.votes is None or view.num_known < 2:
-        return np.nan, np.nan
-    whole = view.votes[:, (view.votes >= 0).all(axis=0)].astype(np.float64)
-    residuals = []
-    for label in np.unique(view.labels[view.labels >= 0]):
-        members = whole[view.labels == label]
-        residuals.append(members - members.mean(axis=0))
-    joined = np.concatenate(residuals)
-    joined = joined[:, joined.std(axis=0) > 0]
-    if joined.shape[1] < 2:
-        return np.nan, np.nan
-    correlations = np.corrcoef(joined, rowvar=False)[np.triu_indices(joined.shape[1], 1)]
-    return float(np.abs(correlations).mean()), float(np.sqrt(2 / np.pi / len(joined)))
+def _dependence(view: View) -> Dependence | None:
+    """All pairs of voters with enough votes in common; None where too little is known or voters are too many."""
+    if view.votes is None or view.num_known < 2 or view.num_voters > MAX_VOTERS:
+        return None
+    found = label_dependence(view.votes, view.labels, len(view.class_names))
+    pairs = found.dependent(SIGNIFICANCE)
+    strongest = pairs[0] if pairs else None
+    correlation = float(found.correlation[strongest]) if strongest else 0.0
+    return Dependence(len(pairs), int(np.triu(found.checked).sum()), strongest, correlation)

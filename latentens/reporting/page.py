@@ -17,6 +17,10 @@ from latentens.reporting.view import View
 from latentens.reporting.wording import Reason, Summary
 
 MARKS = "Green: the best method, the exact posterior aside. Arrows: which way is better."
+TESTS = (
+    "p-values are adjusted for all pairs of methods (Holm); methods are level where the p-value of their difference is "
+    "0.05 or more. Balanced accuracies are compared by McNemar's test within the true classes, log scores item by item."
+)
 MOST_DRAWN = 40
 """Parameters in a table of posterior draws; the file has all."""
 
@@ -175,13 +179,15 @@ def _figure(picture: Picture) -> Html:
 
 
 def _pairs(chapter: Chapter) -> list[Html]:
-    if chapter.findings.labels is None or not chapter.findings.labels.others:
-        return []
-    return [
-        element("h3", "Differences in accuracy between methods"),
-        cells.leader_table(chapter.pairs, chapter.findings.labels),
-        details("All pairs of methods", cells.all_pairs_table(chapter.pairs)),
-    ]
+    parts: list[Html] = []
+    leaders = {"balanced_accuracy": chapter.findings.labels, "log_score": chapter.findings.probabilities}
+    for name, leader in leaders.items():
+        if leader is not None and leader.others:
+            score = evaluation.find_score(name)
+            parts.append(element("h3", f"Differences in {score.title}"))
+            parts.append(cells.leader_table(chapter.pairs, leader, score))
+            parts.append(details("All pairs of methods", cells.all_pairs_table(chapter.pairs, score)))
+    return [*parts, element("p", TESTS, class_="soft")] if parts else []
 
 
 def _draws(chapter: Chapter) -> list[Html]:

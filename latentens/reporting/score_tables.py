@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from latentens.evaluation.differences import PairedDifference
+from latentens.comparison import EXACT
+from latentens.evaluation.differences import PairedDifference, holm
 from latentens.evaluation.scores import find_score
 from latentens.evaluation.statistics import CONFIDENT
 from latentens.reporting.view import View
@@ -83,13 +84,30 @@ Pairs = Mapping[tuple[str, str, str], PairedDifference]
 
 
 def average_pairs(pairs: pd.DataFrame) -> dict[str, Pairs]:
-    """Mean differences over the repetitions and the largest p-value, by data set."""
+    """Mean differences over the repetitions, by data set, with p-values that text and tables share.
+
+    The p-value is the largest over the repetitions, adjusted for all pairs of methods (Holm). The exact posterior is no
+    method, and its pairs are left out.
+    """
     how = {column: "max" if column == "p_value" else "mean" for column in PairedDifference._fields}
-    numbers = pairs.groupby(["dataset", "score", "estimator", "other"], sort=False).agg(how)
+    competing = pairs[(pairs["estimator"] != EXACT) & (pairs["other"] != EXACT)]
+    numbers = competing.groupby(["dataset", "score", "estimator", "other"], sort=False).agg(how)
     found: dict[str, dict[tuple[str, str, str], PairedDifference]] = {}
     for dataset, score, method, other, *difference in numbers.reset_index().itertuples(index=False):
         found.setdefault(dataset, {})[score, method, other] = PairedDifference(*difference)
-    return dict(found)
+    return {dataset: _adjusted(differences) for dataset, differences in found.items()}
+
+
+def _adjusted(pairs: Pairs) -> Pairs:
+    """The differences with p-values adjusted within each score; both directions of a pair are one test."""
+    adjusted = dict(pairs)
+    for score in dict.fromkeys(score for score, _, _ in pairs):
+        methods = list(dict.fromkeys(method for what, method, _ in pairs if what == score))
+        tests = [pair for pair in combinations(methods, 2) if (score, *pair) in pairs]
+        for (one, other), p_value in zip(tests, holm([pairs[score, *pair].p_value for pair in tests]), strict=True):
+            for direction in ((score, one, other), (score, other, one)):
+                adjusted[direction] = pairs[direction]._replace(p_value=float(p_value))
+    return adjusted
 
 
 def settings_frame(views: Sequence[View]) -> pd.DataFrame:

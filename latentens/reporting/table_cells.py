@@ -71,24 +71,29 @@ def words_cell(text: str) -> Html:
     return element("td", text, class_="words")
 
 
-def leader_table(pairs: Pairs, leader: Leader) -> Html:
-    """The method with the best labels against each other one."""
-    rows = [_pair_row(other, pairs["accuracy", leader.method, other]) for other in leader.others]
-    return table([f"{leader.method} against", "difference, points", "McNemar's test"], rows)
+def leader_table(pairs: Pairs, leader: Leader, score: Score) -> Html:
+    """The best method by a score against each other one."""
+    rows = [_pair_row(other, pairs[score.name, leader.method, other], score) for other in leader.others]
+    return table([f"{leader.method} against", _difference(score), "adjusted p-value"], rows)
 
 
-def all_pairs_table(pairs: Pairs) -> Html:
-    """Every method against every other one."""
-    methods = list(dict.fromkeys(method for _, method, _ in pairs))
-    both = combinations(methods, 2)
-    rows = [_pair_row(f"{one} − {other}", pairs["accuracy", one, other]) for one, other in both]
-    return table(["Difference in accuracy", "points", "McNemar's test"], rows)
+def all_pairs_table(pairs: Pairs, score: Score) -> Html:
+    """Every method against every other one by a score."""
+    methods = list(dict.fromkeys(method for what, method, _ in pairs if what == score.name))
+    found = [(one, other) for one, other in combinations(methods, 2) if (score.name, one, other) in pairs]
+    rows = [_pair_row(f"{one} − {other}", pairs[score.name, one, other], score) for one, other in found]
+    return table([f"Difference in {score.title}", _difference(score), "adjusted p-value"], rows)
 
 
-def _pair_row(name: str, pair: PairedDifference) -> list[str]:
-    """A difference in accuracy, in points."""
-    interval = element("small", f"{100 * pair.low:+.2f} – {100 * pair.high:+.2f}")
-    return [name, element("td", f"{100 * pair.difference:+.2f}", interval), probability_text(pair.p_value)]
+def _difference(score: Score) -> str:
+    return "difference, points" if score.unit == "%" else f"difference, {score.unit}"
+
+
+def _pair_row(name: str, pair: PairedDifference, score: Score) -> list[str]:
+    scale, digits = (100.0, 2) if score.unit == "%" else (1.0, 3)
+    shown = [f"{scale * value:+.{digits}f}" for value in (pair.difference, pair.low, pair.high)]
+    cell = element("td", shown[0], element("small", f"{shown[1]} to {shown[2]}"))
+    return [name, cell, probability_text(pair.p_value)]
 
 
 def glance_table(means: Mapping[str, Means], score: Score) -> Html | None:

@@ -43,7 +43,7 @@ class View:
         model: The model that the votes come from, as text.
         labels: The true labels, −1 where they are unknown or where methods were told them.
         votes: The votes with −1 for missing ones, unless they are triplets.
-        num_voters: Number of voters.
+        voter_names: What the voters are called.
         class_names: What the classes are called.
         posteriors: Posterior by method, of the first repetition that did not fail, the exact one first.
         true_params: The true parameters, where known.
@@ -55,7 +55,7 @@ class View:
     model: str
     labels: Labels
     votes: np.ndarray | None
-    num_voters: int
+    voter_names: tuple[str, ...]
     class_names: tuple[str, ...]
     posteriors: Mapping[str, Posterior]
     true_params: Mapping[str, np.ndarray]
@@ -66,6 +66,11 @@ class View:
     def num_items(self) -> int:
         """Number of items."""
         return len(self.labels)
+
+    @property
+    def num_voters(self) -> int:
+        """Number of voters."""
+        return len(self.voter_names)
 
     @property
     def num_known(self) -> int:
@@ -108,7 +113,7 @@ def _view(name: str, part: xr.DataTree) -> View:
         truth.attrs["model"],
         _scored_labels(truth),
         observed["vote"].to_numpy() if observed["vote"].ndim == 2 else None,
-        observed.sizes["voter"],
+        tuple(map(str, observed["voter"].to_numpy())),
         tuple(map(str, label_prob["label"].to_numpy())),
         exact | _first_posteriors(label_prob),
         {str(key): value.to_numpy() for key, value in params.items()},

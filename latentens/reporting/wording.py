@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from latentens.comparison import EXACT
+from latentens.evaluation.scores import find_score
 from latentens.evaluation.statistics import CONFIDENT
 from latentens.reporting.findings import Findings, Leader
 from latentens.reporting.score_tables import Means, Pairs, agreement
@@ -48,12 +49,12 @@ def summarise(view: View, means: Means, pairs: Pairs, findings: Findings) -> Sum
         return Summary(headline, (*_unlabelled_reasons(view, means), *_distance_reasons(view, means)), _troubles(view))
     reasons = (
         _label_reason(view, means, pairs, findings.labels),
-        _probability_reason(view, means, findings.probabilities),
+        _probability_reason(view, means, pairs, findings.probabilities),
         *_sureness_reasons(view, means, findings),
         *_modesty_reasons(findings),
         *_impossible_reasons(findings),
     )
-    return Summary(_headline(means, findings.labels, findings.probabilities), reasons, _troubles(view))
+    return Summary(_headline(view, means, findings, findings.labels, findings.probabilities), reasons, _troubles(view))
 
 
 def summarise_all(found: dict[str, Findings]) -> list[str]:
@@ -80,7 +81,7 @@ def _winner(opening: str, leaders: dict[str, Leader]) -> str:
             wins.setdefault(method, []).append(name)
     best = max(wins, key=lambda method: len(wins[method]))
     return (
-        f"{opening}, {best} is the best method, or cannot be told apart from the best, on {len(wins[best])} of "
+        f"{opening}, {best} is the best method or level with the best on {len(wins[best])} of "
         f"{len(leaders)} data sets ({listing(wins[best])})."
     )
 
@@ -101,52 +102,66 @@ def probability_text(p_value: float) -> str:
     return "p < 0.001" if p_value < 0.001 else f"p = {p_value:.2g}"
 
 
-def _headline(means: Means, labels: Leader, probabilities: Leader) -> str:
+def _headline(view: View, means: Means, findings: Findings, labels: Leader, probabilities: Leader) -> str:
+    """What to do, in a sentence or two; "trust" only where there are labels enough and the accuracy is not poor."""
     trusted = probabilities.method
     if not labels.others:
         words = f"Only {trusted} gave a result here: there is no other method to compare it with."
+    elif findings.scarce:
+        words = f"Too few labels are known here ({view.num_known:,}) to say which method to trust."
+    elif means[labels.method, "balanced_accuracy"].low < _poor(view):
+        words = f"Trust none of the methods here: even the best labels, those of {labels.method}, are poor."
     elif not labels.behind and not probabilities.behind:
-        words = f"No method wins: these items cannot tell the methods apart. {trusted} has the best log score."
-    elif trusted == labels.method:
-        words = f"Trust {trusted}: both its labels and its probabilities are the best of the methods here."
-    elif trusted in labels.tied:
-        words = (
-            f"Trust {trusted}: its probabilities are the best, and its labels cannot be told apart from the best ones "
-            f"({labels.method})."
-        )
+        words = f"The methods are level: these items cannot tell them apart. {trusted} has the best log score."
+    elif trusted == labels.method and not labels.tied and not probabilities.tied:
+        words = f"Trust {trusted}: its labels and its probabilities are the best here."
+    elif trusted == labels.method or trusted in labels.tied:
+        words = f"Trust {trusted}: no method here has clearly better labels or clearly better probabilities."
     else:
-        words = f"Take the labels from {labels.method}, but the probabilities from {trusted}."
-    if means[trusted, "calibration_error_debiased"].low > TRUSTWORTHY:
-        words += " But do not take its probabilities at face value."
+        words = f"Take the labels from {labels.method} and the probabilities from {trusted}."
+    if labels.others and means[trusted, "calibration_error_debiased"].low > TRUSTWORTHY:
+        words += f" Do not take the probabilities of {trusted} at face value."
     return words
+
+
+def _poor(view: View) -> float:
+    """Half way from guessing to knowing: balanced accuracies below are called poor."""
+    return (1 + 1 / len(view.class_names)) / 2
 
 
 def _label_reason(view: View, means: Means, pairs: Pairs, leader: Leader) -> Reason:
     reached = _with_interval(means, leader.method, "balanced_accuracy")
     words = f"Labels: {leader.method} reaches a balanced accuracy of {reached}"
     if view.exact is not None:
-        words += f"; the best that these votes allow is {percent(means[EXACT, 'balanced_accuracy'].value, 1)}"
-    if leader.tied:
-        tied = listing(leader.tied)
-        words += f". With {view.num_known:,} labelled items it cannot be told apart from {tied} (McNemar's test)"
-    if leader.behind:
-        difference = pairs["accuracy", leader.method, leader.behind[0]].difference
-        behind = f"{leader.behind[0]} gets {100 * difference:.1f} points fewer of the items right"
-        words += f". {behind}, more than chance explains"
+        words += f"; the best these votes allow is {percent(means[EXACT, 'balanced_accuracy'].value, 1)}"
+    words += f". With {view.num_known:,} labelled items, {_standing(pairs, leader, 'balanced_accuracy')}" * bool(
+        leader.others
+    )
     return Reason(words + ".")
 
 
-def _probability_reason(view: View, means: Means, leader: Leader) -> Reason:
+def _standing(pairs: Pairs, leader: Leader, score: str) -> str:
+    """Who is level with the leader by a score, and who is clearly behind."""
+    parts = [f"{listing(leader.tied)} {'is' if len(leader.tied) == 1 else 'are'} level with it"] if leader.tied else []
+    if leader.behind:
+        nearest = leader.behind[0]
+        pair = pairs[score, leader.method, nearest]
+        size = abs(pair.difference)
+        gap = f"{100 * size:.1f} points" if find_score(score).unit == "%" else f"{size:.2f} nats"
+        others = " and the others further still" if len(leader.behind) > 1 else ""
+        parts.append(f"{nearest} is clearly behind, by {gap} ({probability_text(pair.p_value)}){others}")
+    return "; ".join(parts)
+
+
+def _probability_reason(view: View, means: Means, pairs: Pairs, leader: Leader) -> Reason:
     reached = _with_interval(means, leader.method, "log_score")
     words = f"Probabilities: {leader.method} has the best log score, {reached} nats"
     if view.exact is not None:
-        words += f", where the exact posterior has {means[EXACT, 'log_score'].value:.2f}"
-    if leader.tied:
-        words += f"; {listing(leader.tied)} cannot be told apart from it"
+        words += f"; that of the exact posterior is {means[EXACT, 'log_score'].value:.2f}"
+    if leader.others:
+        words += f". By that score, {_standing(pairs, leader, 'log_score')}"
     error = means[leader.method, "calibration_error"].value
-    return Reason(
-        f"{words}. Its stated confidence misses the share of right labels by {100 * error:.1f} points on average."
-    )
+    return Reason(f"{words}. Its stated confidence is off by {100 * error:.1f} points on average.")
 
 
 def _with_interval(means: Means, method: str, score: str) -> str:
@@ -161,12 +176,13 @@ def _sureness_reasons(view: View, means: Means, findings: Findings) -> list[Reas
     if not sure:
         return []
     words = f"Overconfidence: {listing(sure)} {'is' if len(sure) == 1 else 'are'} too sure."
-    if findings.dependent:
+    if (found := findings.dependence) is not None and found.strongest is not None:
+        first, second = (view.voter_names[voter] for voter in found.strongest)
         words += (
-            " The likely reason: these voters depend on each other. Among items with the same true label, the votes of "
-            f"two voters still correlate by {findings.dependence:.2f} on average (by chance: "
-            f"{findings.chance_dependence:.2f}), and a method that takes voters as independent counts the same "
-            "evidence several times."
+            f" A likely reason: voters depend on each other. Among items with the same true label, "
+            f"{found.num_dependent:,} of {found.num_checked:,} pairs of voters still agree more than chance explains; "
+            f"the strongest correlation is {found.correlation:.2f}, between {first} and {second}. A method that takes "
+            "voters to be independent counts the same evidence several times."
         )
     return [Reason(words, tuple(_sure_example(view, means, method) for method in sure[:MOST_EXAMPLES]))]
 
@@ -177,7 +193,9 @@ def _sure_example(view: View, means: Means, method: str) -> str:
     if view.exact is not None:
         words += f", the exact posterior {percent(means[EXACT, 'confident_share'].value)}"
     if wrong is not None:
-        words += f"; {percent(wrong.value, 1)} of those labels are wrong, where {percent(1 - CONFIDENT)} would be many"
+        words += (
+            f"; {percent(wrong.value, 1)} of those labels are wrong, and at most {percent(1 - CONFIDENT)} should be"
+        )
     return f"{words}. Its log score is {means[method, 'log_score'].value:.2f}."
 
 
@@ -191,7 +209,8 @@ def _modesty_reasons(findings: Findings) -> list[Reason]:
 def _impossible_reasons(findings: Findings) -> list[Reason]:
     return [
         Reason(
-            f"{method} gave the true label of {count:,} items a probability of zero, which alone ruins its log score."
+            f"{method} all but ruled out the true label of {count:,} {'item' if count == 1 else 'items'}, stating a "
+            "probability below one in a trillion. Such items weigh heavily on its log score."
         )
         for method, count in findings.impossible.items()
     ]
@@ -211,11 +230,9 @@ def _unlabelled_reasons(view: View, means: Means) -> list[Reason]:
     shares = [f"{method} {percent(share)}" for method, share in sorted(sure.items(), key=lambda item: -item[1])]
     reasons.append(
         f"Items above {CONFIDENT:g}: {', '.join(shares)}. A method that is surer need not be right more often: where "
-        "voters depend on each other, methods that take them as independent are far too sure."
+        "voters depend on each other, methods that take them to be independent are far too sure."
     )
-    reasons.append(
-        "To learn which method to trust, label some hundred items drawn at random and compare again with these."
-    )
+    reasons.append("To learn which method to trust, label a few hundred items drawn at random and compare again.")
     return [Reason(words) for words in reasons]
 
 

@@ -1,0 +1,200 @@
+"""The verdicts of a report: one metric per sentence, the same tests in text and tables, and no trust without reason."""
+
+import re
+from dataclasses import dataclass
+
+import jax
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from latentens import Dataset, Votes, check_independence, compare
+from latentens.evaluation.label_dependence import label_dependence
+from latentens.evaluation.scores import find_score
+from latentens.methods.base import Estimate, Method
+from latentens.reporting.findings import find
+from latentens.reporting.score_tables import average_pairs, averages, pairs_frame, scores_frame
+from latentens.reporting.table_cells import all_pairs_table, leader_table
+from latentens.reporting.view import views
+from latentens.reporting.wording import probability_text, summarise
+from tests.reference import KEY
+
+
+@dataclass(frozen=True, eq=False)
+class Stated(Method):
+    """A posterior that is known beforehand."""
+
+    probs: np.ndarray
+
+    def _fit(self, votes, key):
+        return Estimate(label_probs=self.probs)
+
+    def _predict(self, estimate, votes):
+        raise NotImplementedError
+
+
+def two(one):
+    return np.stack([1 - np.asarray(one, float), np.asarray(one, float)], axis=1)
+
+
+def judge(labels, votes=None, **stated):
+    """What the report says of posteriors of class 1."""
+    votes = np.random.default_rng(0).integers(0, 2, (len(labels), 3)) if votes is None else votes
+    dataset = Dataset("made", Votes.from_matrix(votes, num_classes=2), np.asarray(labels))
+    tree = compare(dataset, {name: Stated(two(one)) for name, one in stated.items()}, key=KEY, resamples=200)
+    (view,), means, pairs = views(tree), averages(scores_frame(tree))["made"], average_pairs(pairs_frame(tree))["made"]
+    findings = find(view, means, pairs)
+    told = summarise(view, means, pairs, findings)
+    return told, findings, pairs, " ".join([told.headline, *(reason.text for reason in told.reasons)])
+
+
+def right(labels, share, rng, sure=0.8):
+    """Labels that are right for a share of the items of each class, stated with one confidence."""
+    share = np.where(labels == 1, *share) if isinstance(share, tuple) else share
+    chosen = np.where(rng.random(len(labels)) < share, labels, 1 - labels)
+    return np.where(chosen == 1, sure, 1 - sure)
+
+
+def test_with_few_positives_the_leader_is_compared_by_the_score_that_it_leads_by():
+    rng = np.random.default_rng(1)
+    labels = (np.arange(3000) < 60).astype(int)
+    balanced, lazy = right(labels, (0.9, 0.8), rng), right(labels, (0.1, 0.99), rng)
+    _, findings, pairs, text = judge(labels, balanced=balanced, lazy=lazy)
+    assert findings.labels.method == "balanced"
+    assert pairs["accuracy", "balanced", "lazy"].difference < 0, "its accuracy is the lower one"
+    gap = 100 * pairs["balanced_accuracy", "balanced", "lazy"].difference
+    assert gap > 20
+    assert f"lazy is clearly behind, by {gap:.1f} points (p < 0.001)" in text
+    assert not re.search(r"[-−]\d|fewer", text)
+
+
+def test_equal_methods_are_level():
+    rng = np.random.default_rng(2)
+    labels = rng.integers(0, 2, 400)
+    one = right(labels, 0.9, rng)
+    told, findings, _, text = judge(labels, one=one, same=one, third=one)
+    assert told.headline.startswith("The methods are level")
+    assert not findings.labels.behind
+    assert "same and third are level with it" in text
+    assert "Trust" not in text
+    assert "best here" not in text
+
+
+def test_a_method_is_called_the_best_only_where_nobody_is_level_with_it():
+    rng = np.random.default_rng(3)
+    labels = rng.integers(0, 2, 2000)
+    good, level = right(labels, 0.9, rng, 0.9), right(labels, 0.9, rng, 0.9)
+    bad = right(labels, 0.7, rng, 0.9)
+    told, findings, *_ = judge(labels, good=good, level=level, bad=bad)
+    assert findings.labels.tied
+    assert findings.labels.behind == ("bad",)
+    assert re.match("Trust (good|level): no method here has clearly better labels", told.headline)
+    alone, *_ = judge(labels, good=good, bad=bad)
+    assert alone.headline.startswith("Trust good: its labels and its probabilities are the best here.")
+
+
+@pytest.mark.parametrize("counts", [(15, 15), (400, 5)], ids=["few", "few of a class"])
+def test_nobody_is_trusted_where_truth_is_scarce(counts):
+    rng = np.random.default_rng(4)
+    labels = np.concatenate([np.repeat([0, 1], counts), np.full(300, -1)])
+    known = np.maximum(labels, 0)
+    told, *_ = judge(labels, good=right(known, 0.99, rng), bad=right(known, 0.5, rng))
+    assert told.headline.startswith(f"Too few labels are known here ({sum(counts)}) to say which method to trust.")
+
+
+def test_nobody_is_trusted_where_accuracy_is_poor():
+    rng = np.random.default_rng(5)
+    labels = rng.integers(0, 2, 3000)
+    told, findings, *_ = judge(labels, better=right(labels, 0.6, rng, 0.6), worse=right(labels, 0.5, rng, 0.6))
+    assert findings.labels.behind == ("worse",)
+    assert told.headline.startswith("Trust none of the methods here: even the best labels, those of better, are poor.")
+
+
+def nearly_significant():
+    """Eight wins and one loss of the best against the second: p = .039, if there were no third."""
+    labels = np.repeat([0, 1], 200)
+    best, second, third = labels.copy(), labels.copy(), labels.copy()
+    second[:8] = 1
+    best[8] = 1
+    third[[0, 1, 2, 3, 4, 5, 6, 9]] = 1
+    return labels, {"best": 0.2 + 0.6 * best, "second": 0.2 + 0.6 * second, "third": 0.2 + 0.6 * third}
+
+
+def test_text_and_tables_have_the_same_adjusted_p_values():
+    labels, stated = nearly_significant()
+    third = stated.pop("third")
+    _, findings, pairs, _ = judge(labels, **stated)
+    assert pairs["balanced_accuracy", "best", "second"].p_value == pytest.approx(0.0390625)
+    assert findings.labels.behind == ("second",)
+    _, findings, pairs, text = judge(labels, **stated, third=third)
+    pair = pairs["balanced_accuracy", "best", "second"]
+    assert pair.p_value > 0.1
+    assert pair.p_value == pairs["balanced_accuracy", "second", "best"].p_value
+    assert set(findings.labels.tied) == {"second", "third"}
+    assert "are level with it" in text
+    score = find_score("balanced_accuracy")
+    for table in (leader_table(pairs, findings.labels, score), all_pairs_table(pairs, score)):
+        assert probability_text(pair.p_value) in table
+        assert "0.039" not in table
+
+
+def test_small_probabilities_are_not_called_zero():
+    rng = np.random.default_rng(7)
+    labels = rng.integers(0, 2, 300)
+    sure = np.where(labels == 1, 1 - 1e-13, 1e-13)
+    sure[:4] = 1 - sure[:4]
+    *_, text = judge(labels, sure=sure, fair=right(labels, 0.9, rng))
+    assert "sure all but ruled out the true label of 4 items, stating a probability below one in a trillion" in text
+    assert "zero" not in text
+
+
+def copied_pair():
+    """Eight voters who each miss some items and err independently, but the second often copies the first."""
+    rng = np.random.default_rng(8)
+    labels = rng.integers(0, 2, 1500)
+    votes = np.where(rng.random((1500, 8)) < 0.75, labels[:, None], 1 - labels[:, None])
+    votes[:, 1] = np.where(rng.random(1500) < 0.5, votes[:, 0], votes[:, 1])
+    votes[rng.random(votes.shape) < 0.3] = -1
+    return votes, labels
+
+
+def test_dependence_is_found_among_voters_with_missing_votes_as_the_check_finds_it():
+    votes, labels = copied_pair()
+    assert (votes < 0).any(axis=0).all(), "nobody voted on every item"
+    check = check_independence(Votes.from_matrix(votes, num_classes=2), key=jax.random.key(0))
+    found = label_dependence(votes, labels, 2)
+    assert (0, 1) in check.dependent_pairs
+    assert found.dependent() == [(0, 1)]
+    assert (found.checked == check.checked).all()
+    sure = np.where(right(labels, 0.8, np.random.default_rng(9)) > 0.5, 0.999, 0.001)
+    *_, text = judge(labels, votes, sure=sure, fair=right(labels, 0.8, np.random.default_rng(9)))
+    assert "1 of 28 pairs of voters still agree more than chance explains" in text
+    assert "between 0 and 1" in text
+
+
+def test_dependence_by_loops():
+    votes, labels = copied_pair()
+    votes[:, 5] = np.where(votes[:, 5] == 1, 2, votes[:, 5])  # a third class
+    found = label_dependence(votes, labels, 3)
+    for i, j in ((0, 1), (2, 5), (3, 4)):
+        total = variance = scale = 0.0
+        for label in (0, 1):
+            both = votes[(labels == label) & (votes[:, i] >= 0) & (votes[:, j] >= 0)][:, [i, j]]
+            indicators = [np.eye(3)[both[:, side]] - np.eye(3)[both[:, side]].mean(axis=0) for side in (0, 1)]
+            covariances = [part.T @ part / len(both) for part in indicators]
+            total += (indicators[0] * indicators[1]).sum()
+            variance += len(both) * (covariances[0] * covariances[1]).sum()
+            scale += len(both) * np.sqrt(np.trace(covariances[0]) * np.trace(covariances[1]))
+        assert found.correlation[i, j] == pytest.approx(total / scale)
+        raw = 2 * norm.sf(abs(total) / np.sqrt(variance))
+        assert raw - 1e-12 <= found.p_values[i, j] <= min(1, 28 * raw) + 1e-12
+
+
+def test_independent_voters_are_rarely_called_dependent():
+    rng = np.random.default_rng(10)
+    alarms = 0
+    for _ in range(100):
+        labels = rng.integers(0, 2, 300)
+        votes = np.where(rng.random((300, 6)) < 0.7, labels[:, None], 1 - labels[:, None])
+        alarms += label_dependence(votes, labels, 2).p_values.min() <= 0.05
+    assert alarms <= 14
