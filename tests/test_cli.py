@@ -128,7 +128,6 @@ def test_lists(invoke, tmp_path, command, names):
     [
         (("simulate", "Forest", "--out", "x.csv"), "there is no method or model 'Forest'; there are Cubam"),
         (("simulate", "Tree", "--out", "x.txt"), "x.txt does not end in .csv"),
-        (("simulate", "Tree", "--out", "nowhere/x.csv"), "nowhere is not a folder"),
         (("simulate", "none.py:Model", "--out", "x.csv"), "none.py is not a Python file"),
         (("simulate", "empty.py:Model", "--out", "x.csv"), "empty.py has no model or program 'Model'"),
         (("fit", "Oracle", "good.csv", "--out", "x.csv"), "there is no method or model 'Oracle'; there are Cubam"),

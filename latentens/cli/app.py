@@ -1,21 +1,22 @@
 """The command `latentens`; what a command needs is imported when it runs, so that help comes at once."""
 
 import sys
-import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields
 from functools import partial
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from typer import Argument, Option
 
 from latentens.cli.interrupts import tell_of_fits
-from latentens.cli.reading_options import as_options, reads_votes
-from latentens.errors import LatentensError, LatentensWarning
+from latentens.cli.outputs import check_file, check_folder, write_whole
+from latentens.cli.reading_options import reads_votes
+from latentens.cli.terminal import console, end_if_elsewhere, messages, say, status, tell, warnings_as_sentences
+from latentens.errors import LatentensError
 
 if TYPE_CHECKING:
     from latentens.votes.reading import TableOptions
@@ -27,15 +28,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-console = Console()
-messages = Console(stderr=True, soft_wrap=True, highlight=False)
 
 SIMULATED_ITEMS = 10_000
 TWO_CLASS_METHODS = ("MajorityVote", "SpectralMetaLearner", "DawidSkeneEM", "LatentSpectral", "RBMStack")
 MANY_CLASS_METHODS = ("MajorityVote", "DawidSkeneEM", "Glad", "Ebcc")
 
 Items = Annotated[int, Option(min=1, help="Number of items of each simulated set.")]
-Seed = Annotated[int, Option(min=0, help="Seed; the same seed gives the same result.")]
+Seed = Annotated[int, Option(min=0, max=2**32 - 1, help="Seed; the same seed gives the same result.")]
 VotesFile = Annotated[Path, Argument(help="CSV or Parquet file: columns item, voter, vote, or one column per voter.")]
 GoldFile = Annotated[Path | None, Option(help="CSV or Parquet file of known labels (item, gold) for methods to use.")]
 MethodNames = Annotated[
@@ -46,30 +45,21 @@ MethodNames = Annotated[
 
 def run() -> None:
     """Run the command that was typed; a user's error ends it with one sentence and exit code 2."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("always", LatentensWarning)
-        warnings.showwarning = partial(_show_warning, warnings.showwarning)
+    with warnings_as_sentences():
         try:
             app()
         except LatentensError as error:
-            _say(error)
+            say(error)
+            sys.exit(2)
+        except OSError as error:
+            say(f"{error.filename}: {error.strerror}" if error.filename else error)
             sys.exit(2)
 
 
-def _tell(line: str) -> None:
-    console.print(line, markup=False, highlight=False, soft_wrap=True)
-
-
-def _say(sentence: object) -> None:
-    messages.print(f"latentens: {as_options(str(sentence))}", markup=False)
-
-
-def _show_warning(otherwise: Callable[..., None], message: Warning | str, *where: Any, **more: Any) -> None:
-    """Show a warning of ours as a sentence, and any other as Python does."""
-    if isinstance(message, LatentensWarning):
-        _say(message)
-    else:
-        otherwise(message, *where, **more)
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        console.print(f"latentens {metadata.version('latentens')}")
+        raise typer.Exit
 
 
 @app.callback()
@@ -77,8 +67,12 @@ def options(
     cache: Annotated[
         Path | None, Option(envvar="LATENTENS_CACHE", help="Folder in which compiled programs are kept for later runs.")
     ] = None,
+    version: Annotated[
+        bool, Option("--version", help="Print the version and exit.", is_eager=True, callback=_print_version)
+    ] = False,
 ) -> None:
     """What holds for every command."""
+    del version  # its callback has done everything
     if cache:
         from latentens.runtime.devices import keep_compiled
 
@@ -124,12 +118,14 @@ def compare(
     from latentens.reporting import report
 
     chosen, models = find_methods(methods or []), [find_model(text) for text in model or []]
+    if out:
+        check_folder(out)
     _refuse_strays({"truth": truth, "gold": gold}, "--votes", votes)
     _refuse_strays(reading, "--votes or --data", votes or data)
     datasets = support.named_datasets(data or [], root, reading)
     datasets += [support.users_dataset(votes, truth, gold, reading)] if votes else []
     for dataset in datasets:
-        _tell(support.understood(dataset.name, dataset.votes, dataset.labels))
+        tell(support.understood(dataset.name, dataset.votes, dataset.labels))
     datasets += [support.simulated(*named, items, seed) for named in models]
     datasets = datasets or support.paper_datasets(items, seed)
     binary = all(dataset.votes.num_classes == 2 for dataset in datasets)
@@ -140,11 +136,14 @@ def compare(
             datasets, chosen, key=key, repetitions=repetitions, folder=cells, client=client, on_progress=progress
         )
     console.print(support.score_table(tree))
+    failed = support.failures(tree)
+    if failed:
+        messages.print("\n".join(failed))
     if out:
-        save(tree, out / "tree.nc")
-        console.print(f"The comparison is in {out / 'tree.nc'}, the report in {report(tree, out)}", highlight=False)
-    if failed := support.failures(tree):
-        messages.print("\n".join(failed), markup=False)
+        place = write_whole(out / "tree.nc", partial(save, tree))
+        tell(f"The comparison is in {place}, the report in {report(tree, place.parent)}")
+        end_if_elsewhere(place, out / "tree.nc")
+    if failed:
         raise typer.Exit(1)
 
 
@@ -176,18 +175,19 @@ def fit(
     from latentens.cli import support
     from latentens.cli.method_names import find_methods
 
-    support.check_output(out)
+    check_file(out)
     ((name, chosen),) = find_methods([method]).items()
     read = support.users_votes(votes, reading)
-    _tell(support.understood(votes, read))
+    tell(support.understood(votes, read))
     known = support.known_labels(read, gold, reading) if gold else None
-    with messages.status(f"Fitting {name}"):
+    with status(f"Fitting {name}"):
         fitted = support.fit_votes(chosen(read), read, known, seed)
-    support.write_posterior(fitted, read, out)
+    place = support.write_posterior(fitted, read, out)
     for name in ("log_likelihood", "iterations", "converged", "warnings", "seconds"):
         if fitted.diagnostics.get(name) not in (None, []):
-            console.print(f"{name.replace('_', ' ')}: {fitted.diagnostics[name]}", highlight=False, markup=False)
-    console.print(f"posterior written to {out}", highlight=False)
+            tell(f"{name.replace('_', ' ')}: {fitted.diagnostics[name]}")
+    tell(f"posterior written to {place}")
+    end_if_elsewhere(place, out)
 
 
 @app.command()
@@ -210,17 +210,18 @@ def check(
     from latentens.evaluation.independence import check_independence
 
     if out:
-        support.check_output(out)
+        check_file(out)
     read = support.users_votes(votes, reading)
-    _tell(support.understood(votes, read))
-    with messages.status("Checking whether voters err independently"):
+    tell(support.understood(votes, read))
+    with status("Checking whether voters err independently"):
         found = check_independence(read, key=jax.random.key(seed), level=level)
-    console.print(found.summary, highlight=False, markup=False)
+    console.print(found.summary)
     if found.rejected:
         console.print(support.pair_table(found))
     if out:
-        support.pair_frame(found).to_csv(out, index=False)
-        console.print(f"{found.num_pairs} pairs of voters written to {out}", highlight=False)
+        place = write_whole(out, partial(support.pair_frame(found).to_csv, index=False))
+        tell(f"{found.num_pairs} pairs of voters written to {place}")
+        end_if_elsewhere(place, out)
 
 
 @app.command()
@@ -235,8 +236,10 @@ def report(
     from latentens.comparison import load
     from latentens.reporting import report
 
-    page = report(load(tree), out or tree.parent)
-    console.print(f"The report is in {page}", highlight=False)
+    folder = out or tree.parent
+    loaded = load(tree)
+    check_folder(folder)
+    tell(f"The report is in {report(loaded, folder)}")
 
 
 @app.command("simulate")
@@ -255,11 +258,13 @@ def simulate_command(
     from latentens.cli import support
     from latentens.cli.method_names import find_model
 
-    support.check_output(out)
+    check_file(out)
     name, found = find_model(model)
-    with messages.status(f"Simulating {items:,} items of {name}"):
-        words = support.write_simulation(support.simulated(name, found, items, seed), out)
-    console.print(words)
+    with status(f"Simulating {items:,} items of {name}"):
+        dataset = support.simulated(name, found, items, seed)
+    place, truth, params = support.write_simulation(dataset, out)
+    tell(f"{dataset.votes}\nwritten to {place}, the truth to {truth}, the parameters to {params}")
+    end_if_elsewhere(place, out)
 
 
 @app.command("models")

@@ -16,6 +16,7 @@ from rich.table import Table
 
 from latentens import methods
 from latentens.cli.method_names import METHOD_NAMES
+from latentens.cli.outputs import write_whole
 from latentens.cli.reading_options import as_options
 from latentens.datasets import (
     PAPER_MODELS,
@@ -120,35 +121,28 @@ def connected(address: str | None) -> Iterator[Any]:
         yield client
 
 
-def check_output(out: Path) -> None:
-    """Refuse a file that could not be written before any work is done."""
-    if out.suffix != ".csv":
-        raise LatentensError(f"{out} does not end in .csv")
-    if not out.parent.is_dir():
-        raise LatentensError(f"{out.parent} is not a folder")
-
-
-def write_posterior(fitted: Fit, votes: Votes, out: Path) -> None:
+def write_posterior(fitted: Fit, votes: Votes, out: Path) -> Path:
     """One row an item: the most probable label and the probability of each."""
     classes = np.asarray(votes.class_names)
     frame = pd.DataFrame(fitted.label_probs, columns=[f"prob_{name}" for name in classes])
     frame.insert(0, "label", classes[fitted.labels])
-    frame.set_axis(pd.Index(votes.item_names, name="item"), axis=0).to_csv(out)
+    return write_whole(out, frame.set_axis(pd.Index(votes.item_names, name="item"), axis=0).to_csv)
 
 
-def write_simulation(dataset: Dataset, out: Path) -> str:
+def write_simulation(dataset: Dataset, out: Path) -> tuple[Path, Path, Path]:
     """Votes, truth with the exact posterior, and parameters; the result says where they are."""
     exact, params = dataset.bayes_posterior(), dataset.params
     assert exact is not None, "simulated data come with their model"
     assert params is not None
-    dataset.votes.to_frame().to_csv(out)
     truth = pd.DataFrame(exact, columns=[f"bayes_prob_{k}" for k in range(exact.shape[1])])
     truth.insert(0, "truth", dataset.labels)
-    truth.rename_axis("item").to_csv(truth_path := out.with_suffix(".truth.csv"))
     values = {name: np.asarray(value).tolist() for name, value in params.items()}
-    params_path = out.with_suffix(".params.json")
-    params_path.write_text(json.dumps({"model": repr(dataset.model), "params": values}, indent=1) + "\n")
-    return f"{dataset.votes}\nwritten to {out}, the truth to {truth_path}, the parameters to {params_path}"
+    about = json.dumps({"model": repr(dataset.model), "params": values}, indent=1) + "\n"
+    return (
+        write_whole(out, dataset.votes.to_frame().to_csv),
+        write_whole(out.with_suffix(".truth.csv"), truth.rename_axis("item").to_csv),
+        write_whole(out.with_suffix(".params.json"), lambda path: path.write_text(about)),
+    )
 
 
 def score_table(tree: Any) -> Table:

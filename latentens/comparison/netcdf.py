@@ -17,6 +17,8 @@ def save(tree: xr.DataTree, path: str | Path) -> None:
 
 def load(path: str | Path) -> xr.DataTree:
     """Read a comparison into memory."""
+    if Path(path).is_dir():
+        raise LatentensError(f"{path} is a folder; name the file in it, such as {Path(path) / 'tree.nc'}")
     if not Path(path).is_file():
         raise LatentensError(f"there is no file {path}")
     try:

@@ -24,10 +24,22 @@ def memory_limit() -> float:
     given = os.environ.get(MEMORY_VARIABLE)
     if given is None:
         return AVAILABLE_SHARE * psutil.virtual_memory().available
-    match = re.fullmatch(r"([\d.]+)\s*(\w*)", given.strip())
+    match = re.fullmatch(r"(\d+\.?\d*|\.\d+)\s*(\w*)", given.strip())
     if match is None or match.group(2) not in UNITS:
         raise LimitError(f"{MEMORY_VARIABLE}={given} is no amount of memory; say, for example, 4GiB")
     return float(match.group(1)) * UNITS[match.group(2)]
+
+
+def time_limit() -> float:
+    """Seconds that one step may be expected to take."""
+    given = os.environ.get(TIME_VARIABLE, "inf")
+    try:
+        limit = float(given)
+    except ValueError:
+        limit = -1.0
+    if not limit >= 0:
+        raise LimitError(f"{TIME_VARIABLE}={given} is no number of seconds; say, for example, 600")
+    return limit
 
 
 def check_memory(size: float, purpose: str, remedy: str) -> None:
@@ -53,10 +65,9 @@ def check_time(seconds: float, purpose: str, remedy: str) -> None:
         purpose: What would take it, as the subject of a sentence.
         remedy: What to do instead.
     """
-    given = os.environ.get(TIME_VARIABLE)
-    if given is not None and seconds > float(given):
+    if seconds > (limit := time_limit()):
         raise LimitError(
-            f"{purpose} would take about {seconds:,.0f} seconds, more than the limit of {float(given):,.0f}; "
+            f"{purpose} would take about {seconds:,.0f} seconds, more than the limit of {limit:,.0f}; "
             f"{remedy}, or raise the limit by {TIME_VARIABLE}"
         )
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sized
 from typing import TypeVar
 
 from rich.console import Console
-from rich.progress import Progress
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 Step = TypeVar("Step")
 
@@ -26,7 +26,11 @@ def track_late(
     console = Console(stderr=True)
     start = time.monotonic()
     total = len(steps) if isinstance(steps, Sized) else total
-    with Progress(console=console, transient=True, auto_refresh=False, disable=not console.is_terminal) as progress:
+    words_of_task = TextColumn("{task.description}", markup=False)  # names in users' files are no markup
+    columns = (words_of_task, BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(
+        *columns, console=console, transient=True, auto_refresh=False, disable=not console.is_terminal
+    ) as progress:
         task = progress.add_task("", total=total, visible=False)
         for done, step in enumerate(steps):
             words = description if isinstance(description, str) else description(step)
