@@ -25,6 +25,7 @@ from latentens.methods import (
     SpectralMetaLearner,
     SupervisedReference,
     TopDownMLE,
+    TreeMLE,
     dawid_skene_em,
     ebcc,
     glad,
@@ -58,6 +59,7 @@ OTHERS: dict[str, Callable[[Votes], Method]] = {
     "RBMStack": lambda _: RBMStack(hidden=(2, 1)),
     "SupervisedReference": lambda _: SupervisedReference(Dataset("other", *good_voters(seed=9))),
     "TopDownMLE": lambda _: TopDownMLE(num_hidden=3, starts=1),
+    "TreeMLE": lambda _: TreeMLE(starts=0),
 }
 """Methods that compile programs or need to know the votes, tried on some of the votes only."""
 

@@ -14,6 +14,7 @@ from latentens.methods.restricted_likelihood import RestrictedLikelihood
 from latentens.methods.spectral_meta_learner import SpectralMetaLearner
 from latentens.methods.supervised import Supervised, SupervisedReference
 from latentens.methods.top_down_mle import TopDownMLE
+from latentens.methods.tree_mle import TreeMLE
 
 __all__ = [
     "Cubam",
@@ -31,4 +32,5 @@ __all__ = [
     "Supervised",
     "SupervisedReference",
     "TopDownMLE",
+    "TreeMLE",
 ]

@@ -1,0 +1,144 @@
+"""Groups of voters found from their votes, and the tree of these groups at its exact maximum; any number of classes."""
+
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
+
+import jax
+import numpy as np
+from jaxtyping import Array, Float
+
+from latentens.errors import VotesError
+from latentens.methods.base import Estimate, Fit, Method, Posterior
+from latentens.methods.dawid_skene_em import DawidSkeneEM
+from latentens.methods.independent.likelihood import ROUNDING, named_params
+from latentens.methods.indicator import vote_indicator
+from latentens.methods.majority_vote import MajorityVote
+from latentens.methods.maximum_likelihood import MaximumLikelihood
+from latentens.methods.spectral.voter_groups import candidate_groups, group_residual, group_scores
+from latentens.models import DawidSkene, Tree
+from latentens.runtime.precision import double_precision
+from latentens.runtime.randomness import numpy_generator
+from latentens.runtime.settings import Count, CountOrZero
+from latentens.votes import Votes
+
+RESTARTS = 20
+"""Starts of k-means for each number of groups."""
+
+
+@dataclass(frozen=True)
+class TreeMLE(Method):
+    """The model `Tree` with groups found from the votes, or `DawidSkene` where its BIC is lower.
+
+    Attributes:
+        max_groups: Largest number of groups to try.
+        starts: Random starts of each model, besides those from the votes.
+    """
+
+    max_groups: Count = 8
+    starts: CountOrZero = 1
+
+    def _fit(self, votes: Votes, key: jax.Array) -> Estimate:
+        votes.refuse_repeats("TreeMLE")
+        group_key, start_key, fit_key = jax.random.split(key, 3)
+        independent = MaximumLikelihood(DawidSkene(votes.num_voters, votes.num_classes), starts=self.starts)
+        fits = {"independent": independent.fit(votes, key=fit_key)}
+        tree = _tree(votes, group_key, self.max_groups) if votes.num_voters > 3 else None
+        if tree is not None:
+            begin = (_start(votes, tree, start_key),)
+            climb = MaximumLikelihood(tree, starts=self.starts, warm=(), initial=begin)
+            fits["tree"] = climb.fit(votes, key=fit_key)
+            fits["tree"] = replace(fits["tree"], params={**fits["tree"].params, "groups": np.array(tree.groups)})
+        by_model = {name: fit.diagnostics["bic"] for name, fit in fits.items()}
+        best: Fit = fits[min(by_model, key=lambda name: by_model[name])]
+        return replace(best, diagnostics={**best.diagnostics, "bic_by_model": by_model})
+
+    def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
+        params = dict(estimate.params)
+        groups = params.pop("groups", None)
+        if groups is None:
+            model: DawidSkene | Tree = DawidSkene(votes.num_voters, votes.num_classes)
+        else:
+            model = Tree(tuple(groups.astype(int).tolist()), votes.num_classes)
+        return MaximumLikelihood(model)._predict(replace(estimate, params=params), votes)
+
+
+@double_precision
+def find_tree(votes: Votes, *, key: jax.Array, max_groups: int = 8) -> Tree:
+    """The tree whose groups fit the agreement of voters best.
+
+    Voters are clustered by the scores of L-SML, taken from the covariances of agreement, which are defined for any
+    number of classes; the number of groups, three or more, is that of the smallest residual. Dependence given a fitted
+    Dawid–Skene would not do: its label copies the opinion of a large group, whose voters then look independent.
+
+    Args:
+        votes: The votes, one of each voter on an item.
+        key: Random key of the clustering.
+        max_groups: Largest number of groups to try.
+    """
+    votes.refuse_repeats("find_tree")
+    if votes.num_voters < 4:
+        raise VotesError(f"groups need at least four voters, but there are {votes.num_voters}")
+    tree = _tree(votes, key, max_groups)
+    if tree is None:
+        raise VotesError("the votes have no groups: the agreement of voters with one another shows no pattern at all")
+    return tree
+
+
+def _tree(votes: Votes, key: Array, max_groups: int) -> Tree | None:
+    generator, covariance = numpy_generator(key), agreement_covariance(votes)
+    scores = group_scores(covariance, generator)
+    _, *candidates = candidate_groups(scores, max_groups, RESTARTS, generator)
+    if not candidates or scores.max() < ROUNDING:
+        return None
+    groups = min(candidates, key=lambda found: group_residual(covariance, found))
+    _, numbered = np.unique(groups, return_inverse=True)
+    return Tree(tuple(numbered.tolist()), votes.num_classes)
+
+
+def agreement_covariance(votes: Votes) -> Float[np.ndarray, "voter voter"]:
+    """`Σ_a Cov(1{x_i = a}, 1{x_j = a})` of each pair of voters over the items on which both voted; 0 without such."""
+    classes, patterns = votes.num_classes, votes.patterns
+    indicator = vote_indicator(patterns.votes, classes)
+    parts = [indicator[:, vote::classes] for vote in range(classes)]
+    cast = reduce(add, parts)
+    weights = np.sqrt(patterns.counts)[:, None]
+    together = _product(cast * weights, cast * weights)
+    covariance = np.zeros_like(together)
+    for part in parts:
+        chosen = part * weights
+        alone = _product(chosen, cast * weights) / np.maximum(together, 1)
+        covariance += _product(chosen, chosen) / np.maximum(together, 1) - alone * alone.T
+    return covariance
+
+
+def _product(left: Float[np.ndarray, "row voter"], right: Float[np.ndarray, "row voter"]) -> np.ndarray:
+    found = left.T @ right
+    return found if isinstance(found, np.ndarray) else found.toarray()
+
+
+def _start(votes: Votes, tree: Tree, key: Array) -> dict[str, np.ndarray]:
+    """Opinions from each group's own votes, labels from the opinions, and confusion matrices by counting."""
+    groups, classes = np.array(tree.groups), votes.num_classes
+    label_key, *keys = jax.random.split(key, tree.num_groups + 1)
+    opinions, confusion = [], np.empty((votes.num_voters, classes, classes))
+    for group, group_key in enumerate(keys):
+        members = np.flatnonzero(groups == group)
+        own = Votes.from_matrix(votes.matrix[:, members], num_classes=classes)
+        method = DawidSkeneEM(pseudo_count=1.0, random_starts=2) if len(members) > 2 else MajorityVote()
+        opinions.append(method.fit(own, key=group_key).label_probs)
+        for voter in members:
+            confusion[voter] = _count(opinions[-1], votes.matrix[:, voter, None] == np.arange(classes))
+    seen = Votes.from_matrix(np.stack([probs.argmax(axis=1) for probs in opinions], axis=1), num_classes=classes)
+    labels = DawidSkeneEM(pseudo_count=1.0, random_starts=2).fit(seen, key=label_key).label_probs
+    hidden = named_params(labels.mean(axis=0), np.stack([_count(labels, probs) for probs in opinions]))
+    voters = named_params(labels.mean(axis=0), confusion)
+    start = {f"hidden_{name}": value for name, value in hidden.items() if name != "prevalence"}
+    start |= {f"voter_{name}": value for name, value in voters.items() if name != "prevalence"}
+    return start | {"prevalence": hidden["prevalence"]}
+
+
+def _count(given: Posterior, outcome: np.ndarray) -> Float[np.ndarray, "given outcome"]:
+    """Shares of outcomes given a soft cause, with one count more for each."""
+    counts = given.T @ outcome + 1.0
+    return counts / counts.sum(axis=1, keepdims=True)
