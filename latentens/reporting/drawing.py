@@ -112,7 +112,7 @@ def panels(number: int, panel_height: float, columns: int = 2) -> tuple[Figure, 
 
 
 def row_axes(methods: Sequence[str], columns: int = 1, above: float = 0.0) -> tuple[Figure, list[Axes]]:
-    """Panels side by side with one row a method, the first on top; `above` leaves inches for a legend."""
+    """Panels side by side with one row per method, the first on top; `above` leaves inches for a legend."""
     lines = sum(max(1.0, 0.62 * wrapped(method).count("\n") + 0.62) for method in methods)
     figure = Figure(figsize=(WIDTH, 0.3 * lines + 0.75 + above))
     grid = list(figure.subplots(1, columns, sharey=True, squeeze=False).ravel())

@@ -37,7 +37,7 @@ def score_figure(view: View, means: Means, colour: Mapping[str, str]) -> Picture
     return Picture(
         "scores",
         "Scores with their uncertainty",
-        "Dots are scores, bars their 95 % intervals over the items that happened to be drawn. Balanced accuracy judges "
+        "Dots are scores; bars are 95 % intervals over the items that happened to be drawn. Balanced accuracy judges "
         "the labels, the log score the stated probabilities.",
         f"Dot plot of balanced accuracy and log score: {'; '.join(words)}.",
         render(figure),
@@ -87,7 +87,7 @@ def sureness_figure(view: View) -> Picture:
         "How sure each method is",
         "Each bar divides the items by the probability of their most probable label; the darkest part, with its "
         f"number, are items above {CONFIDENT:g}. More dark than in the exact posterior, where that is known, "
-        "means that a method claims more than the votes can tell.",
+        "means that a method claims more than the votes support.",
         f"Stacked bars of stated confidence. Share of the items above {CONFIDENT:g}: " + ", ".join(words) + ".",
         render(figure),
     )
@@ -118,7 +118,7 @@ def agreement_figure(view: View) -> Picture | None:
     return Picture(
         "agreement",
         "Agreement between methods",
-        "Share of the items, in percent, to which two methods give the same label; columns are numbered as rows are. "
+        "Share of the items, in percent, to which two methods give the same label; columns are numbered like the rows. "
         "Methods that agree can be wrong together.",
         f"Matrix of agreement between methods, from {share.min():.1f} to 100 percent.",
         render(figure),

@@ -36,8 +36,8 @@ def recovery_figure(view: View, colour: Mapping[str, str]) -> Picture | None:
     return Picture(
         "parameters",
         "Parameters: estimated against true",
-        "Each dot is one parameter; on the dotted line the estimate is the truth. Only parameters that a method "
-        "estimates under the name that the true model gives them are shown.",
+        "Each dot is one parameter; on the dotted line the estimate equals the truth. Only parameters that a method "
+        "estimates under the same name as the true model are shown.",
         f"Scatter plots of estimated against true {', '.join(names)} for {', '.join(handles)}.",
         render(figure),
     )
@@ -105,8 +105,8 @@ def trace_figure(method: str, draws: xr.DataTree, summary: pd.DataFrame) -> Pict
     return Picture(
         f"traces {method}",
         f"Posterior draws: {method}",
-        "Draws in their order, one colour a chain; chains that found the same posterior overlap everywhere. Shown are "
-        "the parameters that mixed worst.",
+        "Draws in their order, one colour per chain; chains that found the same posterior overlap everywhere. "
+        "The parameters that mixed worst are shown.",
         f"Traces of the draws of {', '.join(worst)}.",
         png,
     )

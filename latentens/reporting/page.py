@@ -91,8 +91,8 @@ def _header(title: str, chapters: Sequence[Chapter]) -> Html:
         element(
             "p",
             f"{_counted(len(methods), 'method')} estimated the label of every item from the votes. True labels, where "
-            "known, only serve to score the results; where the process behind the votes is known, so is the "
-            "exact posterior, the best that anyone can say given the votes.",
+            "known, serve only to score the results; where the process behind the votes is known, so is the "
+            "exact posterior, the best anyone can say given the votes.",
             class_="soft",
         ),
         element("nav", *links),

@@ -33,8 +33,9 @@ def exact_figure(view: View, colour: Mapping[str, str]) -> Picture | None:
     return Picture(
         "exact",
         "Estimated against exact posterior",
-        "Each dot is an item; on the dotted line the method says just what the votes can tell. Dots near the upper or "
-        "lower edge, far from the line, are items of which the method is too sure. KL is the mean divergence in nats.",
+        "Each dot is an item; on the dotted line the method says exactly what the votes support. Dots near the upper "
+        "or lower edge, far from the line, are items about which the method is too sure. KL is the mean divergence in "
+        "nats.",
         "Scatter plots of estimated against exact posterior probabilities, one for each of: "
         + ", ".join(view.estimates),
         render(figure),
@@ -68,7 +69,7 @@ def reliability_figure(view: View, colour: Mapping[str, str], key: jax.Array) ->
         _unit_square(axes, wrapped(method, 26))
     binary = len(view.class_names) == 2
     figure.supxlabel(f"stated probability {_which(view)}" if binary else "stated confidence", fontsize=8.5)
-    figure.supylabel("share of the items where it was so", fontsize=8.5)
+    figure.supylabel("share of items for which it was true", fontsize=8.5)
     return Picture(
         "reliability",
         "Do stated probabilities come true?",

@@ -1,4 +1,4 @@
-"""The tables of a report as data frames, one row a fact: they become the CSV files."""
+"""The tables of a report as data frames, one row per fact: they become the CSV files."""
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence

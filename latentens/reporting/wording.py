@@ -63,7 +63,7 @@ def summarise_all(found: dict[str, Findings]) -> list[str]:
     if len(judged) < 2:
         return []
     words = [
-        _winner(f"By its {what}", {name: getattr(findings, attribute) for name, findings in judged.items()})
+        _winner(f"By {what}", {name: getattr(findings, attribute) for name, findings in judged.items()})
         for what, attribute in (("labels", "labels"), ("stated probabilities", "probabilities"))
     ]
     sure = [name for name, findings in judged.items() if any(gap > 0 for gap in findings.gaps.values())]
@@ -155,7 +155,7 @@ def _standing(pairs: Pairs, leader: Leader, score: str) -> str:
 
 def _probability_reason(view: View, means: Means, pairs: Pairs, leader: Leader) -> Reason:
     reached = _with_interval(means, leader.method, "log_score")
-    words = f"Probabilities: {leader.method} has the best log score, {reached} nats"
+    words = f"Probabilities: {leader.method} has the best log score, {reached}"
     if view.exact is not None:
         words += f"; that of the exact posterior is {means[EXACT, 'log_score'].value:.2f}"
     if leader.others:
@@ -168,7 +168,7 @@ def _with_interval(means: Means, method: str, score: str) -> str:
     value, low, high, _ = means[method, score]
     if score == "balanced_accuracy":
         return f"{percent(value, 1)} (95\u00a0% interval {100 * low:.1f} to {100 * high:.1f})"
-    return f"{value:.2f} (95\u00a0% interval {low:.2f} to {high:.2f})"
+    return f"{value:.2f} nats (95\u00a0% interval {low:.2f} to {high:.2f})"
 
 
 def _sureness_reasons(view: View, means: Means, findings: Findings) -> list[Reason]:
@@ -203,7 +203,7 @@ def _modesty_reasons(findings: Findings) -> list[Reason]:
     modest = [f"{method} ({-100 * gap:.0f} points)" for method, gap in findings.gaps.items() if gap < 0]
     if not modest:
         return []
-    return [Reason(f"Too modest: more labels are right than the stated confidence says for {listing(modest)}.")]
+    return [Reason(f"Too modest: more labels are right than the stated confidence suggests, for {listing(modest)}.")]
 
 
 def _impossible_reasons(findings: Findings) -> list[Reason]:
@@ -229,8 +229,9 @@ def _unlabelled_reasons(view: View, means: Means) -> list[Reason]:
     sure = {method: means[method, "confident_share"].value for method in view.posteriors}
     shares = [f"{method} {percent(share)}" for method, share in sorted(sure.items(), key=lambda item: -item[1])]
     reasons.append(
-        f"Items above {CONFIDENT:g}: {', '.join(shares)}. A method that is surer need not be right more often: where "
-        "voters depend on each other, methods that take them to be independent are far too sure."
+        f"Share of items labelled with a probability above {CONFIDENT:g}: {', '.join(shares)}. A method that is surer "
+        "need not be right more often: where voters depend on each other, methods that take them to be independent are "
+        "far too sure."
     )
     reasons.append("To learn which method to trust, label a few hundred items drawn at random and compare again.")
     return [Reason(words) for words in reasons]
