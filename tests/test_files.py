@@ -216,7 +216,9 @@ def test_names_of_a_long_table_are_found_among_others(file):
     assert votes.voter_names == ("w1", "w2")
     assert votes.matrix.tolist() == [[1, 0], [1, -1]]
     refused(file(text.replace("truth", "answer")), "'label', 'answer'", "say vote='label' or vote='answer'")
-    refused(file(text.replace("task_id", "doc")), "item=…", voter="Worker ID")
+    refused(file(text.replace("task_id", "doc")), "no column of items", "say item=…", "is a voter, rename 'Worker ID'")
+    refused(file(text.replace("label", "class")), "no column of votes", "say vote=…", "is a voter, rename 'Worker ID'")
+    assert Votes.from_csv(file(text.replace("label", "class")), vote="class").matrix.tolist() == [[1, 0], [1, -1]]
 
 
 def test_rows_of_their_own_are_no_items(file):

@@ -54,9 +54,10 @@ def find_layout(names: Sequence[str], index: str | None, reading: Reading) -> Lo
     absent = [role for role, name in roles.items() if name is None]
     if not absent:
         return Long(**{role: str(name) for role, name in roles.items()})
-    if reading.voter or reading.vote or (roles["voter"] and len(left) <= len(ROLES)):
-        role = absent[0]
-        raise VotesError(f"there is no column of {role}s among {listed(others)} by its name: say {role}=…")
+    said = reading.voter or reading.vote
+    if said or (roles["voter"] and (len(absent) == 1 or len(left) <= len(ROLES))):
+        name, wide = absent[0], "" if said else f"; if each column is a voter, rename {roles['voter']!r}"
+        raise VotesError(f"there is no column of {name}s among {listed(others)} by its name: say {name}=…{wide}")
     return _wide(left, index, reading.item)
 
 
