@@ -99,8 +99,8 @@ def compare(
 ) -> None:
     """Compare methods with each other, with the truth, and with the exact Bayes posterior where it is known.
 
-    Without data of yours: the paper's four simulated sets. With --out, an interrupted comparison goes on where it
-    stopped. Exit code 1 says that some method failed; the others are there.
+    Without data of yours: the paper's four simulated sets. With --out, an interrupted comparison resumes where
+    it stopped. Exit code 1 says that some method failed; the others are there.
 
     Examples:
         latentens compare --out results
