@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from latentens import comparison, datasets, evaluation, methods, models, rbm, reporting
     from latentens.comparison import compare, load, save
     from latentens.datasets import Dataset, simulate, simulate_like
-    from latentens.evaluation import check_independence
+    from latentens.evaluation import check_independence, check_signal, effective_voters
     from latentens.methods.base import Fit, Method
     from latentens.methods.fit_files import load_fit
     from latentens.programs import GenerativeModel, bayes_posterior, log_likelihood, pointwise_log_likelihood
@@ -22,9 +22,11 @@ __all__ = [
     "Votes",
     "bayes_posterior",
     "check_independence",
+    "check_signal",
     "compare",
     "comparison",
     "datasets",
+    "effective_voters",
     "evaluation",
     "load",
     "load_fit",
@@ -48,6 +50,8 @@ _HOMES = {
     "Votes": "votes",
     "bayes_posterior": "programs",
     "check_independence": "evaluation",
+    "check_signal": "evaluation",
+    "effective_voters": "evaluation",
     "compare": "comparison",
     "load": "comparison",
     "load_fit": "methods.fit_files",

@@ -1,6 +1,7 @@
 """Evaluation: scores with intervals, calibration, and checks that need no label."""
 
 from latentens.evaluation.differences import compare_accuracy, compare_balanced_accuracy, compare_log_scores
+from latentens.evaluation.effective_voters import EffectiveVoters, effective_voters, voters_worth
 from latentens.evaluation.independence import ModelCheck, check_independence, check_model
 from latentens.evaluation.intervals import intervals
 from latentens.evaluation.predictive import (
@@ -16,6 +17,7 @@ from latentens.evaluation.signal import SignalCheck, check_signal
 
 __all__ = [
     "SCORES",
+    "EffectiveVoters",
     "ModelCheck",
     "PredictiveRanking",
     "Reliability",
@@ -28,6 +30,7 @@ __all__ = [
     "compare_accuracy",
     "compare_balanced_accuracy",
     "compare_log_scores",
+    "effective_voters",
     "evaluate",
     "held_out_log_likelihood",
     "intervals",
@@ -35,4 +38,5 @@ __all__ = [
     "rank_predictions",
     "reliability",
     "simulation_based_calibration",
+    "voters_worth",
 ]

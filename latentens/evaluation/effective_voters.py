@@ -1,0 +1,179 @@
+"""How many independent voters would say as much about the label as these dependent ones?"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Float
+from scipy.special import softmax
+
+from latentens.datasets import simulate
+from latentens.errors import VotesError
+from latentens.methods.base import Fit, model_params
+from latentens.methods.maximum_likelihood import MaximumLikelihood
+from latentens.models import DawidSkene, TopDown, TruncatedGaussian
+from latentens.programs.model import GenerativeModel, Params
+from latentens.programs.tables import bayes_posterior, checked_tables
+from latentens.runtime.numerics import safe_log
+from latentens.runtime.precision import double_precision
+from latentens.runtime.randomness import numpy_generator
+from latentens.votes import Votes
+
+SIMULATED_ITEMS = 10_000
+"""Items behind each mean over rows of votes."""
+
+MORE_VOTERS = 2
+"""Panels of up to this many times the number of voters are compared with them."""
+
+
+class Worth(NamedTuple):
+    """What the voters of a program with known parameters are worth.
+
+    Attributes:
+        by_information: Number of independent voters whose votes have as much information about the label.
+        by_correlation: The design effect d / (1 + (d − 1) ρ̄), ρ̄ the mean correlation of two voters' errors.
+        information: Mutual information of label and votes, in nats.
+    """
+
+    by_information: float
+    by_correlation: float
+    information: float
+
+
+@dataclass(frozen=True)
+class EffectiveVoters:
+    """How many independent voters some voters are worth.
+
+    Attributes:
+        worth: The estimate, under the model.
+        low: Lower end of the interval of `worth.by_information`.
+        high: Its upper end.
+        model: The model that fits the votes best, by BIC.
+        num_voters: Number of voters.
+        level: Coverage of the interval.
+    """
+
+    worth: Worth
+    low: float
+    high: float
+    model: GenerativeModel
+    num_voters: int
+    level: float
+
+    @property
+    def summary(self) -> str:
+        """What was found, in plain words."""
+        interval = f"{self.level:.0%} interval {self.low:.1f} to {self.high:.1f}"
+        return (
+            f"{self.num_voters} voters, worth about {self.worth.by_information:.1f} independent ones ({interval}) "
+            f"if the votes come about as in {self.model}."
+        )
+
+
+@double_precision
+def voters_worth(model: GenerativeModel, params: Params, *, key: jax.Array) -> Worth:
+    """What the voters of a program are worth, their confusions and dependence being known.
+
+    The information of label and votes is the mean over simulated rows of what the exact posterior says. It is set
+    against panels of k voters who are drawn with replacement from the same confusion matrices and err independently
+    given the label; k is interpolated.
+
+    Args:
+        model: The generative model; labels and votes are of the same classes.
+        params: Its parameters.
+        key: Random key of the simulated rows.
+    """
+    votes_key, panel_key = jax.random.split(key)
+    tables = checked_tables(model, params)
+    prior, emission = np.exp(np.asarray(tables.log_prior)), np.exp(np.asarray(tables.log_emission))
+    shares = prior.sum(axis=1)
+    if len(shares) != emission.shape[3]:
+        raise VotesError(f"labels and votes of {model} are of different classes, so that nobody is right or wrong")
+    emission = np.broadcast_to(emission, (len(shares), *emission.shape[1:]))
+    given_label = prior / shares[:, None]
+    confusion = np.einsum("ks,ksiv->ikv", given_label, emission)
+    rows = simulate(model, SIMULATED_ITEMS, key=votes_key, params=params).votes
+    information = float(_entropy(shares) - _entropy(bayes_posterior(model, params, rows)).mean())
+    curve = panel_information(shares, confusion, MORE_VOTERS * len(confusion), panel_key)
+    number = float(np.interp(information, np.maximum.accumulate(curve), np.arange(len(curve))))
+    return Worth(number, _design_effect(shares, given_label, emission), information)
+
+
+def panel_information(
+    shares: Float[np.ndarray, " label"], confusion: Float[np.ndarray, "voter label vote"], most: int, key: jax.Array
+) -> Float[np.ndarray, " size"]:
+    """Mutual information of the label and the votes of 0, 1, … `most` independent voters drawn with replacement."""
+    generator = numpy_generator(key)
+    labels = generator.choice(len(shares), SIMULATED_ITEMS, p=shares / shares.sum())
+    voters = generator.integers(len(confusion), size=(SIMULATED_ITEMS, most))
+    cumulative = confusion[voters, labels[:, None]].cumsum(axis=2)
+    votes = (generator.random((SIMULATED_ITEMS, most, 1)) > cumulative[..., :-1]).sum(axis=2)
+    says = safe_log(confusion.transpose(0, 2, 1)[voters, votes]).cumsum(axis=1)
+    posterior = softmax(safe_log(shares) + says, axis=2)
+    return np.concatenate([[0.0], _entropy(shares) - _entropy(posterior).mean(axis=0)])
+
+
+def _entropy(probs: Float[np.ndarray, "*shape label"]) -> Float[np.ndarray, "*shape"]:
+    return -(probs * safe_log(probs)).sum(axis=-1)
+
+
+def _design_effect(
+    shares: Float[np.ndarray, " label"],
+    given_label: Float[np.ndarray, "label state"],
+    emission: Float[np.ndarray, "label state voter vote"],
+) -> float:
+    right = np.stack([emission[label, :, :, label] for label in range(len(shares))])
+    mean = np.einsum("ks,ksi->ki", given_label, right)
+    both = np.einsum("k,ks,ksi,ksj->ij", shares, given_label, right, right, optimize=True)
+    covariance = both - np.einsum("k,ki,kj->ij", shares, mean, mean)
+    spread = np.sqrt(shares @ (mean * (1 - mean)))
+    pairs = np.triu_indices(len(spread), 1)
+    scale = np.outer(spread, spread)[pairs]
+    correlation = np.where(scale > 0, covariance[pairs] / np.where(scale > 0, scale, 1.0), 0.0)
+    size = len(spread)
+    return float(size / (1 + (size - 1) * (correlation.mean() if size > 1 else 0.0)))
+
+
+def effective_voters(
+    votes: Votes,
+    models: Sequence[GenerativeModel] | None = None,
+    *,
+    key: jax.Array,
+    resamples: int = 50,
+    level: float = 0.9,
+) -> EffectiveVoters:
+    """How many independent voters these voters are worth, under the model that fits the votes best.
+
+    The interval is that of the bootstrap over items; each resample is fitted from the estimate on.
+
+    Args:
+        votes: The votes.
+        models: Models of which that with the lowest BIC is taken; by default independent voters, a common factor, and
+            hidden units (for more than two classes, independent voters only).
+        key: Random key; the same key gives the same result.
+        resamples: Number of bootstrap resamples.
+        level: Coverage of the interval.
+    """
+    fit_key, worth_key, resample_key = jax.random.split(key, 3)
+    candidates = _candidates(votes) if models is None else models
+    fits = [MaximumLikelihood(model, starts=4).fit(votes, key=fit_key) for model in candidates]
+    number = int(np.argmin([fit.diagnostics["bic"] for fit in fits]))
+    model, params = candidates[number], model_params(candidates[number], fits[number])
+    again = MaximumLikelihood(model, starts=0, warm=(), initial=(params,), max_iterations=300, tolerance=1e-5)
+    generator, numbers = numpy_generator(resample_key), []
+    for _ in range(resamples):
+        drawn = votes.take(generator.integers(votes.num_items, size=votes.num_items))
+        refit: Fit = again.fit(drawn, key=fit_key)
+        numbers.append(voters_worth(model, model_params(model, refit), key=worth_key).by_information)
+    low, high = np.quantile(numbers, [(1 - level) / 2, (1 + level) / 2]) if numbers else (np.nan, np.nan)
+    worth = voters_worth(model, params, key=worth_key)
+    return EffectiveVoters(worth, float(low), float(high), model, votes.num_voters, level)
+
+
+def _candidates(votes: Votes) -> list[GenerativeModel]:
+    independent = DawidSkene(votes.num_voters, votes.num_classes)
+    if votes.num_classes > 2:
+        return [independent]
+    return [independent, TruncatedGaussian(votes.num_voters), TopDown(votes.num_voters, 3)]

@@ -1,0 +1,67 @@
+from itertools import product
+
+import jax
+import numpy as np
+import pytest
+
+from latentens import simulate
+from latentens.evaluation.effective_voters import effective_voters, panel_information, voters_worth
+from latentens.models import DawidSkene, Tree
+from tests import oracles
+
+KEY = jax.random.key(0)
+
+
+def information(joint):
+    """I(label; votes) of a table p(label, votes) with one row for each value of the votes."""
+    independent = joint.sum(axis=1, keepdims=True) * joint.sum(axis=0)
+    return np.sum(joint * np.log(np.maximum(joint, 1e-300) / independent))
+
+
+def all_rows(num_voters):
+    return oracles.count_votes(np.array(list(product((0, 1), repeat=num_voters))), 2)
+
+
+def test_independent_voters_are_worth_themselves():
+    params = {"prevalence": 0.4, "sensitivity": np.full(5, 0.75), "specificity": np.full(5, 0.8)}
+    worth = voters_worth(DawidSkene(5), params, key=KEY)
+    exact = information(oracles.dawid_skene(DawidSkene(5), params, all_rows(5)))
+    assert worth.information == pytest.approx(exact, rel=0.03)
+    assert worth.by_information == pytest.approx(5, abs=0.3)
+    assert worth.by_correlation == pytest.approx(5)
+
+
+def test_voters_who_copy_a_hidden_opinion_are_worth_one():
+    tree = Tree((0, 0, 0, 1, 1, 2))
+    hidden, voter = np.full(3, 0.8), np.full(6, 1 - 1e-9)
+    params = {"prevalence": 0.5, "hidden_sensitivity": hidden, "hidden_specificity": hidden}
+    params |= {"voter_sensitivity": voter, "voter_specificity": voter}
+    worth = voters_worth(tree, params, key=KEY)
+    assert worth.information == pytest.approx(information(oracles.tree(tree, params, all_rows(6))), rel=0.03)
+    assert worth.by_information == pytest.approx(3, abs=0.25)
+    # of fifteen pairs four are copies: ρ̄ = 4 / 15
+    assert worth.by_correlation == pytest.approx(6 / (1 + 5 * 4 / 15))
+
+
+def test_panel_of_drawn_voters():
+    """Information of two voters: the mean over all pairs with replacement, by enumeration."""
+    shares = np.array([0.3, 0.7])
+    sensitivity, specificity = np.array([0.9, 0.6]), np.array([0.7, 0.8])
+    confusion = np.array([[[b, 1 - b], [1 - a, a]] for a, b in zip(sensitivity, specificity, strict=True)])
+    pairs = []
+    for chosen in product(range(2), repeat=2):
+        index = list(chosen)
+        params = {"prevalence": 0.7, "sensitivity": sensitivity[index], "specificity": specificity[index]}
+        pairs.append(information(oracles.dawid_skene(DawidSkene(2), params, all_rows(2))))
+    curve = panel_information(shares, confusion, 2, KEY)
+    assert curve[0] == 0
+    assert curve[2] == pytest.approx(np.mean(pairs), rel=0.03)
+
+
+def test_estimate_from_votes():
+    params = {"prevalence": 0.5, "sensitivity": np.full(4, 0.8), "specificity": np.full(4, 0.8)}
+    votes = simulate(DawidSkene(4), 400, key=KEY, params=params).votes
+    found = effective_voters(votes, [DawidSkene(4)], key=KEY, resamples=4)
+    assert found.low <= found.high
+    assert found.worth.by_information == pytest.approx(4, abs=0.6)
+    assert "4 voters, worth about" in found.summary
