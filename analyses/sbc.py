@@ -16,10 +16,28 @@ from common import run, write
 
 from latentens.evaluation.sbc import simulation_based_calibration
 from latentens.methods import Nuts
-from latentens.models import DawidSkene, Tree
+from latentens.models import (
+    ClassConditional,
+    Confounder,
+    DawidSkene,
+    HierarchicalDawidSkene,
+    ItemDifficulty,
+    Mace,
+    OneCoin,
+    Tree,
+)
 from latentens.reporting import rank_figure
 
-MODELS = {"DawidSkene": DawidSkene(5), "Tree": Tree((0, 0, 0, 1, 1, 1, 2, 2, 2))}
+MODELS = {
+    "DawidSkene": DawidSkene(5),
+    "Tree": Tree((0, 0, 0, 1, 1, 1, 2, 2, 2)),
+    "OneCoin": OneCoin(5, num_classes=3),
+    "ClassConditional": ClassConditional(5, num_classes=3),
+    "HierarchicalDawidSkene": HierarchicalDawidSkene(6),
+    "Mace": Mace(5, num_classes=3),
+    "ItemDifficulty": ItemDifficulty(5),
+    "Confounder": Confounder(5),
+}
 
 
 def main(

@@ -113,8 +113,7 @@ class MaximumLikelihood(GoldMethod):
         found = optima.point(optima.best)
         joint = fetch(_label_log_joint(self.model, found, observations))
         probs = softmax(joint, axis=0).T[inverse]
-        # known labels, or the program itself, fix the order of the labels
-        fixed = gold is not None or self.model.anchored
+        fixed = gold is not None or self.model.anchored  # known labels or the program itself fix the order
         order = np.arange(probs.shape[1]) if fixed else orientation(probs, votes)
         params, remaining = _oriented(self.model, found, order)
         likelihood = logsumexp(joint, axis=0)
@@ -278,8 +277,7 @@ def _group(objectives: Float[np.ndarray, " start"]) -> list[list[int]]:
 
 
 def _warnings(model: GenerativeModel, params: Params, optima: Optima) -> list[str]:
-    found = []
-    best = optima.best
+    found, best = [], optima.best
     slope, iterations = optima.slopes[best], optima.iterations[best]
     if max(curve[0] - curve[-1] for curve in optima.curves) < FLAT:
         found.append(
