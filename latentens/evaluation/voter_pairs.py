@@ -207,7 +207,7 @@ def _simulate(states: States, votes: Votes, generator: np.random.Generator) -> V
 
 
 def _scores(
-    model: GenerativeModel, params: Params, indicator: Float[np.ndarray, "row voter*vote"]
+    model: GenerativeModel, params: Params, indicator: Float[np.ndarray, "row voter_vote"]
 ) -> Float[np.ndarray, "row parameter"]:
     """The derivative of each row's log-likelihood by the parameters in unconstrained space."""
     point = to_point(model, params)
@@ -218,7 +218,7 @@ def _scores(
 
 @partial(jax.jit, static_argnums=0)
 def _block_scores(
-    model: GenerativeModel, point: dict[str, Array], indicator: Float[Array, "row voter*vote"]
+    model: GenerativeModel, point: dict[str, Array], indicator: Float[Array, "row voter_vote"]
 ) -> Float[Array, "row parameter"]:
     def log_likelihood(point: dict[str, Array], row: Array) -> Array:
         tables = build_tables(model, unpack(model, point).params)

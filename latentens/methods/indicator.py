@@ -14,7 +14,7 @@ from latentens.votes import Votes
 
 Owner = TypeVar("Owner", bound=Predictor)
 
-Indicator = Float[np.ndarray, "row voter*vote"] | sparse.csr_array
+Indicator = Float[np.ndarray, "row voter_vote"] | sparse.csr_array
 """One where the voter cast the vote; a missing vote is all zeros. Either kind of array takes part in `@`."""
 
 DENSE_ELEMENTS = 2**25

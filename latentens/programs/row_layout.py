@@ -31,7 +31,7 @@ FILLED = 0.25
 class DenseRows(NamedTuple):
     """Rows as an indicator matrix; a missing vote is a column of zeros."""
 
-    indicator: Float[Array, "voter*vote row"]
+    indicator: Float[Array, "voter_vote row"]
 
 
 class GroupedRows(NamedTuple):

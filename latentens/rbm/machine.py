@@ -25,12 +25,16 @@ LARGEST_PRODUCT = 512
 """That many factors between 1 and 2 can be multiplied without overflow."""
 
 
+AnyArray = Array | np.ndarray
+"""Arrays of JAX or NumPy: every function takes either."""
+
+
 class Machine(NamedTuple):
     """The parameters of a restricted Boltzmann machine, W, a and b, as arrays of JAX or NumPy."""
 
-    weights: Float[Array | np.ndarray, "visible hidden"]
-    visible_bias: Float[Array | np.ndarray, " visible"]
-    hidden_bias: Float[Array | np.ndarray, " hidden"]
+    weights: Float[AnyArray, "visible hidden"]
+    visible_bias: Float[AnyArray, " visible"]
+    hidden_bias: Float[AnyArray, " hidden"]
 
     @property
     def transposed(self) -> "Machine":
@@ -39,32 +43,32 @@ class Machine(NamedTuple):
 
 
 def energy(
-    machine: Machine, visible: Float[Array, "*row visible"], hidden: Float[Array, "*row hidden"]
-) -> Float[Array, "*row"]:
+    machine: Machine, visible: Float[AnyArray, "*#row visible"], hidden: Float[AnyArray, "*#row hidden"]
+) -> Float[AnyArray, "*row"]:
     """`E(x, h)`."""
     interaction = ((visible @ machine.weights) * hidden).sum(-1)
     return -(visible @ machine.visible_bias + hidden @ machine.hidden_bias + interaction)
 
 
-def free_energy(machine: Machine, visible: Float[Array, "row visible"]) -> Float[Array, " row"]:
+def free_energy(machine: Machine, visible: Float[AnyArray, "row visible"]) -> Float[AnyArray, " row"]:
     """`F(x) = −log Σ_h exp(−E(x, h))`."""
     return -(
         visible @ machine.visible_bias + sum_softplus(machine.hidden_bias[:, None] + machine.weights.T @ visible.T)
     )
 
 
-def hidden_probs(machine: Machine, visible: Float[Array, "*row visible"]) -> Float[Array, "*row hidden"]:
+def hidden_probs(machine: Machine, visible: Float[AnyArray, "*row visible"]) -> Float[Array, "*row hidden"]:
     """`p(h_j = 1 | x)`."""
     return jax.nn.sigmoid(machine.hidden_bias + visible @ machine.weights)
 
 
-def visible_probs(machine: Machine, hidden: Float[Array, "*row hidden"]) -> Float[Array, "*row visible"]:
+def visible_probs(machine: Machine, hidden: Float[AnyArray, "*row hidden"]) -> Float[Array, "*row visible"]:
     """`p(x_i = 1 | h)`."""
     return hidden_probs(machine.transposed, hidden)
 
 
 @jax.custom_jvp
-def sum_softplus(logits: Float[Array, "unit row"]) -> Float[Array, " row"]:
+def sum_softplus(logits: Float[AnyArray, "unit row"]) -> Float[Array, " row"]:
     """`Σ log(1 + exp(logit))` over the units: one logarithm a row in place of one an entry."""
     factors = 1 + jnp.exp(-jnp.abs(logits))
     logs = jnp.log(factors.prod(0)) if len(logits) <= LARGEST_PRODUCT else jnp.log(factors).sum(0)
@@ -90,11 +94,11 @@ def log_partition(machine: Machine, *, block_elements: int = BLOCK_ELEMENTS) -> 
 
 def log_unnormalised(
     machine: Machine,
-    visible: Float[Array, "row visible"],
-    observed: Bool[Array, "row visible"] | None,
+    visible: Float[AnyArray, "row visible"],
+    observed: Bool[AnyArray, "row visible"] | None,
     *,
     block_elements: int = BLOCK_ELEMENTS,
-) -> Float[Array, " row"]:
+) -> Float[AnyArray, " row"]:
     """`log Σ exp(−E)` over the hidden units and the unobserved visible units of each row.
 
     Args:
@@ -114,14 +118,14 @@ def log_unnormalised(
 
 
 def log_probs(
-    machine: Machine, visible: Float[Array, "row visible"], observed: Bool[Array, "row visible"] | None = None
-) -> Float[Array, " row"]:
+    machine: Machine, visible: Float[AnyArray, "row visible"], observed: Bool[AnyArray, "row visible"] | None = None
+) -> Float[AnyArray, " row"]:
     """The exact `log p(observed part of x)` of each row."""
     return log_unnormalised(machine, visible, observed) - log_partition(machine)
 
 
 def state_posterior(
-    machine: Machine, visible: Float[Array, "row visible"], observed: Bool[Array, "row visible"] | None = None
+    machine: Machine, visible: Float[AnyArray, "row visible"], observed: Bool[AnyArray, "row visible"] | None = None
 ) -> Float[Array, "row state"]:
     """`p(h | observed part of x)` for every state h of the hidden layer, in the order of `binary_states`."""
     states = hidden_states(machine)

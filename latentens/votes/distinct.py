@@ -143,7 +143,7 @@ def _refine(left: Distinct, right: Distinct, table_size: int) -> Distinct:
     return _distinct_numbers(pairs, len(left.counts) * len(right.counts), table_size)
 
 
-def distinct_entry_rows(entries: Int[np.ndarray, " entry"], bounds: Int[np.ndarray, " row+1"]) -> Distinct:
+def distinct_entry_rows(entries: Int[np.ndarray, " entry"], bounds: Int[np.ndarray, " bound"]) -> Distinct:
     """The distinct rows of lists of entries in order: rows with equally many are compared with each other."""
     lengths = np.diff(bounds)
     inverse = np.empty(len(lengths), dtype=np.int64)

@@ -39,7 +39,7 @@ class Triplets(NamedTuple):
         """Some of the entries."""
         return Triplets(*(column[entries] for column in self))
 
-    def take(self, items: Int[np.ndarray, " chosen"], bounds: Int[np.ndarray, " item+1"]) -> "Triplets":
+    def take(self, items: Int[np.ndarray, " chosen"], bounds: Int[np.ndarray, " bound"]) -> "Triplets":
         """The entries of some items, which are numbered anew; those of item i are from `bounds[i]` on."""
         lengths = np.diff(bounds)[items]
         offsets = np.repeat(bounds[items] - np.cumsum(lengths) + lengths, lengths)

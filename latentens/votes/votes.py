@@ -242,7 +242,7 @@ class Votes:
         return columns
 
     @cached_property
-    def bounds(self) -> Int[np.ndarray, " item+1"]:
+    def bounds(self) -> Int[np.ndarray, " bound"]:
         """Where the triplets of each item begin; those of the last end at the last bound."""
         index = np.int32 if len(self.triplets.item) < 2**31 else np.int64
         return np.concatenate([np.zeros(1, dtype=index), np.cumsum(self.tally.sum(axis=1), dtype=index)])

@@ -48,11 +48,11 @@ class Incidence:
     blocks: list[Block]
     merged: sparse.csr_array | None
 
-    def column_table(self, table: Float[np.ndarray, "voter*vote value"]) -> Float[np.ndarray, "column value"]:
+    def column_table(self, table: Float[np.ndarray, "voter_vote value"]) -> Float[np.ndarray, "column value"]:
         """A table of votes as a table of columns: a block times it sums up the votes of each row."""
         return np.ascontiguousarray(table if self.merged is None else self.merged @ table)
 
-    def vote_totals(self, totals: Float[np.ndarray, "column *value"]) -> Float[np.ndarray, "voter*vote *value"]:
+    def vote_totals(self, totals: Float[np.ndarray, "column *value"]) -> Float[np.ndarray, "voter_vote *value"]:
         """Totals of columns as totals of votes."""
         return totals if self.merged is None else self.merged.T @ totals
 
@@ -102,7 +102,7 @@ def incidence_of(votes: Votes, *, joint_votes: int = JOINT_VOTES, block_elements
 
 def _grouped(
     votes: Votes, joint_votes: int
-) -> tuple[Int[np.ndarray, " entry"], Int[np.ndarray, " row+1"], sparse.csr_array]:
+) -> tuple[Int[np.ndarray, " entry"], Int[np.ndarray, " bound"], sparse.csr_array]:
     """The columns of a matrix of votes, where those of each row begin, and the votes that each column stands for."""
     lowest = min(0, int(votes.matrix.min()))
     base = votes.num_classes - lowest

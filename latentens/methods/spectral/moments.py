@@ -18,6 +18,7 @@ from latentens.votes import Votes
 
 Vector = Float[np.ndarray, " voter"]
 Matrix = Float[np.ndarray, "voter voter"]
+SignedVotes = Float[np.ndarray, "row voter"] | sparse.csr_array
 
 RATE_BOUNDS = 0.01, 0.99
 """Estimated sensitivities and specificities are kept within these."""
@@ -37,7 +38,7 @@ class Rates(NamedTuple):
     specificity: Vector
 
 
-def signed_votes(indicator: Indicator) -> tuple[Indicator, Indicator]:
+def signed_votes(indicator: Indicator) -> tuple[SignedVotes, SignedVotes]:
     """f, zero where a vote is missing, and whether the vote was cast."""
     zero, one = indicator[:, 0::2], indicator[:, 1::2]
     return one - zero, one + zero
@@ -79,7 +80,9 @@ def _moments_by_voters(votes: Votes) -> Iterator[tuple[Vector, Float[np.ndarray,
         yield sums[own] / np.maximum(together[own], 1), covariance
 
 
-def _dense(array: np.ndarray | sparse.csr_array | sparse.csc_array | sparse.bsr_array) -> Matrix:
+def _dense(
+    array: np.ndarray | sparse.csr_array | sparse.csc_array | sparse.bsr_array,
+) -> Float[np.ndarray, "some voter"]:
     return array if isinstance(array, np.ndarray) else array.toarray()
 
 
