@@ -184,6 +184,9 @@ def test_pairs_file_holds_both_tests(tree, folder):
     found = pd.read_csv(folder / "pairs.csv")
     assert set(found["score"]) == {"balanced_accuracy", "accuracy", "log_score"}
     assert set(found["dataset"]) == {"known/1"}
+    competing = found[(found["estimator"] != EXACT) & (found["other"] != EXACT)]
+    assert (competing["adjusted_p_value"] >= competing["p_value"] - 1e-12).all()
+    assert found.loc[found["other"] == EXACT, "adjusted_p_value"].isna().all()
     row = found.iloc[-1]
     place = {name: row[name] for name in ("dataset", "repetition", "estimator", "other")}
     for column in ("difference", "low", "high", "p_value"):

@@ -98,6 +98,16 @@ def average_pairs(pairs: pd.DataFrame) -> dict[str, Pairs]:
     return {dataset: _adjusted(differences) for dataset, differences in found.items()}
 
 
+def _adjusted_frame(tree: xr.DataTree) -> pd.DataFrame:
+    """The p-values that text and tables of the page show."""
+    rows = [
+        (dataset, *place, difference.p_value)
+        for dataset, pairs in average_pairs(pairs_frame(tree)).items()
+        for place, difference in pairs.items()
+    ]
+    return pd.DataFrame(rows, columns=["dataset", "score", "estimator", "other", "adjusted_p_value"])
+
+
 def _adjusted(pairs: Pairs) -> Pairs:
     """The differences with p-values adjusted within each score; both directions of a pair are one test."""
     adjusted = dict(pairs)
@@ -220,7 +230,7 @@ def csv_tables(tree: xr.DataTree, views: Sequence[View]) -> dict[str, pd.DataFra
     """All tables by the names of their files; empty ones are left out."""
     tables = {
         "scores": scores_frame(tree),
-        "pairs": pairs_frame(tree),
+        "pairs": pairs_frame(tree).merge(_adjusted_frame(tree), "left"),
         "confidence": confidence_frame(views),
         "agreement": agreement_frame(views),
         "parameters": parameters_frame(views),
