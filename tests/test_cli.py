@@ -79,6 +79,7 @@ def test_check_tells_that_voters_depend_on_each_other(invoke, tree_folder):
     code, shown, _ = invoke("check", "t.csv", "--out", "pairs.csv", cwd=tree_folder)
     assert code == 0
     assert shown.startswith("t.csv: 400 items × 15 voters, 2 classes (0, 1), 0.0% missing\n")
+    assert "The voters agree more than by chance" in shown
     assert "not independent given the label" in shown
     assert len(pd.read_csv(tree_folder / "pairs.csv")) == 15 * 14 / 2
 

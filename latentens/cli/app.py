@@ -183,6 +183,7 @@ def fit(
     with status(f"Fitting {name}"):
         fitted = support.fit_votes(chosen(read), read, known, seed)
     place = support.write_posterior(fitted, read, out)
+    tell(support.signal_words(read, seed))
     for name in ("log_likelihood", "iterations", "converged", "warnings", "seconds"):
         if fitted.diagnostics.get(name) not in (None, []):
             tell(f"{name.replace('_', ' ')}: {fitted.diagnostics[name]}")
@@ -215,7 +216,8 @@ def check(
     tell(support.understood(votes, read))
     with status("Checking whether voters err independently"):
         found = check_independence(read, key=jax.random.key(seed), level=level)
-    console.print(found.summary)
+    for words in (support.signal_words(read, seed), found.summary):
+        console.print(words)
     if found.rejected:
         console.print(support.pair_table(found))
     if out:

@@ -28,9 +28,10 @@ from latentens.datasets import (
     simulate,
     simulate_paper,
 )
-from latentens.errors import LatentensError
+from latentens.errors import LatentensError, VotesError
 from latentens.evaluation import scores as evaluation
 from latentens.evaluation.independence import ModelCheck
+from latentens.evaluation.signal import check_signal
 from latentens.methods.base import Fit, GoldMethod, Method
 from latentens.programs.model import GenerativeModel
 from latentens.votes import Votes
@@ -209,3 +210,11 @@ def _check_usable(votes: Votes, path: Path) -> None:
     for number, what in ((votes.num_items, "item"), (votes.num_voters, "voter")):
         if number < 2:
             raise LatentensError(f"{path} has votes of only one {what}; at least two are needed")
+
+
+def signal_words(votes: Votes, seed: int) -> str:
+    """Whether voters agree more than by chance, in one sentence or two."""
+    try:
+        return check_signal(votes, key=jax.random.key(seed)).summary
+    except VotesError as error:  # nobody can agree with anybody
+        return f"Whether there is a signal cannot be told: {error}."
