@@ -151,6 +151,45 @@ def test_rebuilt_blocks_are_read_as_the_authors_are(analysis, tmp_path):
     np.testing.assert_allclose(table[1], right)
 
 
+@pytest.mark.parametrize("fit", ["em", pytest.param("caries", marks=pytest.mark.slow)])
+def test_published_maxima_are_found(analysis, tmp_path, fit):
+    table = analysis("published").main(None, tmp_path, 0, fits=(fit,), random_starts=100)
+    assert table["agrees"].all()
+
+
+@pytest.mark.slow
+def test_published_posteriors_are_found_within_monte_carlo_error(analysis, tmp_path):
+    """What the table of 1979 and its copy in rater have in common agrees on both, the rest on the copy."""
+    table = analysis("published").main(None, tmp_path, 0, fits=("anesthesia_bayes", "caries_bayes"), draws=1000)
+    disputed = table.index.get_level_values("fit") == "NUTS, table of 1979"
+    disputed &= table.index.get_level_values("quantity").str.contains("observer 1|patient 3")
+    assert disputed.sum() == 7
+    assert table["agrees"][~disputed].all()
+
+
+def test_published_figures_are_those_that_were_collected(analysis):
+    path = DATA / "published" / "figures.json"
+    if not path.is_file():
+        pytest.skip(f"there is no {path}")
+    published, figures = analysis("published"), json.loads(path.read_text())
+    maximum, bayes = figures["anesthesia"]["em_from_vote_shares"], figures["anesthesia"]["bayes"]
+    assert list(published.LOCAL_MAXIMUM.values()) == [
+        maximum[name]
+        for name in ("log_likelihood", "prevalence", "confusion_observer_1", "confusion_observer_2", "patient_7")
+    ] + [maximum["patient_35"]]
+    assert maximum["best_known_log_likelihood"] == published.BEST_KNOWN
+    cell = bayes["confusion_observer_1_class_1_vote_1"]
+    assert list(published.RATER.values()) == [
+        *(bayes["prevalence_mean"], bayes["prevalence_90_percent"], cell["mean"], cell["interval_90"]),
+        *(bayes["label_probs_item_2"], bayes["label_probs_item_3"]),
+    ]
+    caries = figures["caries"]
+    wanted = ("log_likelihood", "prevalence", "sensitivity", "specificity", "g_squared")
+    assert list(published.CARIES_MAXIMUM.values()) == [caries["maximum_likelihood"][name] for name in wanted]
+    by_model = [caries[f"bayes_{name}"]["prevalence_mean"] for name in ("dawid_skene", "item_difficulty")]
+    assert list(published.CARIES_BAYES.values()) == by_model
+
+
 def test_paper_figures_are_those_of_the_tables():
     path = DATA.parent / "paper_tables.json"
     if not path.is_file():

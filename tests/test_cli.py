@@ -11,6 +11,7 @@ import pytest
 
 from latentens import Votes, bayes_posterior
 from latentens.comparison import load
+from latentens.datasets import load as load_dataset
 from latentens.methods import DawidSkeneEM
 from latentens.models import Tree
 from tests.reference import votes_of_classes
@@ -153,6 +154,23 @@ def test_errors_are_one_sentence_and_exit_code_2(invoke, tmp_path, arguments, me
     (tmp_path / "empty.py").write_text("")
     (tmp_path / "good.csv").write_text("item,voter,vote\n1,a,0\n1,b,1\n2,a,1\n2,b,1\n")
     assert_refused(invoke, tmp_path, arguments, message)
+
+
+def test_repeated_votes_are_counted_or_refused(invoke, tmp_path):
+    votes = load_dataset("anesthesia").votes
+    votes.to_long().to_csv(tmp_path / "votes.csv", index=False)
+    arguments = ("votes.csv", "--duplicates", "keep", "--out", "x.csv")
+    assert_refused(invoke, tmp_path, ("check", *arguments), "read the votes with --duplicates last")
+    assert invoke("fit", "DawidSkeneEM", *arguments, cwd=tmp_path)[0] == 0
+    written = pd.read_csv(tmp_path / "x.csv", index_col="item")
+    fit = DawidSkeneEM().fit(votes, key=jax.random.key(1))
+    np.testing.assert_allclose(written[[f"prob_{k}" for k in (1, 2, 3, 4)]], fit.label_probs, atol=1e-12)
+
+
+def test_compare_on_a_published_table_needs_no_file(invoke, tmp_path):
+    code, shown, _ = invoke("compare", "--data", "anesthesia", *METHODS, cwd=tmp_path)
+    assert code == 0
+    assert "DawidSkeneEM" in shown
 
 
 BAD_FILES = {

@@ -3,6 +3,7 @@ import pandas as pd
 import pytest
 
 from latentens import log_likelihood
+from latentens.datasets import load
 from latentens.methods import DawidSkeneEM
 from latentens.methods.dawid_skene_em import random_estimates
 from latentens.methods.independent.label_counts import count_rows, expectation, maximisation
@@ -128,3 +129,22 @@ def test_random_starts_never_lose():
     few, many = (DawidSkeneEM(pseudo_count=0.0, random_starts=n).fit(votes, key=KEY).diagnostics for n in (0, 20))
     assert many["log_likelihood"] >= few["log_likelihood"]
     assert len(many["start_log_likelihoods"]) == 21
+
+
+def test_a_better_optimum_than_that_of_vote_shares_is_reported():
+    """Dawid & Skene's published optimum is the one that vote shares lead to, and it is local."""
+    votes = load("anesthesia").votes
+    alone, many = (DawidSkeneEM(pseudo_count=0.0, random_starts=n).fit(votes, key=KEY).diagnostics for n in (0, 100))
+    assert alone["warnings"] == []
+    assert many["warnings"] == [
+        "the start from vote shares ends in a local optimum, -192.891, and another start reaches -191.569"
+    ]
+    assert sum(optimum["starts"] for optimum in many["optima"]) == 101
+    assert many["optima"][0]["objective"] == pytest.approx(many["log_likelihood"])
+
+
+def test_clear_votes_give_no_warning():
+    votes, _ = independent_votes(500, SENSITIVITY, SPECIFICITY)
+    assert DawidSkeneEM().fit(votes, key=KEY).diagnostics["warnings"] == []
+    words = DawidSkeneEM(max_iterations=3).fit(votes, key=KEY).diagnostics["warnings"]
+    assert words[0] == "not converged after 3 iterations"

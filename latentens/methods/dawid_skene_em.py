@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import expit
 
+from latentens.inference.optima import list_optima, local_optimum_warnings
 from latentens.inference.orient import orientation, vote_shares
 from latentens.methods.base import Estimate, GoldCodes, GoldMethod, Posterior, posterior_of
 from latentens.methods.independent.label_counts import (
@@ -90,6 +91,7 @@ class DawidSkeneEM(GoldMethod):
             "converged": bool(optimum.converged[optimum.best]),
             "flipped": not np.array_equal(order, np.arange(len(order))),
             "start_log_likelihoods": optimum.log_likelihood,
+            **_compare_starts(optimum),
         }
         return Estimate(named_params(shares, confusion), diagnostics)
 
@@ -155,6 +157,15 @@ class DawidSkeneEM(GoldMethod):
             labels, votes, log_likelihood = expected
             expected = Expected(labels[:, going], votes[:, going], log_likelihood[going])
         return optimum
+
+
+def _compare_starts(optimum: Optimum) -> dict[str, Any]:
+    """The optima that were found, and warnings of what they mean."""
+    best = optimum.best
+    words = [] if optimum.converged[best] else [f"not converged after {optimum.iterations[best]} iterations"]
+    if optimum.converged[0]:
+        words += local_optimum_warnings("vote shares", optimum.objective[0], optimum.objective[best])
+    return {"optima": list_optima(optimum.objective), "warnings": words}
 
 
 def _side_by_side(some: Expected, others: Expected) -> Expected:

@@ -14,6 +14,7 @@ from scipy.special import logsumexp, softmax
 
 from latentens.errors import LatentensError, SettingError
 from latentens.inference.em import Expectation
+from latentens.inference.optima import group_starts, list_optima
 from latentens.inference.optimise import Optima, descend, minimise, stack
 from latentens.inference.orient import orientation
 from latentens.inference.stability import fits_about_as_well, label_warnings
@@ -44,9 +45,6 @@ from latentens.programs.tables import (
 from latentens.runtime.devices import fetch, shard_rows
 from latentens.runtime.settings import Count, CountOrZero, PartialShare, Positive
 from latentens.votes import Votes
-
-SAME_OPTIMUM = 0.01
-"""Optima whose log-likelihoods differ by less than this many nats count as one."""
 
 WARM_ITERATIONS = 100
 """Iterations towards the labels of a cheaper method."""
@@ -134,7 +132,7 @@ class MaximumLikelihood(GoldMethod):
     ) -> float:
         """The largest share of labels that change at another optimum that fits about as well."""
         change, counts = 0.0, fetch(observations.counts)
-        for start, *_ in _group(-votes.num_items * optima.losses)[1:]:
+        for start, *_ in group_starts(-votes.num_items * optima.losses)[1:]:
             joint = fetch(_label_log_joint(self.model, optima.point(start), observations))
             if fits_about_as_well(best, logsumexp(joint, axis=0), counts):
                 probs = softmax(joint, axis=0).T[inverse]
@@ -204,7 +202,7 @@ class MaximumLikelihood(GoldMethod):
             "iterations": int(optima.iterations[best]),
             "gradient": float(optima.slopes[best]),
             "converged": bool(optima.slopes[best] <= SLOPE_AT_OPTIMUM),
-            "optima": [{"objective": float(objectives[g[0]]), "starts": len(g)} for g in _group(objectives)],
+            "optima": list_optima(objectives),
             "curve": -num_items * optima.curves[best],
             "label_change": change,
             "warnings": _warnings(self.model, params, optima) + label_warnings(change),
@@ -263,17 +261,6 @@ def _oriented(
     """Parameters with their labels in the given order, and the order still to be applied to posteriors under them."""
     relabelled = model.relabel(params, order)
     return (dict(params), order) if relabelled is None else (relabelled, np.arange(len(order)))
-
-
-def _group(objectives: Float[np.ndarray, " start"]) -> list[list[int]]:
-    """The starts that reached each distinct optimum, the best optimum first."""
-    groups: list[list[int]] = []
-    for start in np.argsort(-objectives, kind="stable"):
-        if groups and objectives[groups[-1][0]] - objectives[start] < SAME_OPTIMUM:
-            groups[-1].append(int(start))
-        else:
-            groups.append([int(start)])
-    return groups
 
 
 def _warnings(model: GenerativeModel, params: Params, optima: Optima) -> list[str]:
