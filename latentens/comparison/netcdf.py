@@ -10,9 +10,13 @@ from latentens.errors import LatentensError
 
 def save(tree: xr.DataTree, path: str | Path) -> None:
     """Write a comparison; the file appears under its name only when it is whole."""
+    content = tree.to_netcdf(engine="h5netcdf")  # in memory: on a full disk HDF5 crashes
     part = Path(f"{path}.part")
-    tree.to_netcdf(part, engine="h5netcdf")
-    part.replace(path)
+    try:
+        part.write_bytes(content)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def load(path: str | Path) -> xr.DataTree:

@@ -41,9 +41,13 @@ def save_fit(fit: Fit, path: str | Path) -> None:
         names = getattr(fit, name)
         groups["/"].attrs[name] = json.dumps(len(names) if isinstance(names, range) else list(names), default=_plain)
     groups["settings"] = _dataset(settings)
+    content = xr.DataTree.from_dict(groups).to_netcdf(engine="h5netcdf")  # in memory: on a full disk HDF5 crashes
     part = Path(f"{path}.part")
-    xr.DataTree.from_dict(groups).to_netcdf(part, engine="h5netcdf")
-    part.replace(path)
+    try:
+        part.write_bytes(content)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def load_fit(path: str | Path, types: Iterable[type | Callable[..., Any]] = ()) -> Fit:

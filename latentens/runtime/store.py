@@ -16,7 +16,7 @@ from uuid import uuid4
 
 import numpy as np
 
-from latentens.errors import LatentensError
+from latentens.errors import LatentensError, LatentensWarning
 from latentens.runtime.code_content import package_source
 from latentens.runtime.fingerprint import fingerprint
 
@@ -79,6 +79,7 @@ class Store:
             warnings.warn(
                 f"a finished piece of work could not be kept in {self.folder} ({error.strerror}); the run continues, "
                 "but would have to repeat it after an interruption",
+                LatentensWarning,
                 stacklevel=2,
             )
 
@@ -101,7 +102,9 @@ class Store:
             where = f"it is now called {aside.name}"
         except OSError:
             where = "it could not be renamed"
-        warnings.warn(f"{path} cannot be used ({error}): {where}, and its work is done again", stacklevel=4)
+        warnings.warn(
+            f"{path} cannot be used ({error}): {where}, and its work is done again", LatentensWarning, stacklevel=4
+        )
 
 
 def _write(path: Path, key: str, record: Record) -> None:
