@@ -1,12 +1,11 @@
 """The command `latentens`; what a command needs is imported when it runs, so that help comes at once."""
 
 import sys
-from collections.abc import Mapping
 from dataclasses import fields
 from functools import partial
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -19,6 +18,8 @@ from latentens.cli.terminal import console, end_if_elsewhere, messages, say, sta
 from latentens.errors import LatentensError
 
 if TYPE_CHECKING:
+    from xarray import DataTree
+
     from latentens.votes.reading import TableOptions
 
 app = typer.Typer(
@@ -114,14 +115,13 @@ def compare(
 
     from latentens.cli import support
     from latentens.cli.method_names import find_methods, find_model
-    from latentens.comparison import compare, save
-    from latentens.reporting import report
+    from latentens.comparison import compare
 
     chosen, models = find_methods(methods or []), [find_model(text) for text in model or []]
     if out:
         check_folder(out)
-    _refuse_strays({"truth": truth, "gold": gold}, "--votes", votes)
-    _refuse_strays(reading, "--votes or --data", votes or data)
+    support.refuse_strays({"truth": truth, "gold": gold}, "--votes", votes)
+    support.refuse_strays(reading, "--votes or --data", votes or data)
     datasets = support.named_datasets(data or [], root, reading)
     datasets += [support.users_dataset(votes, truth, gold, reading)] if votes else []
     for dataset in datasets:
@@ -135,6 +135,15 @@ def compare(
         tree = compare(
             datasets, chosen, key=key, repetitions=repetitions, folder=cells, client=client, on_progress=progress
         )
+    _hand_over(tree, out)
+
+
+def _hand_over(tree: "DataTree", out: Path | None) -> None:
+    """Print a comparison's scores and failures, write it and its report, and exit with 1 where a method failed."""
+    from latentens.cli import support
+    from latentens.comparison import save
+    from latentens.reporting import report
+
     console.print(support.score_table(tree))
     failed = support.failures(tree)
     if failed:
@@ -145,13 +154,6 @@ def compare(
         end_if_elsewhere(place, out / "tree.nc")
     if failed:
         raise typer.Exit(1)
-
-
-def _refuse_strays(options: Mapping[str, Any], owner: str, given: Any) -> None:
-    """Refuse an option that belongs to another one that was not given."""
-    strays = [name for name, value in options.items() if value]
-    if strays and not given:
-        raise LatentensError(f"--{strays[0]} belongs to {owner}, and there is none")
 
 
 @app.command()

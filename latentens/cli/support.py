@@ -1,7 +1,7 @@
 """What the commands read, simulate, write and print; imported only when a command runs."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -218,3 +218,10 @@ def signal_words(votes: Votes, seed: int) -> str:
         return check_signal(votes, key=jax.random.key(seed)).summary
     except VotesError as error:  # nobody can agree with anybody
         return f"Whether there is a signal cannot be told: {error}."
+
+
+def refuse_strays(options: Mapping[str, Any], owner: str, given: Any) -> None:
+    """Refuse an option that belongs to another one that was not given."""
+    strays = [name for name, value in options.items() if value]
+    if strays and not given:
+        raise LatentensError(f"--{strays[0]} belongs to {owner}, and there is none")
