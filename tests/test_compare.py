@@ -253,6 +253,16 @@ def test_a_method_may_be_made_for_each_data_set():
     assert settings == {"wide": "Draws(pause=0.0, number=6)", "narrow": "Draws(pause=0.0, number=3)"}
 
 
+def test_a_tree_that_cannot_be_saved_leaves_nothing(tree, tmp_path, monkeypatch):
+    def full(path, target):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(OSError, match="No space"):
+        save(tree, tmp_path / "tree.nc")
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_saved_tree_comes_back_the_same(tree, tmp_path):
     save(tree, tmp_path / "tree.nc")
     xr.testing.assert_identical(load(tmp_path / "tree.nc"), tree)
