@@ -1,0 +1,29 @@
+"""Models of the catalogue are recovered from many votes, and published figures are met."""
+
+import jax
+import numpy as np
+import pytest
+
+from latentens import simulate
+from latentens.datasets import load
+from latentens.methods import MaximumLikelihood
+from latentens.models import ClassConditional, DawidSkene, Mace, OneCoin
+from tests.reference import KEY
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", [OneCoin, ClassConditional, Mace], ids=lambda model: model.__name__)
+def test_parameters_are_recovered_from_many_votes(model):
+    """From starts that know nothing of the truth."""
+    three_classes = model(5, num_classes=3)
+    drawn = simulate(three_classes, 100_000, key=KEY, params=three_classes.example_params(jax.random.key(3)))
+    fit = MaximumLikelihood(three_classes, starts=2).fit(drawn.votes, key=KEY)
+    for name, truth in drawn.params.items():
+        np.testing.assert_allclose(fit.params[name], truth, atol=0.05, err_msg=name)
+
+
+@pytest.mark.parametrize("model", [DawidSkene(5), ClassConditional(5)], ids=lambda model: type(model).__name__)
+def test_caries_has_its_published_maximum(model):
+    fit = MaximumLikelihood(model, starts=0).fit(load("caries").votes, key=KEY)
+    assert fit.diagnostics["log_likelihood"] == pytest.approx(-7465.385, abs=1e-3)
+    assert fit.params["prevalence"] == pytest.approx(0.196, abs=5e-4)
