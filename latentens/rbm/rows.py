@@ -61,7 +61,7 @@ def rows_from_votes(votes: Votes) -> VisibleRows:
     votes.refuse_repeats("a restricted Boltzmann machine")
     matrix = votes.patterns.rows
     observed = matrix != MISSING
-    filling = round_up(few_lengths(len(matrix))) - len(matrix)
+    filling = round_up(few_lengths(len(matrix), digits=3)) - len(matrix)
     visible = np.pad((matrix * observed).astype(float), ((0, filling), (0, 0)))
     weight = np.pad(votes.patterns.counts / votes.num_items, (0, filling))
     mask = None if observed.all() else shard_rows(np.pad(observed, ((0, filling), (0, 0))), axis=0)

@@ -22,7 +22,7 @@ def row_blocks(num_rows: int, elements_per_row: float, block_elements: int = BLO
     return [slice(start, min(start + size, num_rows)) for start in range(0, num_rows, size)]
 
 
-def few_lengths(num_rows: int) -> int:
-    """The next number with at most four leading binary digits: data of about the same size share compiled programs."""
-    step = 2 ** max(0, num_rows.bit_length() - 4)
+def few_lengths(num_rows: int, digits: int = 4) -> int:
+    """The next number with few leading binary digits: data of about the same size share compiled programs."""
+    step = 2 ** max(0, num_rows.bit_length() - digits)
     return -(-num_rows // step) * step
