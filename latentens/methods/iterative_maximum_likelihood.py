@@ -67,9 +67,7 @@ class IterativeMaximumLikelihood(GoldMethod):
         return confusion, float(counts @ labels / counts.sum()), rounds, at_rest
 
 
-def hard_confusion(
-    indicator: Indicator, counts: Float[np.ndarray, " row"], labels: Int[np.ndarray, " row"]
-) -> Confusion:
+def hard_confusion(indicator: Indicator, counts: Int[np.ndarray, " row"], labels: Int[np.ndarray, " row"]) -> Confusion:
     """Frequencies of votes among the items of each label, drawn towards ½ by n⁻²; ½ where there are none."""
     members = counts[:, None] * (labels[:, None] == np.arange(2))
     cast = (indicator.T @ members).reshape(-1, 2, 2)  # voter, vote, label
