@@ -53,5 +53,5 @@ def test_equals_hard_expectation_maximisation_by_loops():
 
 def test_an_empty_class_gives_even_rates():
     votes, _ = independent_votes(20, SENSITIVITY, SPECIFICITY)
-    confusion = hard_confusion(vote_indicator(votes, 2), np.ones(20), np.zeros(20, dtype=int))
+    confusion = hard_confusion(vote_indicator(votes, 2), np.ones(20, dtype=int), np.zeros(20, dtype=int))
     np.testing.assert_allclose(confusion[:, 1], 0.5)

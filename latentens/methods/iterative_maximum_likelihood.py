@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import jax
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Int
 
 from latentens.methods.base import Estimate, GoldCodes, GoldMethod, Method, Posterior
 from latentens.methods.independent.likelihood import (
