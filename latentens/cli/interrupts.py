@@ -6,6 +6,7 @@ in a thread of XLA needs, which ends in a segmentation fault. So a thread of its
 process without unwinding. That is safe because every file is written under another name first.
 """
 
+import atexit
 import os
 import signal
 import socket
@@ -63,6 +64,7 @@ def ending_on_signals() -> Iterator[None]:
         if handler is not signal.SIG_IGN:
             signal.signal(number, lambda *_: None)
     fd_before = signal.set_wakeup_fd(bell.fileno(), warn_on_full_buffer=False)
+    atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)  # what is done cannot be interrupted any more
     threading.Thread(target=_listen, args=(listener,), daemon=True).start()
     try:
         yield
