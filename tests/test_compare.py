@@ -229,6 +229,7 @@ def test_the_node_of_a_sampled_fit_opens_in_arviz(tmp_path):
             plt.close("all")
 
 
+@pytest.mark.slow
 def test_names_that_differ_in_a_slash_only_have_nodes_of_their_own(tmp_path):
     odd = ["a/b", "a_b", "/", "..", "a/b/", "a//b", " ", "tab\t", "params", "é"]
     sets = [dataset(name, num_items=20) for name in ["x", "x/truth", "x_truth", "scores", "scores/y", "../z", ""]]
@@ -249,7 +250,7 @@ def test_a_method_may_be_made_for_each_data_set():
     wide, narrow = dataset("wide"), Dataset("narrow", *independent_votes(30, RATES[:3], RATES[:3]))
     methods = {"sized": lambda votes: Draws(number=votes.num_voters), "vote": MajorityVote()}
     tree = compare([wide, narrow], methods, key=KEY, resamples=10)
-    settings = {name: part["fits/sized"].attrs["settings"] for name, part in data_trees(tree).items()}
+    settings = {name: part["fits/sized/0"].attrs["settings"] for name, part in data_trees(tree).items()}
     assert settings == {"wide": "Draws(pause=0.0, number=6)", "narrow": "Draws(pause=0.0, number=3)"}
 
 

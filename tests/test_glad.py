@@ -22,7 +22,7 @@ def test_posterior_is_the_product_over_votes(num_classes):
         right = 1 / (1 + np.exp(-ability[voter] * np.exp(ease[item])))
         for label in range(num_classes):
             joint[item, label] *= right if votes.matrix[item, voter] == label else (1 - right) / (num_classes - 1)
-    expected = _expect(votes, ability, ease)
+    expected = _expect(votes, ability, ease, None)
     np.testing.assert_allclose(expected.label_probs, joint / joint.sum(axis=1, keepdims=True), rtol=1e-9)
     np.testing.assert_allclose(expected.log_likelihood, np.log(joint.sum(axis=1)), rtol=1e-9)
 
@@ -34,7 +34,7 @@ def test_the_fit_is_a_maximum_in_the_abilities():
     counts = np.ones(400)
 
     def height(ability, ease):
-        return _log_posterior(_expect(votes, ability, ease), counts, ability, ease)
+        return _log_posterior(_expect(votes, ability, ease, None), counts, ability, ease)
 
     ability, ease = fit.params["ability"], fit.params["ease"]
     best = height(ability, ease)

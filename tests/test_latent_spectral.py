@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from scipy import stats
 
 from latentens import simulate
 from latentens.evaluation.scores import balanced_accuracy
@@ -48,7 +49,8 @@ def as_tree(fit):
 
 def test_recovers_the_parameters_of_a_tree():
     truth = np.concatenate([np.ravel(value) for value in PARAMS.values()])
-    assert largest_standard_score(LatentSpectral(), TREE, PARAMS, as_tree, truth, repetitions=12) < 3
+    limit = stats.t.ppf(1 - 0.025 / len(truth), df=11)  # one false alarm in twenty, over all parameters
+    assert largest_standard_score(LatentSpectral(), TREE, PARAMS, as_tree, truth, repetitions=12) < limit
 
 
 @pytest.mark.parametrize("select", ["residual", "likelihood"])
@@ -128,7 +130,7 @@ def test_likelihood_of_a_tree_is_that_of_the_model():
         Rates(PARAMS[f"{kind}_sensitivity"], PARAMS[f"{kind}_specificity"]) for kind in ("hidden", "voter")
     )
     tree = TreeEstimates(np.array(TREE.groups), 0.2, hidden, voter, voter, 1.0, 0)
-    given_label = tree_log_likelihoods(vote_indicator(votes, 2), tree)
+    given_label = tree_log_likelihoods(vote_indicator(votes, 2), tree.groups, tree.hidden, tree.voter)
     joint = given_label + np.log([0.4, 0.6])
     posterior = np.exp(joint - np.logaddexp.reduce(joint, axis=1, keepdims=True))
     np.testing.assert_allclose(posterior, bayes_posterior(TREE, PARAMS, votes), atol=1e-10)

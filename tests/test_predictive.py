@@ -171,6 +171,7 @@ def test_table_and_words():
     assert "not that its labels are the best" in ranking.summary
 
 
+@pytest.mark.slow
 def test_the_model_that_the_votes_come_from_predicts_them_best():
     tree = Tree((0, 0, 0, 1, 1, 1))
     params = tree.example_params(jax.random.key(3))
