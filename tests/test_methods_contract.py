@@ -24,6 +24,7 @@ from latentens.methods import (
     RestrictedLikelihood,
     SpectralMetaLearner,
     SupervisedReference,
+    Tempered,
     TopDownMLE,
     TreeMLE,
     dawid_skene_em,
@@ -58,6 +59,7 @@ OTHERS: dict[str, Callable[[Votes], Method]] = {
     "Nuts": lambda votes: Nuts(DawidSkene(votes.num_voters), num_chains=2, num_warmup=30, num_samples=30),
     "RBMStack": lambda _: RBMStack(hidden=(2, 1)),
     "SupervisedReference": lambda _: SupervisedReference(Dataset("other", *good_voters(seed=9))),
+    "Tempered": lambda _: Tempered(DawidSkeneEM(random_starts=1)),
     "TopDownMLE": lambda _: TopDownMLE(num_hidden=3, starts=1),
     "TreeMLE": lambda _: TreeMLE(starts=0),
 }

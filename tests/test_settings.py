@@ -34,7 +34,7 @@ NUMBERS = {
 def make(found, **settings):
     """An object with these settings and whatever else it needs."""
     votes, labels = independent_votes(4, np.full(3, 0.7), np.full(3, 0.7))
-    needed = {"model": DawidSkene(3), "training": Dataset("some", votes, labels)}
+    needed = {"method": MajorityVote(), "model": DawidSkene(3), "training": Dataset("some", votes, labels)}
     names = {f.name for f in dataclasses.fields(found) if f.default is f.default_factory is dataclasses.MISSING}
     return found(**{name: needed[name] for name in names} | settings)
 

@@ -13,6 +13,7 @@ from latentens.methods.rbm_stack import RBMStack
 from latentens.methods.restricted_likelihood import RestrictedLikelihood
 from latentens.methods.spectral_meta_learner import SpectralMetaLearner
 from latentens.methods.supervised import Supervised, SupervisedReference
+from latentens.methods.tempered import Tempered
 from latentens.methods.top_down_mle import TopDownMLE
 from latentens.methods.tree_mle import TreeMLE
 
@@ -31,6 +32,7 @@ __all__ = [
     "SpectralMetaLearner",
     "Supervised",
     "SupervisedReference",
+    "Tempered",
     "TopDownMLE",
     "TreeMLE",
 ]

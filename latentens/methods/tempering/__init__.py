@@ -1,0 +1,1 @@
+"""How far a posterior is to be believed, told by votes that it has not seen."""

@@ -1,0 +1,116 @@
+"""Votes and labels that a fit has not seen, and what it says about them."""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Float, Int
+
+from latentens.errors import VotesError
+from latentens.methods.base import Fit, GoldCodes, GoldMethod, Method, Posterior, posterior_of
+from latentens.runtime.randomness import numpy_generator
+from latentens.votes import Votes
+from latentens.votes.labels import MISSING
+
+MOST_HIDDEN = 2**15
+"""Number of votes that are hidden at most; of more a random sample is taken."""
+
+
+class HiddenVotes(NamedTuple):
+    """Votes that were hidden one at a time.
+
+    Attributes:
+        item: The item of each hidden vote.
+        voter: Its voter.
+        vote: The vote.
+        label_probs: The posterior of the item's label given the other voters' votes, by a fit without the item.
+        num_voters: Number of voters.
+    """
+
+    item: Int[np.ndarray, " hidden"]
+    voter: Int[np.ndarray, " hidden"]
+    vote: Int[np.ndarray, " hidden"]
+    label_probs: Float[np.ndarray, "hidden label"]
+    num_voters: int
+
+
+class HiddenLabels(NamedTuple):
+    """True labels that were kept from a fit.
+
+    Attributes:
+        label: The true label of each item.
+        label_probs: The posterior of the item's label given its votes, by a fit without the item.
+    """
+
+    label: Int[np.ndarray, " item"]
+    label_probs: Posterior
+
+
+class HeldOut(NamedTuple):
+    """What was kept from each fit."""
+
+    votes: list[HiddenVotes]
+    labels: list[HiddenLabels]
+
+
+def fit_known(method: Method, votes: Votes, key: jax.Array, gold: GoldCodes | None) -> Fit:
+    """A fit that uses known labels if there are any and the method can use them."""
+    if isinstance(method, GoldMethod):
+        return method._run(votes, key, gold if gold is not None and (gold >= 0).any() else None)
+    return method._run(votes, key)
+
+
+def hold_out(method: Method, votes: Votes, folds: int, key: jax.Array, gold: GoldCodes | None) -> HeldOut:
+    """Fit a method to all items but those of one fold and ask it about these, each fold in turn.
+
+    Args:
+        method: The method.
+        votes: The votes.
+        folds: Number of folds.
+        key: Random key.
+        gold: The code of each item's true label, −1 where it is unknown; None if none is known.
+    """
+    generator = numpy_generator(key)
+    hidden = _hidden_entries(votes, generator)
+    fold = generator.permutation(votes.num_items) % folds
+    held = HeldOut([], [])
+    for number in range(folds):
+        others = np.flatnonzero(fold != number)
+        known = None if gold is None else gold[others]
+        fitted = fit_known(method, votes.take(others), jax.random.fold_in(key, number), known)
+        if (entries := hidden[fold[votes.triplets.item[hidden]] == number]).size:
+            held.votes.append(_ask_about_votes(fitted, votes, entries))
+        if gold is not None and (items := np.flatnonzero((fold == number) & (gold >= 0))).size:
+            probs = posterior_of(method, fitted, votes.take(items))
+            held.labels.append(HiddenLabels(gold[items], probs))
+    return held
+
+
+def without_voter(votes: Votes, item: Int[np.ndarray, " row"], voter: Int[np.ndarray, " row"]) -> Votes:
+    """One row of votes for each item given, without the votes of the voter given with it."""
+    rows = votes.take(item)
+    if isinstance(rows.storage, np.ndarray):
+        matrix = rows.storage.copy()
+        matrix[np.arange(len(item)), voter] = MISSING
+        return replace(rows, storage=matrix)
+    return replace(rows, storage=rows.storage.at(rows.storage.voter != voter[rows.storage.item]))
+
+
+def _hidden_entries(votes: Votes, generator: np.random.Generator) -> Int[np.ndarray, " hidden"]:
+    """The votes on items with votes of another voter, or a sample of them."""
+    item = votes.triplets.item
+    voters = np.bincount(item[~votes.triplets.repeated], minlength=votes.num_items)
+    entries = np.flatnonzero(voters[item] > 1)
+    if not len(entries):
+        raise VotesError(
+            "Tempered predicts hidden votes from the votes of other voters on the same item, but no item has votes of "
+            "two voters: collect more votes on some items, or use the method without tempering"
+        )
+    return entries if len(entries) <= MOST_HIDDEN else np.sort(generator.choice(entries, MOST_HIDDEN, replace=False))
+
+
+def _ask_about_votes(fitted: Fit, votes: Votes, entries: Int[np.ndarray, " hidden"]) -> HiddenVotes:
+    item, voter, vote = votes.triplets.at(entries)
+    probs = posterior_of(fitted.method, fitted, without_voter(votes, item, voter))
+    return HiddenVotes(item, voter, vote, probs, votes.num_voters)
