@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from latentens import Dataset, compare
+from latentens import Dataset, Votes, compare
 from latentens.cli import main
 from latentens.methods import DawidSkeneEM, MajorityVote
-from tests.reference import independent_votes
+from tests.reference import KEY, independent_votes
 
 RATES = np.linspace(0.6, 0.8, 5)
 
@@ -70,3 +70,13 @@ def test_what_methods_were_told_is_not_scored():
     accuracy = np.mean((fit.labels == labels)[20:])
     assert np.isclose(tree["scores/accuracy"].to_numpy(), accuracy).any()
     assert (probs == 1).any()
+
+
+def test_codes_are_not_read_as_names_of_classes():
+    """Code 1 of the classes "1" and "2" is "2", although there is a class called "1"."""
+    votes, labels = independent_votes(30, RATES, RATES)
+    named = Votes.from_matrix(np.array(["1", "2"])[votes.matrix])
+    gold = np.where(np.arange(30) < 3, 1, -1)
+    tree = compare(Dataset("d", named, labels, gold=gold), [DawidSkeneEM(random_starts=0)], key=KEY, resamples=5)
+    probs = tree["d/estimates/label_prob"].to_numpy().reshape(30, 2)
+    np.testing.assert_array_equal(probs[:3], [[0, 1]] * 3)

@@ -32,7 +32,7 @@ from latentens.errors import LatentensError, VotesError
 from latentens.evaluation import scores as evaluation
 from latentens.evaluation.independence import ModelCheck
 from latentens.evaluation.signal import check_signal
-from latentens.methods.base import Fit, GoldMethod, Method
+from latentens.methods.base import Fit, GoldMethod, Method, fit_known
 from latentens.programs.model import GenerativeModel
 from latentens.votes import Votes
 from latentens.votes.files import naming
@@ -73,13 +73,10 @@ def known_labels(votes: Votes, path: Path, reading: TableOptions) -> Int[np.ndar
 
 def fit_votes(method: Method, votes: Votes, gold: Int[np.ndarray, " item"] | None, seed: int) -> Fit:
     """Fit, with known labels if there are any."""
-    key = jax.random.key(seed)
-    if gold is None:
-        return method.fit(votes, key=key)
-    if not isinstance(method, GoldMethod):
+    if gold is not None and not isinstance(method, GoldMethod):
         able = [name for name in METHOD_NAMES if issubclass(getattr(methods, name), GoldMethod)]
         raise LatentensError(f"{type(method).__name__} cannot use gold labels; {', '.join(able)} can")
-    return method.fit(votes, key=key, gold=gold)
+    return fit_known(method, votes, jax.random.key(seed), gold)
 
 
 def users_votes(path: Path, reading: TableOptions) -> Votes:

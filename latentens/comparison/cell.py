@@ -19,7 +19,7 @@ from latentens.datasets.dataset import Dataset
 from latentens.errors import LatentensError
 from latentens.evaluation.intervals import intervals
 from latentens.evaluation.scores import evaluate
-from latentens.methods.base import Fit, GoldMethod, Method, Posterior
+from latentens.methods.base import Fit, Method, Posterior, fit_known
 from latentens.runtime.fingerprint import fingerprint
 from latentens.runtime.store import Record
 
@@ -118,21 +118,13 @@ def run(cell: Cell) -> Outcome:
     start, seconds = time.perf_counter(), np.nan
     with _watched_memory() as peak_memory:
         try:
-            fit = _fit(cell, key)
+            fit = fit_known(cell.method, cell.dataset.votes, key, cell.dataset.gold)
             seconds, memory = time.perf_counter() - start, peak_memory()
             scored = score(cell.dataset, fit.label_probs, cell.exact, cell.resamples, key=key)
             return Outcome(repr(cell.method), seconds, memory, **_parts(fit, cell), **scored)
         except Exception as caught:  # whatever a user's method does, the other cells go on
             error = str(caught) if isinstance(caught, LatentensError) else repr(caught)
     return Outcome(repr(cell.method), time.perf_counter() - start, peak_memory(), error)
-
-
-def _fit(cell: Cell, key: jax.Array) -> Fit:
-    """Fit, with known labels if there are any and the method can use them."""
-    votes, gold = cell.dataset.votes, cell.dataset.gold
-    if gold is not None and isinstance(cell.method, GoldMethod):
-        return cell.method.fit(votes, key=key, gold=gold)
-    return cell.method.fit(votes, key=key)
 
 
 def _parts(fit: Fit, cell: Cell) -> dict[str, Any]:

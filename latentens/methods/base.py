@@ -212,8 +212,7 @@ class GoldMethod(Method):
             gold: True labels of some items: a mapping or a Series from the item's name to its label as written (or the
                 label's code), or an array with one entry per item: codes, −1 where the label is unknown, or labels.
         """
-        codes = None if gold is None else gold_codes(votes, gold)
-        return self._run(votes, key, codes if codes is not None and (codes >= 0).any() else None)
+        return fit_known(self, votes, key, None if gold is None else gold_codes(votes, gold))
 
     @abstractmethod
     def _fit(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
@@ -224,6 +223,13 @@ class GoldMethod(Method):
             key: Random key.
             gold: The code of each item's true label, −1 where it is unknown; None if none is known.
         """
+
+
+def fit_known(method: Method, votes: Votes, key: jax.Array, gold: GoldCodes | None) -> Fit:
+    """A fit that uses known labels, given by their codes, if there are any and the method can use them."""
+    if not isinstance(method, GoldMethod):
+        return method._run(votes, key)
+    return method._run(votes, key, gold if gold is not None and (gold >= 0).any() else None)
 
 
 def finished(method: Predictor, estimate: Estimate, votes: Votes, start: float, gold: GoldCodes | None = None) -> Fit:

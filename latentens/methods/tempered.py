@@ -8,8 +8,8 @@ import jax
 import numpy as np
 
 from latentens.errors import LatentensError, VotesError
-from latentens.methods.base import Estimate, GoldCodes, GoldMethod, Method, Posterior
-from latentens.methods.tempering.held_out import HiddenLabels, fit_known, hold_out
+from latentens.methods.base import Estimate, GoldCodes, GoldMethod, Method, Posterior, fit_known
+from latentens.methods.tempering.held_out import HiddenLabels, hold_out
 from latentens.methods.tempering.temperature import Score, Temperature, best_temperature, temper
 from latentens.methods.tempering.vote_score import VoteScore
 from latentens.runtime.numerics import safe_log

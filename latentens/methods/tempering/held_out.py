@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from latentens.errors import VotesError
-from latentens.methods.base import Fit, GoldCodes, GoldMethod, Method, Posterior, posterior_of
+from latentens.methods.base import Fit, GoldCodes, Method, Posterior, fit_known, posterior_of
 from latentens.runtime.randomness import numpy_generator
 from latentens.votes import Votes
 from latentens.votes.labels import MISSING
@@ -52,13 +52,6 @@ class HeldOut(NamedTuple):
 
     votes: list[HiddenVotes]
     labels: list[HiddenLabels]
-
-
-def fit_known(method: Method, votes: Votes, key: jax.Array, gold: GoldCodes | None) -> Fit:
-    """A fit that uses known labels if there are any and the method can use them."""
-    if isinstance(method, GoldMethod):
-        return method._run(votes, key, gold if gold is not None and (gold >= 0).any() else None)
-    return method._run(votes, key)
 
 
 def hold_out(method: Method, votes: Votes, folds: int, key: jax.Array, gold: GoldCodes | None) -> HeldOut:
