@@ -92,7 +92,7 @@ def beside(fit: str, quantity: str, here: Any, published: Any, digit: float, err
 
 def anesthesia_em(key: jax.Array, random_starts: int) -> Iterator[Figure]:
     votes = load("anesthesia").votes
-    plain = DawidSkeneEM(pseudo_count=0.0, random_starts=0, tolerance=1e-13, max_iterations=20_000)
+    plain = DawidSkeneEM(diagonal=0.0, off_diagonal=0.0, random_starts=0, tolerance=1e-13, max_iterations=20_000)
     fit = plain.fit(votes, key=key)
     found = {
         "log-likelihood": fit.diagnostics["log_likelihood"],
@@ -106,7 +106,9 @@ def anesthesia_em(key: jax.Array, random_starts: int) -> Iterator[Figure]:
         yield from beside(
             "EM from vote shares", name, value, LOCAL_MAXIMUM[name], 1e-4 if np.ndim(value) == 0 else 0.01
         )
-    many = DawidSkeneEM(pseudo_count=0.0, random_starts=random_starts, tolerance=1e-12).fit(votes, key=key)
+    many = DawidSkeneEM(diagonal=0.0, off_diagonal=0.0, random_starts=random_starts, tolerance=1e-12).fit(
+        votes, key=key
+    )
     print("\n".join(many.diagnostics["warnings"]))
     yield from beside("EM, best of many starts", "log-likelihood", many.diagnostics["log_likelihood"], BEST_KNOWN, 1e-4)
 

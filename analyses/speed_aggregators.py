@@ -71,9 +71,9 @@ def fit_seconds(method: Any, votes: Votes, key: jax.Array) -> dict[str, Any]:
 def compare_with_crowdkit(votes: Votes, key: jax.Array) -> list[dict[str, Any]]:
     """EM from vote shares in both, for as many rounds as ours needs, so that both end at the same likelihood.
 
-    crowd-kit does not count its first maximisation, and keeps probabilities above 1e-10, as our pseudo-count does.
+    crowd-kit does not count its first maximisation, and keeps probabilities above 1e-10, as our pseudo-counts do.
     """
-    single = DawidSkeneEM(pseudo_count=1e-10, random_starts=0)
+    single = DawidSkeneEM(diagonal=1e-10, off_diagonal=1e-10, random_starts=0)
     rounds = single.fit(votes, key=key).diagnostics["iterations"] - 1
     table = pd.DataFrame(dict(zip(("task", "worker", "label"), votes.triplets, strict=True)))
     start = time.perf_counter()

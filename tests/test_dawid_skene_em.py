@@ -38,7 +38,7 @@ def test_recovers_the_parameters_of_independent_voters():
     assert largest_standard_score(DawidSkeneEM(), model, TRUTH, all_params, truth) < 3
 
 
-def by_loops(matrix, num_classes, pseudo_count, rounds):
+def by_loops(matrix, num_classes, pseudo_counts, rounds):
     """Expectation–maximisation from vote shares, one vote at a time."""
     num_items, num_voters = matrix.shape
     probs = np.zeros((num_items, num_classes))
@@ -46,7 +46,7 @@ def by_loops(matrix, num_classes, pseudo_count, rounds):
         probs[item, matrix[item, voter]] += 1
     probs /= probs.sum(axis=1, keepdims=True)
     for _ in range(rounds):
-        shares, confusion = probs.mean(axis=0), np.full((num_voters, num_classes, num_classes), pseudo_count)
+        shares, confusion = probs.mean(axis=0), np.tile(pseudo_counts, (num_voters, 1, 1))
         for item, voter in np.argwhere(matrix >= 0):
             confusion[voter, :, matrix[item, voter]] += probs[item]
         confusion /= confusion.sum(axis=2, keepdims=True)
@@ -57,11 +57,13 @@ def by_loops(matrix, num_classes, pseudo_count, rounds):
     return probs, shares, confusion
 
 
-def test_equals_expectation_maximisation_by_loops():
+@pytest.mark.parametrize(("diagonal", "off_diagonal"), [(0.01, 0.01), (3.0, 0.2)])
+def test_equals_expectation_maximisation_by_loops(diagonal, off_diagonal):
     votes, _ = votes_of_classes(3, num_items=60, missing=0.1)
     matrix = votes.matrix
-    fit = DawidSkeneEM(random_starts=0, max_iterations=5).fit(votes, key=KEY)
-    probs, shares, confusion = by_loops(matrix, 3, 0.01, 5)
+    fit = DawidSkeneEM(diagonal, off_diagonal, random_starts=0, max_iterations=5).fit(votes, key=KEY)
+    pseudo_counts = off_diagonal + (diagonal - off_diagonal) * np.eye(3)
+    probs, shares, confusion = by_loops(matrix, 3, pseudo_counts, 5)
     order = [int(np.argmin(np.abs(shares - share))) for share in fit.params["prevalence"]]
     np.testing.assert_allclose(fit.params["confusion"], confusion[:, order], atol=1e-10)
     np.testing.assert_allclose(fit.label_probs, probs[:, order], atol=1e-10)
@@ -77,7 +79,7 @@ def test_likelihood_never_falls(num_classes):
     for _ in range(60):
         expected = expectation(data, estimates)
         heights.append(expected.log_likelihood)
-        estimates = maximisation(expected, 0.0)
+        estimates = maximisation(expected, np.zeros((num_classes, num_classes)))
     assert np.all(np.diff(heights, axis=0) > -1e-8)
     assert np.all(heights[-1] > heights[0] + 1)
 
@@ -111,7 +113,7 @@ def test_equals_crowdkit_run_to_convergence(name):
         np.maximum(confusion, 1e-300)
     ).transpose(0, 2, 1).reshape(-1, votes.num_classes)
     theirs = np.logaddexp.reduce(log_joint, axis=1).sum()
-    ours = DawidSkeneEM(pseudo_count=0.0, random_starts=0, tolerance=1e-12).fit(votes, key=KEY)
+    ours = DawidSkeneEM(0.0, 0.0, random_starts=0, tolerance=1e-12).fit(votes, key=KEY)
     assert ours.diagnostics["log_likelihood"] >= theirs - 1e-6 * abs(theirs)
     assert ours.diagnostics["log_likelihood"] == pytest.approx(theirs, rel=1e-6)
     assert np.mean(ours.labels == labels) == 1
@@ -124,9 +126,21 @@ def test_triplets_and_matrix_give_the_same():
     np.testing.assert_allclose(dense_fit.label_probs, sparse_fit.label_probs, atol=1e-6)
 
 
+def test_what_is_maximised_is_likelihood_and_pseudo_counts_and_never_falls():
+    votes, _ = votes_of_classes(3, num_items=80, missing=0.4)
+    model, pseudo_counts = DawidSkene(votes.num_voters, 3), 0.1 + 1.9 * np.eye(3)
+    heights = []
+    for rounds in range(1, 12):
+        fit = DawidSkeneEM(2.0, 0.1, random_starts=0, max_iterations=rounds).fit(votes, key=KEY)
+        prior = np.sum(pseudo_counts * np.log(fit.params["confusion"]))
+        heights.append(log_likelihood(model, fit.params, votes) + prior)
+        assert fit.diagnostics["optima"][0]["objective"] == pytest.approx(heights[-1])
+    assert np.all(np.diff(heights) > -1e-9)
+
+
 def test_random_starts_never_lose():
     votes, _ = votes_of_classes(5, num_items=400, num_voters=4, right=0.5)
-    few, many = (DawidSkeneEM(pseudo_count=0.0, random_starts=n).fit(votes, key=KEY).diagnostics for n in (0, 20))
+    few, many = (DawidSkeneEM(0.0, 0.0, random_starts=n).fit(votes, key=KEY).diagnostics for n in (0, 20))
     assert many["log_likelihood"] >= few["log_likelihood"]
     assert len(many["start_log_likelihoods"]) == 21
 
@@ -134,7 +148,7 @@ def test_random_starts_never_lose():
 def test_a_better_optimum_than_that_of_vote_shares_is_reported():
     """Dawid & Skene's published optimum is the one that vote shares lead to, and it is local."""
     votes = load("anesthesia").votes
-    alone, many = (DawidSkeneEM(pseudo_count=0.0, random_starts=n).fit(votes, key=KEY).diagnostics for n in (0, 100))
+    alone, many = (DawidSkeneEM(0.0, 0.0, random_starts=n).fit(votes, key=KEY).diagnostics for n in (0, 100))
     assert alone["warnings"] == []
     assert many["warnings"] == [
         "the start from vote shares ends in a local optimum, -192.891, and another start reaches -191.569"

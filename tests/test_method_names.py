@@ -67,7 +67,7 @@ def made(text, votes):
         ("RBMStack(training=ExactTraining())", RBMStack(training=ExactTraining())),
         ("RBMStack(rule=SingularValueRule(max_units=None))", RBMStack(rule=SingularValueRule(max_units=None))),
         ("RBMStack(hidden=[3, 1])", RBMStack(hidden=(3, 1))),
-        ("DawidSkeneEM(pseudo_count=1e-3)", DawidSkeneEM(pseudo_count=0.001)),
+        ("DawidSkeneEM(off_diagonal=1e-3)", DawidSkeneEM(off_diagonal=0.001)),
         (
             "MaximumLikelihood(DawidSkene, warm=(MajorityVote, DawidSkeneEM(random_starts=0)))",
             MaximumLikelihood(DawidSkene(9, 3), warm=(MajorityVote(), DawidSkeneEM(random_starts=0))),

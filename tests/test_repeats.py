@@ -229,7 +229,7 @@ def test_maximum_likelihood_counts_every_vote():
     ends = [
         method.fit(votes, key=KEY)
         for method in (
-            DawidSkeneEM(pseudo_count=0.0, tolerance=1e-12),
+            DawidSkeneEM(0.0, 0.0, tolerance=1e-12),
             MaximumLikelihood(model, starts=2),
         )
     ]

@@ -64,13 +64,15 @@ class DawidSkeneEM(GoldMethod):
     probabilities are the exact posterior at the estimates.
 
     Attributes:
-        pseudo_count: Added to each cell of the confusion matrices' counts; zero gives the plain likelihood.
+        diagonal: Added to each voter's count of right votes on each label, as if that many more had been seen.
+        off_diagonal: Added to each voter's count of each kind of wrong vote; zero in both gives the plain likelihood.
         random_starts: Number of random starts.
         tolerance: A start has converged when an iteration gains less than this in mean log-likelihood.
         max_iterations: Limit on the number of iterations.
     """
 
-    pseudo_count: NotNegative = 0.01
+    diagonal: NotNegative = 0.01
+    off_diagonal: NotNegative = 0.01
     random_starts: CountOrZero = 10
     tolerance: Positive = 1e-9
     max_iterations: Count = 2000
@@ -138,14 +140,18 @@ class DawidSkeneEM(GoldMethod):
         optimum = self._maximise(sample, expectation(sample, drawn))
         return Estimates(optimum.estimates.shares[:, [optimum.best]], optimum.estimates.confusion[:, [optimum.best]])
 
+    def _pseudo_counts(self, num_classes: int) -> Float[np.ndarray, "label vote"]:
+        return np.where(np.eye(num_classes, dtype=bool), self.diagonal, self.off_diagonal)
+
     def _maximise(self, data: CountedRows, expected: Expected) -> Optimum:
         """Iterate all starts, setting aside those that have converged."""
         running = np.arange(expected.labels.shape[1])
+        pseudo_counts = self._pseudo_counts(len(expected.labels))
         optimum = _empty_optimum(expected)
         for iteration in range(1, self.max_iterations + 1):
-            estimates = maximisation(expected, self.pseudo_count)
+            estimates = maximisation(expected, pseudo_counts)
             expected = expectation(data, estimates)
-            prior = self.pseudo_count * safe_log(estimates.confusion).sum(axis=(0, 2, 3))
+            prior = np.einsum("kv,ksjv->s", pseudo_counts, safe_log(estimates.confusion))
             objective = expected.log_likelihood + prior
             gain = (objective - optimum.objective[running]) / expected.labels.sum(axis=0)
             _record(optimum, running, estimates, expected.log_likelihood, objective, iteration)

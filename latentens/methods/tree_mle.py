@@ -125,12 +125,12 @@ def _start(votes: Votes, tree: Tree, key: Array) -> dict[str, np.ndarray]:
     for group, group_key in enumerate(keys):
         members = np.flatnonzero(groups == group)
         own = Votes.from_matrix(votes.matrix[:, members], num_classes=classes)
-        method = DawidSkeneEM(pseudo_count=1.0, random_starts=2) if len(members) > 2 else MajorityVote()
+        method = DawidSkeneEM(1.0, 1.0, random_starts=2) if len(members) > 2 else MajorityVote()
         opinions.append(method.fit(own, key=group_key).label_probs)
         for voter in members:
             confusion[voter] = _count(opinions[-1], votes.matrix[:, voter, None] == np.arange(classes))
     seen = Votes.from_matrix(np.stack([probs.argmax(axis=1) for probs in opinions], axis=1), num_classes=classes)
-    labels = DawidSkeneEM(pseudo_count=1.0, random_starts=2).fit(seen, key=label_key).label_probs
+    labels = DawidSkeneEM(1.0, 1.0, random_starts=2).fit(seen, key=label_key).label_probs
     hidden = named_params(labels.mean(axis=0), np.stack([_count(labels, probs) for probs in opinions]))
     voters = named_params(labels.mean(axis=0), confusion)
     start = {f"hidden_{name}": value for name, value in hidden.items() if name != "prevalence"}

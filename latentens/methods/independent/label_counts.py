@@ -103,9 +103,9 @@ def expectation(data: CountedRows, estimates: Estimates) -> Expected:
     return expected._replace(log_likelihood=expected.log_likelihood + of_known)
 
 
-def maximisation(expected: Expected, pseudo_count: float) -> Estimates:
+def maximisation(expected: Expected, pseudo_counts: Float[np.ndarray, "label vote"]) -> Estimates:
     """Shares and confusion matrices that maximise the expected log-likelihood; even where a voter has no counts."""
-    votes = expected.votes + pseudo_count
+    votes = expected.votes + pseudo_counts[:, None, None, :]
     total = votes.sum(axis=3, keepdims=True)
     confusion = np.where(total > 0, votes / np.where(total > 0, total, 1.0), 1 / votes.shape[3])
     return Estimates(expected.labels / expected.labels.sum(axis=0), confusion)
