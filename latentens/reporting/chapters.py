@@ -1,6 +1,7 @@
 """From a comparison to the parts of its report: numbers first, then words and figures, then the page."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +12,7 @@ from latentens.reporting import figures, fit_figures, posterior_figures
 from latentens.reporting.drawing import Picture, colours, style
 from latentens.reporting.findings import find
 from latentens.reporting.page import Chapter, page
+from latentens.reporting.part_list import FIRST, LATER, make_parts
 from latentens.reporting.score_tables import (
     Means,
     Pairs,
@@ -18,8 +20,10 @@ from latentens.reporting.score_tables import (
     averages,
     csv_tables,
     pairs_frame,
+    renamed,
     scores_frame,
 )
+from latentens.reporting.short_names import short_names
 from latentens.reporting.view import View, views
 from latentens.reporting.wording import summarise, summarise_all
 from latentens.runtime.progress import track_late
@@ -27,20 +31,43 @@ from latentens.runtime.progress import track_late
 
 def compose(tree: xr.DataTree) -> tuple[str, dict[str, Picture], dict[str, pd.DataFrame]]:
     """The text of the page, the figures and the tables by name."""
-    found = views(tree)
-    tables = csv_tables(tree, found)
-    means, pairs = averages(scores_frame(tree)), average_pairs(pairs_frame(tree))
+    tables = csv_tables(tree, views(tree))
+    short = short_names(map(str, tree["scores/estimator"].to_numpy()))
+    found = views(tree, short)
+    means, pairs = averages(renamed(scores_frame(tree), short)), average_pairs(renamed(pairs_frame(tree), short))
     key = jax.random.wrap_key_data(jnp.asarray(tree.attrs["key"], dtype=jnp.uint32))
     colour = colours(list(dict.fromkeys(fit.method for view in found for fit in view.fits)))
     parts = []
     for number, view in track_late(list(enumerate(found, 1)), lambda step: f"Report on {step[1].name}"):
-        parts.append(_chapter(f"data-{number}", view, means[view.name], pairs.get(view.name, {}), colour, key))
+        chapter = _chapter(f"data-{number}", view, means[view.name], pairs.get(view.name, {}), colour, key)
+        parts.append(replace(chapter, footnotes=_footnotes(view, short)))
     overview = summarise_all({part.view.name: part.findings for part in parts})
     draws = {(part.view.name, method): frame for part in parts for method, frame in part.draws.items()}
     if draws:
         tables["draws"] = pd.concat(draws, names=["dataset", "estimator", "row"]).reset_index(["dataset", "estimator"])
-    pictures = {f"{part.view.name} {picture.name}": picture for part in parts for picture in part.pictures}
+    pictures = {f"{part.view.name} {picture.name}": picture for part in parts for picture in _all_pictures(part)}
+    tables = _part_tables(parts) | tables
     return page(parts, overview, tables), pictures, tables
+
+
+def _all_pictures(chapter: Chapter) -> list[Picture]:
+    return [*chapter.pictures, *(picture for part in (*chapter.first, *chapter.later) for picture in part.pictures)]
+
+
+def _part_tables(chapters: Sequence[Chapter]) -> dict[str, pd.DataFrame]:
+    """The tables of all parts by name, with the data set in the first column."""
+    found: dict[str, dict[str, pd.DataFrame]] = {}
+    for chapter in chapters:
+        for part in (*chapter.first, *chapter.later):
+            for name, frame in part.tables.items():
+                found.setdefault(name, {})[chapter.view.name] = frame
+    return {name: pd.concat(frames, names=["dataset", "row"]).reset_index("dataset") for name, frames in found.items()}
+
+
+def _footnotes(view: View, short: Mapping[str, str]) -> dict[str, str]:
+    """What the short names of a chapter's methods stand for."""
+    mine = {fit.method for fit in view.fits}
+    return {brief: name for name, brief in short.items() if brief in mine and brief != name}
 
 
 def _chapter(anchor: str, view: View, means: Means, pairs: Pairs, colour: Mapping[str, str], key: jax.Array) -> Chapter:
@@ -55,6 +82,9 @@ def _chapter(anchor: str, view: View, means: Means, pairs: Pairs, colour: Mappin
         summarise(view, means, pairs, findings),
         _pictures(view, means, draws, colour, key),
         draws,
+        make_parts(FIRST, view, colour),
+        make_parts(LATER, view, colour),
+        {},
     )
 
 

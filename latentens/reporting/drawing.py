@@ -3,7 +3,7 @@
 import io
 import textwrap
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -62,6 +62,7 @@ class Picture:
         caption: What it shows and how to read it.
         alternative: What those read who do not see it.
         png: The picture itself.
+        spots: What the picture shows where: places from the left and the top, as shares of its size, with words.
     """
 
     name: str
@@ -69,6 +70,7 @@ class Picture:
     caption: str
     alternative: str
     png: bytes
+    spots: tuple[tuple[float, float, str], ...] = ()
 
 
 @contextmanager
@@ -86,6 +88,16 @@ def render(figure: Figure) -> bytes:
     image = Image.open(drawn).convert("RGB")
     image.quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(reduced, "PNG", optimize=True)
     return reduced.getvalue()
+
+
+def spots(figure: Figure, points: Iterable[tuple[Axes, float, float, str]]) -> tuple[tuple[float, float, str], ...]:
+    """Where points of the axes' data are in a figure that has been rendered, for `Picture.spots`."""
+    found = []
+    for axes, x, y, words in points:
+        across, up = axes.transData.transform((x, y)) / figure.bbox.size
+        if 0 <= across <= 1 and 0 <= up <= 1:
+            found.append((round(float(across), 4), round(1 - float(up), 4), words))
+    return tuple(found)
 
 
 def colours(methods: Sequence[str]) -> dict[str, str]:

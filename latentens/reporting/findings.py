@@ -146,9 +146,9 @@ def _impossible(view: View) -> dict[str, int]:
 
 def _dependence(view: View) -> Dependence | None:
     """All pairs of voters with enough votes in common; None where too little is known or voters are too many."""
-    if view.votes is None or view.num_known < 2 or view.num_voters > MAX_VOTERS:
+    if view.votes.is_sparse or view.num_known < 2 or view.num_voters > MAX_VOTERS:
         return None
-    found = label_dependence(view.votes, view.labels, len(view.class_names))
+    found = label_dependence(view.votes.matrix, view.labels, len(view.class_names))
     pairs = found.dependent(SIGNIFICANCE)
     strongest = pairs[0] if pairs else None
     correlation = float(found.correlation[strongest]) if strongest else 0.0

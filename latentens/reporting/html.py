@@ -1,9 +1,12 @@
 """HTML by small functions; whatever is not HTML already is escaped."""
 
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
 
 VOID = frozenset({"br", "img", "link", "meta"})
+NUMBER = re.compile(r"[−+-]?(\d[\d,.]*|\.\d+)(e[+-]?\d+)?\s?%?(\s?(±|–|to|of)\s?.*)?|p [<=] .*")
+"""What is written like a number stands at the right of its column."""
 
 
 class Html(str):
@@ -25,22 +28,43 @@ def join(parts: Iterable[str]) -> Html:
     return Html("".join(part if isinstance(part, Html) else escape(part) for part in parts))
 
 
+def number_cell(*children: str, order: float | None = None, mark: str = "") -> Html:
+    """A cell of a number, at the right of its column.
+
+    Args:
+        children: What stands in it.
+        order: What it is sorted by, where that is not what stands in it.
+        mark: A further class.
+    """
+    data = {} if order is None else {"data_order": repr(float(order))}
+    return element("td", *children, class_=f"number {mark}".strip(), **data)
+
+
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]], emphasised: str = "") -> Html:
-    """A table in a box of its own that scrolls sideways.
+    """A table in a box of its own that scrolls sideways; with scripts it can be sorted, and a long one searched.
 
     Args:
         headings: Of the columns.
         rows: Cells, finished or as text; the first of each row is its heading.
         emphasised: The row with this heading stands out.
     """
-    head = element("tr", *(element("th", heading, scope="col") for heading in headings))
-    body = []
-    for first, *rest in rows:
-        cells = (cell if cell.startswith("<td") and isinstance(cell, Html) else element("td", cell) for cell in rest)
-        mark = {"class_": "exact"} if emphasised and first == emphasised else {}
-        body.append(element("tr", element("th", first, scope="row"), *cells, **mark))
+    made = [[element("th", first, scope="row"), *map(_cell, rest)] for first, *rest in rows]
+    is_number = [any('class="number' in row[place][:20] for row in made) for place in range(len(headings))]
+    head = element("tr", *(_heading(text, right) for text, right in zip(headings, is_number, strict=True)))
+    marked = element("th", emphasised, scope="row") if emphasised else ""
+    body = (element("tr", *row, **({"class_": "exact"} if row[0] == marked else {})) for row in made)
     inner = element("table", element("thead", head), element("tbody", *body))
     return element("div", inner, class_="scroll", tabindex="0")
+
+
+def _heading(text: str, right: bool) -> Html:
+    return element("th", text, scope="col", **({"class_": "number"} if right else {}))
+
+
+def _cell(content: str) -> Html:
+    if isinstance(content, Html) and content.startswith("<td"):
+        return content
+    return number_cell(content) if NUMBER.fullmatch(content) else element("td", content)
 
 
 def details(summary: str, *children: str) -> Html:

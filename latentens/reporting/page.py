@@ -1,5 +1,6 @@
 """The report as one HTML page that needs nothing but itself."""
 
+import json
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from latentens.reporting import table_cells as cells
 from latentens.reporting.drawing import Picture
 from latentens.reporting.findings import Findings
 from latentens.reporting.html import Html, details, element
+from latentens.reporting.parts import Part
 from latentens.reporting.score_tables import Means, Pairs
 from latentens.reporting.view import View
 from latentens.reporting.wording import Reason, Summary
@@ -23,6 +25,9 @@ TESTS = (
 )
 MOST_DRAWN = 40
 """Parameters in a table of posterior draws; the file has all."""
+
+MOST_CARRIED = 20_000
+"""Rows of a table that the page carries within itself."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +43,9 @@ class Chapter:
         summary: What to make of it.
         pictures: The figures.
         draws: ArviZ's summary of posterior draws by method.
+        first: Parts before the figures.
+        later: Parts after the figures.
+        footnotes: Full names of methods by short ones, where these differ.
     """
 
     anchor: str
@@ -48,6 +56,9 @@ class Chapter:
     summary: Summary
     pictures: Sequence[Picture]
     draws: Mapping[str, pd.DataFrame]
+    first: Sequence[Part]
+    later: Sequence[Part]
+    footnotes: Mapping[str, str]
 
 
 def page(chapters: Sequence[Chapter], overview: Sequence[str], tables: Mapping[str, pd.DataFrame]) -> str:
@@ -61,20 +72,24 @@ def page(chapters: Sequence[Chapter], overview: Sequence[str], tables: Mapping[s
     title = f"Comparison of methods on {_counted(len(chapters), 'data set')}"
     if len(chapters) == 1:
         title = f"Comparison of methods on {chapters[0].view.name}"
-    style = Html(files(__package__).joinpath("page.css").read_text("utf-8"))
     head = element(
         "head",
         element("meta", charset="utf-8"),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("title", title),
         element("link", rel="icon", href="data:,"),
-        element("style", style),
+        element("style", _resource("page.css")),
     )
     sections = [_glance(overview, chapters)] if len(chapters) > 1 else []
     sections += [_chapter(chapter) for chapter in chapters]
     sections += [_settings(tables), _files(tables)]
-    body = element("body", _header(title, chapters), element("main", *sections))
+    script = element("script", _resource("page.js"))
+    body = element("body", _header(title, chapters), element("main", *sections), script)
     return "<!doctype html>\n" + element("html", head, body, lang="en") + "\n"
+
+
+def _resource(name: str) -> Html:
+    return Html(files(__package__).joinpath(name).read_text("utf-8"))
 
 
 def _header(title: str, chapters: Sequence[Chapter]) -> Html:
@@ -127,14 +142,38 @@ def _chapter(chapter: Chapter) -> Html:
         element("p", summary.headline, class_="verdict"),
         element("ul", *map(_reason, summary.reasons), class_="reasons"),
         *_troubles(summary.troubles),
+        *_contents(chapter),
+        *(_part(chapter.anchor, part) for part in chapter.first),
         element("div", *map(_figure, chapter.pictures), class_="figures"),
-        element("h3", "Scores"),
+        *(_part(chapter.anchor, part) for part in chapter.later),
+        element("div", element("h3", "Scores"), class_="part"),
         *cells.score_tables(chapter.means),
         element("p", _score_words(chapter.view), class_="soft"),
+        *_footnotes(chapter.footnotes),
         *_pairs(chapter),
         *_draws(chapter),
         id=chapter.anchor,
     )
+
+
+def _contents(chapter: Chapter) -> list[Html]:
+    """Links to the parts of a chapter, if there are any."""
+    parts = [*chapter.first, *chapter.later]
+    links = [element("a", part.title, href=f"#{chapter.anchor}-{part.name}") for part in parts]
+    return [element("p", *links, class_="contents")] if links else []
+
+
+def _part(anchor: str, part: Part) -> Html:
+    pictures = [element("div", *map(_figure, part.pictures), class_="figures")] if part.pictures else []
+    words = (element("p", text) for text in part.words)
+    heading = element("h3", part.title)
+    return element("div", heading, *words, *pictures, *part.body, class_="part", id=f"{anchor}-{part.name}")
+
+
+def _footnotes(full: Mapping[str, str]) -> list[Html]:
+    """What short names stand for."""
+    notes = (element("li", element("strong", short), ": ", element("code", name)) for short, name in full.items())
+    return [element("ul", *notes, class_="reasons soft")] if full else []
 
 
 def _reason(reason: Reason) -> Html:
@@ -174,8 +213,9 @@ def _troubles(troubles: Sequence[str]) -> list[Html]:
 
 def _figure(picture: Picture) -> Html:
     source = "data:image/png;base64," + b64encode(picture.png).decode()
-    image = element("img", src=source, alt=picture.alternative)
-    return element("figure", element("h3", picture.title), image, element("figcaption", picture.caption))
+    spots = {"data_spots": json.dumps(picture.spots, ensure_ascii=False)} if picture.spots else {}
+    image = element("img", src=source, alt=picture.alternative, **spots)
+    return element("figure", element("h4", picture.title), image, element("figcaption", picture.caption))
 
 
 def _pairs(chapter: Chapter) -> list[Html]:
@@ -218,13 +258,16 @@ def _settings(tables: Mapping[str, pd.DataFrame]) -> Html:
 def _files(tables: Mapping[str, pd.DataFrame]) -> Html:
     links = []
     for name, frame in tables.items():
+        if len(frame) > MOST_CARRIED:
+            links.append(element("li", f"{name}.csv ({_counted(len(frame), 'row')}), in the folder of this page"))
+            continue
         source = "data:text/csv;base64," + b64encode(frame.to_csv(index=False).encode()).decode()
         words = element("a", f"{name}.csv", href=source, download=f"{name}.csv")
         links.append(element("li", words, f" ({_counted(len(frame), 'row')})"))
     return element(
         "section",
         element("h2", "Files"),
-        element("p", "The tables behind this page; they are part of it and need no network."),
+        element("p", "The tables behind this page; they are part of it, but for very long ones, and need no network."),
         element("ul", *links, class_="reasons"),
         id="files",
     )

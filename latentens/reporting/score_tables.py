@@ -32,6 +32,12 @@ def scores_frame(tree: xr.DataTree) -> pd.DataFrame:
     return values.dropna(subset="value").merge(ends, "left", on=[*axes, "score"])
 
 
+def renamed(frame: pd.DataFrame, short: Mapping[str, str]) -> pd.DataFrame:
+    """A table with methods under their short names."""
+    columns = [column for column in ("estimator", "other") if column in frame]
+    return frame.assign(**{column: [short.get(name, name) for name in frame[column]] for column in columns})
+
+
 class Mean(NamedTuple):
     """A score over the repetitions: means of its values and of the ends of its interval, and the values' deviation."""
 

@@ -11,12 +11,12 @@ from latentens.evaluation import scores as evaluation
 from latentens.evaluation.differences import PairedDifference
 from latentens.evaluation.scores import Score
 from latentens.reporting.findings import Leader
-from latentens.reporting.html import Html, element, join, table
+from latentens.reporting.html import Html, element, join, number_cell, table
 from latentens.reporting.score_tables import Mean, Means, Pairs, column, number_text, ranked
 from latentens.reporting.wording import probability_text
 
 MISSING = "–"
-BEST = {"class_": "best"}
+BEST = "best"
 
 
 def score_tables(means: Means) -> list[Html]:
@@ -50,7 +50,7 @@ def _score_cell(score: Score, mean: Mean, best: bool) -> Html:
     if np.isfinite(mean.deviation):
         text += f" ± {score.text(mean.deviation)}"
     interval = [f"{score.text(mean.low)} – {score.text(mean.high)}"] if np.isfinite(mean.low) else []
-    return element("td", text, *(element("small", words) for words in interval), **BEST if best else {})
+    return number_cell(text, *(element("small", words) for words in interval), mark=BEST if best else "")
 
 
 def heading(score: Score) -> Html:
@@ -92,7 +92,7 @@ def _difference(score: Score) -> str:
 def _pair_row(name: str, pair: PairedDifference, score: Score) -> list[str]:
     scale, digits = (100.0, 2) if score.unit == "%" else (1.0, 3)
     shown = [f"{scale * value:+.{digits}f}" for value in (pair.difference, pair.low, pair.high)]
-    cell = element("td", shown[0], element("small", f"{shown[1]} to {shown[2]}"))
+    cell = number_cell(shown[0], element("small", f"{shown[1]} to {shown[2]}"))
     return [name, cell, probability_text(pair.p_value)]
 
 
@@ -107,18 +107,20 @@ def glance_table(means: Mapping[str, Means], score: Score) -> Html | None:
         row: list[str] = [method]
         for found in columns.values():
             shown = score.text(found[method].value) if method in found else MISSING
-            row.append(element("td", shown, **BEST if _best(score, found) == method else {}))
+            row.append(number_cell(shown, mark=BEST if _best(score, found) == method else ""))
         rows.append(row)
     return table([heading(score), *columns], rows, EXACT)
 
 
 def frame_table(frame: pd.DataFrame, headings: Sequence[str] | None = None) -> Html:
     """A data frame as it is; the first column heads the rows."""
-    rows = [
-        [str(first), *(words_cell(number_text(value)) for value in rest)]
-        for first, *rest in frame.itertuples(index=False)
-    ]
+    rows = [[str(first), *map(_frame_cell, rest)] for first, *rest in frame.itertuples(index=False)]
     return table(list(headings or frame.columns), rows)
+
+
+def _frame_cell(value: object) -> Html:
+    text = number_text(value)
+    return number_cell(text) if isinstance(value, int | float) and not isinstance(value, bool) else words_cell(text)
 
 
 def settings_table(settings: pd.DataFrame) -> Html:

@@ -11,6 +11,7 @@ import xarray as xr
 from latentens.comparison import EXACT, data_trees
 from latentens.evaluation.items import Labels
 from latentens.methods.base import Posterior
+from latentens.votes import Triplets, Votes
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,25 +43,38 @@ class View:
         name: Name of the data set.
         model: The model that the votes come from, as text.
         labels: The true labels, −1 where they are unknown or where methods were told them.
-        votes: The votes with −1 for missing ones, unless they are triplets.
-        voter_names: What the voters are called.
-        class_names: What the classes are called.
+        votes: The votes.
         posteriors: Posterior by method, of the first repetition that did not fail, the exact one first.
         true_params: The true parameters, where known.
         fits: The record of each fit.
         draws: Trees with the group `posterior`, by method, for sampled fits.
+        node: The data set's part of the comparison, for parts of the page that read groups of their own.
     """
 
     name: str
     model: str
     labels: Labels
-    votes: np.ndarray | None
-    voter_names: tuple[str, ...]
-    class_names: tuple[str, ...]
+    votes: Votes
     posteriors: Mapping[str, Posterior]
     true_params: Mapping[str, np.ndarray]
     fits: tuple[FitRecord, ...]
     draws: Mapping[str, xr.DataTree]
+    node: xr.DataTree
+
+    @property
+    def voter_names(self) -> tuple[str, ...]:
+        """What the voters are called."""
+        return tuple(map(str, self.votes.voter_names))
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """What the classes are called."""
+        return tuple(map(str, self.votes.class_names))
+
+    @property
+    def is_simulated(self) -> bool:
+        """Whether the process behind the votes is known."""
+        return self.model != "None"
 
     @property
     def num_items(self) -> int:
@@ -70,7 +84,7 @@ class View:
     @property
     def num_voters(self) -> int:
         """Number of voters."""
-        return len(self.voter_names)
+        return self.votes.num_voters
 
     @property
     def num_known(self) -> int:
@@ -97,13 +111,18 @@ class View:
         return found
 
 
-def views(tree: xr.DataTree) -> list[View]:
-    """Each data set of a comparison."""
-    return [_view(name, part) for name, part in data_trees(tree).items()]
+def views(tree: xr.DataTree, short: Mapping[str, str] | None = None) -> list[View]:
+    """Each data set of a comparison.
+
+    Args:
+        tree: The comparison.
+        short: Short names of methods by their full ones; by default methods have the names of the tree.
+    """
+    return [_view(name, part, short or {}) for name, part in data_trees(tree).items()]
 
 
-def _view(name: str, part: xr.DataTree) -> View:
-    truth, observed = part["truth"].to_dataset(), part["observed_data"].to_dataset()
+def _view(name: str, part: xr.DataTree, short: Mapping[str, str]) -> View:
+    truth = part["truth"].to_dataset()
     label_prob = part["estimates"].to_dataset()["label_prob"]
     exact = {EXACT: truth["bayes_prob"].to_numpy()} if "bayes_prob" in truth else {}
     params = truth.drop_vars(["true_label", "gold", "bayes_prob"], errors="ignore").data_vars
@@ -112,14 +131,28 @@ def _view(name: str, part: xr.DataTree) -> View:
         name,
         truth.attrs["model"],
         _scored_labels(truth),
-        observed["vote"].to_numpy() if observed["vote"].ndim == 2 else None,
-        tuple(map(str, observed["voter"].to_numpy())),
-        tuple(map(str, label_prob["label"].to_numpy())),
-        exact | _first_posteriors(label_prob),
+        _votes(part["observed_data"].to_dataset()),
+        exact | {short.get(method, method): probs for method, probs in _first_posteriors(label_prob).items()},
         {str(key): value.to_numpy() for key, value in params.items()},
-        tuple(record for node in fits for record in _records(node)),
-        {str(node.attrs["estimator"]): draws for node in fits if (draws := _draws(node)) is not None},
+        tuple(record for node in fits for record in _records(node, short)),
+        {_called(node, short): draws for node in fits if (draws := _draws(node)) is not None},
+        part,
     )
+
+
+def _called(node: xr.DataTree, short: Mapping[str, str]) -> str:
+    name = str(node.attrs["estimator"])
+    return short.get(name, name)
+
+
+def _votes(observed: xr.Dataset) -> Votes:
+    """The votes as they were given."""
+    items, voters, classes = (observed[axis].to_numpy() for axis in ("item", "voter", "vote_class"))
+    if "entry" in observed.dims:
+        storage: Any = Triplets(*(observed[column].to_numpy() for column in ("item_of", "voter_of", "vote")))
+    else:
+        storage = observed["vote"].to_numpy()
+    return Votes(storage, len(items), len(voters), len(classes), items, voters, classes)
 
 
 def _scored_labels(truth: xr.Dataset) -> Labels:
@@ -135,14 +168,14 @@ def _first_posteriors(label_prob: xr.DataArray) -> dict[str, Posterior]:
     return {name: values[i, whole[i].argmax()] for i, name in enumerate(names) if whole[i].any()}
 
 
-def _records(node: xr.DataTree) -> Iterator[FitRecord]:
+def _records(node: xr.DataTree, short: Mapping[str, str]) -> Iterator[FitRecord]:
     """The fits of one estimator, by repetition."""
     for found in sorted(node.children.values(), key=lambda found: int(found.attrs["repetition"])):
         about = found.attrs
         params = {str(key): value.to_numpy() for key, value in found["params"].data_vars.items()}
         diagnostics = json.loads(about["diagnostics"])
         repetition, settings = int(about["repetition"]), about["settings"]
-        yield FitRecord(about["estimator"], repetition, settings, diagnostics, about["error"], params)
+        yield FitRecord(_called(node, short), repetition, settings, diagnostics, about["error"], params)
 
 
 def _draws(node: xr.DataTree) -> xr.DataTree | None:

@@ -1,0 +1,20 @@
+"""Which parts a chapter has, in their order."""
+
+from collections.abc import Mapping, Sequence
+
+from latentens.reporting.drawing import style
+from latentens.reporting.parts import MakePart, Part
+from latentens.reporting.view import View
+
+FIRST: tuple[MakePart, ...] = ()
+"""Parts that answer a question of the reader: before the figures."""
+
+LATER: tuple[MakePart, ...] = ()
+"""Parts to look things up in: after the figures, before the scores."""
+
+
+def make_parts(makers: Sequence[MakePart], view: View, colour: Mapping[str, str]) -> list[Part]:
+    """The parts that have something to say."""
+    with style():
+        made = [make(view, colour) for make in makers]
+    return [part for part in made if part is not None]
