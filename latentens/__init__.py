@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from latentens import comparison, datasets, evaluation, methods, models, rbm, reporting
     from latentens.comparison import compare, load, save
     from latentens.datasets import Dataset, simulate, simulate_like
-    from latentens.evaluation import check_independence, check_signal, effective_voters
+    from latentens.evaluation import check_fit, check_independence, check_signal, effective_voters
     from latentens.methods.base import Fit, Method
     from latentens.methods.fit_files import load_fit
     from latentens.programs import GenerativeModel, bayes_posterior, log_likelihood, pointwise_log_likelihood
@@ -21,6 +21,7 @@ __all__ = [
     "Method",
     "Votes",
     "bayes_posterior",
+    "check_fit",
     "check_independence",
     "check_signal",
     "compare",
@@ -49,6 +50,7 @@ _HOMES = {
     "Method": "methods.base",
     "Votes": "votes",
     "bayes_posterior": "programs",
+    "check_fit": "evaluation",
     "check_independence": "evaluation",
     "check_signal": "evaluation",
     "effective_voters": "evaluation",

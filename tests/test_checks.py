@@ -10,7 +10,7 @@ from scipy.stats import kstest
 from latentens import Votes, simulate
 from latentens.errors import VotesError
 from latentens.evaluation.independence import check_independence, check_model, decorrelation
-from latentens.evaluation.voter_pairs import states_of
+from latentens.evaluation.score_pool import states_of
 from latentens.methods import DawidSkeneEM, MajorityVote, RBMStack
 from latentens.methods.base import Estimate, finished
 from latentens.methods.rbm_stack import stack_params

@@ -13,7 +13,7 @@ from numpyro import handlers
 from latentens.errors import VotesError
 from latentens.programs.contract import inspect
 from latentens.programs.model import GenerativeModel, Params
-from latentens.programs.tables import bayes_posterior, check_fit, checked_tables
+from latentens.programs.tables import bayes_posterior, check_form, checked_tables
 from latentens.runtime.precision import double_precision
 from latentens.votes import Triplets, Votes
 from latentens.votes.labels import MISSING
@@ -105,7 +105,7 @@ def simulate_like(
         params: A value for each parameter; by default a draw from the priors.
         items_per_key: The most items that are drawn at a time, which bounds the memory; another number, other data.
     """
-    structure = check_fit(model, pattern)
+    structure = check_form(model, pattern)
     if pattern.num_classes < structure.num_vote_classes:
         raise VotesError(
             f"the pattern has {pattern.num_classes} classes, but votes of {model} have {structure.num_vote_classes}: "

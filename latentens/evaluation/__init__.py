@@ -2,6 +2,7 @@
 
 from latentens.evaluation.differences import compare_accuracy, compare_balanced_accuracy, compare_log_scores
 from latentens.evaluation.effective_voters import EffectiveVoters, effective_voters, voters_worth
+from latentens.evaluation.fit_check import FitCheck, check_fit
 from latentens.evaluation.independence import ModelCheck, check_independence, check_model
 from latentens.evaluation.intervals import intervals
 from latentens.evaluation.predictive import (
@@ -18,12 +19,14 @@ from latentens.evaluation.signal import SignalCheck, check_signal
 __all__ = [
     "SCORES",
     "EffectiveVoters",
+    "FitCheck",
     "ModelCheck",
     "PredictiveRanking",
     "Reliability",
     "Score",
     "SignalCheck",
     "SimulationRanks",
+    "check_fit",
     "check_independence",
     "check_model",
     "check_signal",

@@ -11,7 +11,8 @@ from scipy.sparse.csgraph import connected_components
 from scipy.stats import norm
 
 from latentens.errors import VotesError
-from latentens.evaluation.voter_pairs import MAX_PARAMETERS, PairResiduals, pair_residuals
+from latentens.evaluation.score_pool import MAX_PARAMETERS
+from latentens.evaluation.voter_pairs import PairResiduals, pair_residuals
 from latentens.methods.base import Fit
 from latentens.methods.dawid_skene_em import DawidSkeneEM
 from latentens.methods.latent_spectral import LatentSpectral
@@ -21,7 +22,7 @@ from latentens.methods.spectral.voter_groups import Groups
 from latentens.models import DawidSkene, Tree
 from latentens.programs.contract import inspect
 from latentens.programs.model import GenerativeModel, Params
-from latentens.programs.tables import check_fit
+from latentens.programs.tables import check_form
 from latentens.rbm.stack import hidden_representations
 from latentens.votes import Votes
 from latentens.votes.labels import MISSING
@@ -194,7 +195,7 @@ def _members(groups: Groups) -> tuple[tuple[int, ...], ...]:
 
 
 def _refuse_unfit(model: GenerativeModel, votes: Votes) -> None:
-    structure = check_fit(model, votes)
+    structure = check_form(model, votes)
     votes.refuse_repeats("a check of pairs of voters")
     if votes.num_voters == 1:
         raise VotesError("one voter has nobody to agree with: a check needs the votes of several voters")

@@ -1,26 +1,19 @@
 """How far the votes of each pair of voters are from what a fitted program implies, and how far chance takes them.
 
 The moment of a pair is the covariance of its votes as indicators, `Σ_a Cov(1{x_i = a}, 1{x_j = a})`, which for two
-classes is twice the covariance of the votes. Parameters that were fitted to the same votes pull the moments towards
-the data; the residuals are therefore made orthogonal to the score (Neyman's C(α) test): with g the deviation of an
-item's moment and s the score of the item, the residual is the total of `g − B s`, where `B s` is the regression of g
-on s under the model. To first order it does not matter then how the parameters were estimated, nothing has to be
-refitted, and the variance is that of the regression's residuals.
+classes is twice the covariance of the votes. What is judged is the part that the fitted parameters cannot take up
+(see `score_pool`).
 """
 
-from functools import partial
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
-from scipy.linalg import eigh
+from jaxtyping import Bool, Float, Int
 
-from latentens.programs.marginal import to_point, unpack
+from latentens.evaluation.score_pool import FREE_SHARE, States, draw_pool, row_scores, score_basis, states_of
 from latentens.programs.model import GenerativeModel, Params
-from latentens.programs.row_layout import DenseRows
-from latentens.programs.tables import Tables, build_tables, checked_tables, row_log_likelihood
+from latentens.programs.tables import checked_tables
 from latentens.runtime.precision import double_precision
 from latentens.runtime.randomness import numpy_generator
 from latentens.votes import Votes
@@ -28,47 +21,8 @@ from latentens.votes.labels import MISSING
 
 Matrix = Float[np.ndarray, "voter voter"]
 
-POOL_ITEMS = 10_000
-"""Items that are simulated to estimate variances under the model."""
-
-MAX_PARAMETERS = POOL_ITEMS // 4
-"""With more parameters than this the simulated items would be too few."""
-
 EXPECTED_RARE = 5.0
 """A pair is judged if both voters are expected to cast other votes than their commonest on this many items."""
-
-FREE_SHARE = 1e-6
-"""A pair whose moment has less than this share of its variance left is fitted by the parameters whatever it is."""
-
-SMALLEST_INFORMATION = 1e-9
-"""Directions of the parameters with less than this share of the largest information are taken as unidentified."""
-
-SCORE_ROWS = 256
-"""Rows whose scores are computed at a time."""
-
-
-class States(NamedTuple):
-    """A program at given parameters: the states on which votes depend, with the votes' distribution in each."""
-
-    share: Float[np.ndarray, " state"]
-    emission: Float[np.ndarray, "state voter vote"]
-
-    @property
-    def margin(self) -> Float[np.ndarray, "voter vote"]:
-        """The distribution of each voter's votes."""
-        return np.tensordot(self.share, self.emission, axes=1)
-
-    @property
-    def variance(self) -> Float[np.ndarray, " voter"]:
-        """The variance of each voter's votes as indicators."""
-        return 1 - (self.margin**2).sum(axis=1)
-
-    @property
-    def covariance(self) -> Matrix:
-        """The moment of each pair of voters; on the diagonal as if a voter voted twice."""
-        deviation = self.emission - self.margin
-        weighted = deviation * self.share[:, None, None]
-        return np.einsum("sia,sja->ij", weighted, deviation, optimize=True)
 
 
 class PairResiduals(NamedTuple):
@@ -88,13 +42,6 @@ class PairResiduals(NamedTuple):
         return self.residual / np.where(self.checked, self.standard_error, 1.0)
 
 
-def states_of(tables: Tables) -> States:
-    """The states of a program's tables, one for each label if votes depend on the label directly."""
-    share, emission = np.exp(tables.log_prior), np.exp(tables.log_emission)
-    share = (share.sum(axis=0) if len(emission) == 1 else share).ravel()
-    return States(share / share.sum(), emission.reshape(len(share), *emission.shape[2:]))
-
-
 @double_precision
 def pair_residuals(
     model: GenerativeModel, params: Params, votes: Votes, *, num_draws: int, key: jax.Array
@@ -111,8 +58,8 @@ def pair_residuals(
     generator = numpy_generator(key)
     states = states_of(checked_tables(model, params))
     sample = _Sample.of(model, params, states, votes)
-    pool = _Sample.of(model, params, states, _simulate(states, votes, generator))
-    basis = _basis(pool)
+    pool = _Sample.of(model, params, states, draw_pool(states, votes, generator))
+    basis = score_basis(pool.scores, pool.counts)
     sample, pool = (rows._replace(scores=rows.scores @ basis) for rows in (sample, pool))
     enough = _enough(states.margin, sample.together)
     noise = generator.standard_normal((num_draws, len(pool.counts)), dtype=np.float32)
@@ -173,7 +120,7 @@ class _Sample(NamedTuple):
         cast = rows != MISSING
         indicator = (rows[:, :, None] == np.arange(num_classes)).astype(np.float64)
         deviation = (indicator - states.margin) * cast[:, :, None]
-        scores = _scores(model, params, indicator.reshape(len(rows), -1))
+        scores = row_scores(model, params, indicator.reshape(len(rows), -1))
         return cls(deviation, cast, votes.patterns.counts, scores, states.covariance)
 
     @property
@@ -191,51 +138,6 @@ class _Sample(NamedTuple):
         products = np.einsum("ra,rja->rj", self.deviation[:, voter], self.deviation[:, others])
         both = self.cast[:, voter, None] & self.cast[:, others]
         return products - both * self.implied[voter, others]
-
-
-def _simulate(states: States, votes: Votes, generator: np.random.Generator) -> Votes:
-    """Items drawn from the model, with the gaps of the votes."""
-    state = generator.choice(len(states.share), POOL_ITEMS, p=states.share)
-    thresholds = states.emission.cumsum(axis=2)
-    uniform = generator.random((POOL_ITEMS, votes.num_voters))
-    matrix = np.zeros((POOL_ITEMS, votes.num_voters), dtype=np.int8)
-    for vote in range(states.emission.shape[2] - 1):
-        matrix += uniform > thresholds[state, :, vote]
-    like = np.resize(generator.permutation(votes.num_items), POOL_ITEMS)
-    matrix[votes.matrix[like] == MISSING] = MISSING
-    return Votes(matrix, POOL_ITEMS, votes.num_voters, states.emission.shape[2])
-
-
-def _scores(
-    model: GenerativeModel, params: Params, indicator: Float[np.ndarray, "row voter_vote"]
-) -> Float[np.ndarray, "row parameter"]:
-    """The derivative of each row's log-likelihood by the parameters in unconstrained space."""
-    point = to_point(model, params)
-    padded = np.pad(indicator, ((0, -len(indicator) % SCORE_ROWS), (0, 0)))  # blocks of one size compile once
-    blocks = [_block_scores(model, point, block) for block in np.split(padded, len(padded) // SCORE_ROWS)]
-    return np.concatenate(blocks)[: len(indicator)]
-
-
-@partial(jax.jit, static_argnums=0)
-def _block_scores(
-    model: GenerativeModel, point: dict[str, Array], indicator: Float[Array, "row voter_vote"]
-) -> Float[Array, "row parameter"]:
-    def log_likelihood(point: dict[str, Array], row: Array) -> Array:
-        tables = build_tables(model, unpack(model, point).params)
-        return row_log_likelihood(tables, DenseRows(row[:, None]))[0]
-
-    scores = jax.vmap(jax.grad(log_likelihood), in_axes=(None, 0))(point, indicator)
-    return jnp.concatenate([score.reshape(SCORE_ROWS, -1) for score in scores.values()], axis=1)
-
-
-def _basis(pool: _Sample) -> Float[np.ndarray, "parameter direction"]:
-    """Combinations of the scores that are orthonormal over the pool; unidentified directions are left out."""
-    information = (pool.scores * pool.counts[:, None]).T @ pool.scores
-    size = np.sqrt(np.diag(information))
-    size = np.where(size > 0, size, 1.0)
-    values, vectors = eigh(information / np.outer(size, size))
-    kept = values > SMALLEST_INFORMATION * values[-1]
-    return vectors[:, kept] / np.sqrt(values[kept]) / size[:, None]
 
 
 def _enough(

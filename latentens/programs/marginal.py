@@ -18,7 +18,7 @@ from latentens.errors import ContractError
 from latentens.programs.contract import inspect
 from latentens.programs.model import GenerativeModel, Params
 from latentens.programs.row_layout import EncodedRows, encode
-from latentens.programs.tables import Tables, check_fit, fixed_hidden, log_joint, row_log_likelihood
+from latentens.programs.tables import Tables, check_form, fixed_hidden, log_joint, row_log_likelihood
 from latentens.runtime.blocks import BLOCK_ELEMENTS, COPIES, few_lengths
 from latentens.runtime.compiled_blocks import count_row_blocks, map_row_blocks
 from latentens.runtime.devices import round_up, shard_rows
@@ -59,7 +59,7 @@ def observe(
     Returns:
         The observations and the row of each item.
     """
-    structure = check_fit(model, votes)
+    structure = check_form(model, votes)
     if not structure.label_informs_votes:
         raise ContractError(
             f"{model}: site 'label' is no ancestor of 'vote', so votes say nothing about how the label comes about; "

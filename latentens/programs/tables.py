@@ -205,7 +205,7 @@ def draws_log_likelihood(model: GenerativeModel, draws: Params, votes: Votes) ->
         draws: Values of each parameter with leading axes (chain, draw).
         votes: The votes.
     """
-    structure = check_fit(model, votes)
+    structure = check_form(model, votes)
     shape = next(iter(draws.values())).shape[:2]
     check_memory(
         8.0 * np.prod(shape) * 2 * votes.num_items,
@@ -229,7 +229,7 @@ def _blocks(
     model: GenerativeModel, params: Params, votes: Votes, block_elements: int
 ) -> Iterator[tuple[Tables, EncodedRows, int]]:
     """The tables with some distinct rows at a time, and the number of these."""
-    structure = check_fit(model, votes)
+    structure = check_form(model, votes)
     tables = checked_tables(model, params)
     distinct = votes.patterns.votes
     width = tables.log_prior.size + (0 if distinct.is_sparse else structure.num_voters * structure.num_vote_classes)
@@ -240,7 +240,7 @@ def _blocks(
         yield tables, encode(part, structure.num_vote_classes, few_lengths(blocks[0].stop)), part.num_items
 
 
-def check_fit(model: GenerativeModel, votes: Votes) -> Structure:
+def check_form(model: GenerativeModel, votes: Votes) -> Structure:
     """Raise `VotesError` unless the votes are of the form that the program makes."""
     structure = inspect(model)
     if votes.num_voters != structure.num_voters:
