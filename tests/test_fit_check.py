@@ -20,7 +20,7 @@ from tests.conftest import arbitrary_params
 KEY = jax.random.key(0)
 MODEL = DawidSkene(4)
 TRUTH = {"prevalence": 0.4, "sensitivity": np.full(4, 0.8), "specificity": np.array([0.7, 0.8, 0.9, 0.6])}
-EM = DawidSkeneEM(pseudo_count=0.0, random_starts=0)
+EM = DawidSkeneEM(diagonal=0.0, off_diagonal=0.0, random_starts=0)
 
 
 def states_at(model, params):
