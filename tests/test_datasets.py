@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
-from latentens.datasets import load, simulate_paper
+from latentens.datasets import PAPER_MODELS, load, paper_params, simulate_paper
 from latentens.errors import DataNotFoundError, VotesError
 from latentens.evaluation.scores import balanced_accuracy
 from latentens.models import Tree
+from latentens.programs.tables import bayes_posterior
 from tests.reference import DATA, needs_data
 
 VOTES = np.array([[0, 1, 1], [1, 1, 0], [0, 0, 1], [1, 1, 1]])
@@ -167,3 +168,50 @@ def test_authors_files_load(name, shape, patterns):
 
 def test_simulated_sets_have_the_paper_s_size():
     assert simulate_paper("condInd", 1, num_items=7).votes.shape == (7, 15)
+
+
+def test_true_parameters_come_with_the_package_and_not_only_beside_the_data(tmp_path, monkeypatch):
+    """The authors' layout with nothing of ours in it: the exact posterior is there, if the votes agree with it."""
+    monkeypatch.delenv("LATENTENS_DATA", raising=False)
+    for family, number in (("condInd", 1), ("TG", 2)):
+        drawn = simulate_paper(family, number, num_items=2_000)
+        write_authors_file(tmp_path, f"{family}/{number}", drawn.votes.matrix, drawn.labels)
+        dataset = load(f"{family}/{number}", tmp_path)
+        assert dataset.model == PAPER_MODELS[family]
+        np.testing.assert_array_equal(dataset.bayes_posterior(), drawn.bayes_posterior())
+
+
+def test_votes_that_other_parameters_made_have_no_exact_posterior(tmp_path):
+    """As after running the authors' scripts anew: one voter's rate in one class is enough to tell."""
+    drawn = simulate_paper("condInd", 1, num_items=2_000)
+    changed = drawn.votes.matrix.copy()
+    changed[drawn.labels == 1, 4] = 1
+    write_authors_file(tmp_path, "condInd/1", changed, drawn.labels)
+    write_authors_file(tmp_path, "condInd/2", drawn.votes.matrix[:, :14], drawn.labels)
+    lg = simulate_paper("LG", 1, num_items=20)
+    write_authors_file(tmp_path, "LG/1", lg.votes.matrix, lg.labels)  # whose parameters are only estimated
+    for name in ("condInd/1", "condInd/2", "LG/1"):
+        assert load(name, tmp_path).bayes_posterior() is None
+
+
+def write_authors_file(root, name, votes, labels):
+    family, number = name.split("/")
+    path = root / "datasets" / "simulated" / family / f"dataset{number}.mat"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    savemat(path, {"f": votes.T, "y": labels})
+
+
+@pytest.mark.parametrize("family", PAPER_MODELS)
+def test_paper_parameters_fit_their_model(family):
+    params, is_estimate = paper_params(family)
+    assert is_estimate == (family == "LG")
+    bayes_posterior(PAPER_MODELS[family], params, simulate_paper(family, 1, num_items=3).votes)  # checks them
+    assert params["prevalence"] == 0.5
+
+
+@needs_data
+def test_paper_parameters_are_the_authors():
+    kept = json.loads((DATA / "rbmpaper" / "true_params.json").read_text())
+    for family, values in kept.items():
+        for name, value in paper_params(family).params.items():
+            np.testing.assert_array_equal(value, values[name])

@@ -14,7 +14,7 @@ from scipy.io.matlab import MatReadError
 from latentens.datasets.bundled import BUNDLED, load_bundled
 from latentens.datasets.dataset import Dataset
 from latentens.datasets.from_files import from_files
-from latentens.datasets.paper import PAPER_MODELS, simulate_paper
+from latentens.datasets.paper import PAPER_MODELS, PAPER_VOTERS, simulate_paper, true_params
 from latentens.errors import DataNotFoundError, VotesError
 from latentens.models import Tree
 from latentens.programs.model import GenerativeModel
@@ -39,9 +39,10 @@ def load(name: str, root: str | Path | None = None, **options: Unpack[TableOptio
             `caries` (Espeland & Handelman 1989), which come with the package, without true labels; or the name of a
             folder with `label.csv` (item, worker, label) and `truth.csv` (item, truth).
         root: Folder of the files, by default what the variable LATENTENS_DATA says. The authors' layout
-            (`datasets/simulated/…`, `datasets/real/…`, and beside `datasets` a file `true_params.json`) and folders
-            of crowd data are found in it directly, or in its folders `rbmpaper` and `crowds`. Without any root
-            `condInd`, `Tree`, `LG` and `TG` are simulated as the paper describes, the number being the seed.
+            (`datasets/simulated/…`, `datasets/real/…`) and folders of crowd data are found in it directly, or in its
+            folders `rbmpaper` and `crowds`. The parameters of the authors' `condInd`, `Tree` and `TG` are known to the
+            package; those of sets of your own in this layout go into a file `true_params.json` beside `datasets`.
+            Without any root `condInd`, `Tree`, `LG` and `TG` are drawn anew, the number being the seed.
         options: How to read `label.csv`, as in `Votes.from_csv`; a worker's later answer replaces the earlier.
     """
     root = root if root is not None else os.environ.get(ROOT_VARIABLE)
@@ -83,12 +84,14 @@ def _load_authors(name: str, family: str, path: Path) -> Dataset:
         values = content.get(variable)
         if values is None or values.dtype.kind not in "iufb" or not np.isin(values, (-1, 0, 1)).all():
             raise VotesError(f"{path} has no variable {variable!r} of votes coded 0, 1 or -1, 1")
-    votes = Votes.from_matrix(content["f"].T > 0, num_classes=2)
-    model, params = _true_params(family, path)
-    return Dataset(name, votes, (content["y"].ravel() > 0).astype(np.int8), model, params)
+    votes, labels = Votes.from_matrix(content["f"].T > 0, num_classes=2), (content["y"].ravel() > 0).astype(np.int8)
+    dataset = Dataset(name, votes, labels, *_params_beside(family, path))
+    if dataset.params is None and family in PAPER_MODELS and votes.num_voters == PAPER_VOTERS:
+        return replace(dataset, model=PAPER_MODELS[family], params=true_params(family, votes, labels))
+    return dataset
 
 
-def _true_params(family: str, path: Path) -> tuple[GenerativeModel | None, dict[str, Any] | None]:
+def _params_beside(family: str, path: Path) -> tuple[GenerativeModel | None, dict[str, Any] | None]:
     """Model and parameters from `true_params.json` in a folder above the data."""
     found = [folder / "true_params.json" for folder in path.parents[:4] if (folder / "true_params.json").is_file()]
     known = json.loads(found[0].read_text()) if found else {}
