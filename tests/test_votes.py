@@ -188,7 +188,7 @@ def test_columns_of_a_long_file_can_be_named(tmp_path):
 
 
 def test_many_voters_with_few_votes_are_stored_as_triplets(monkeypatch):
-    monkeypatch.setattr(tabulation, "DENSE_CELLS", 50)
+    monkeypatch.setattr(tabulation, "SMALL_CELLS", 50)
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(
         {"item": np.repeat(np.arange(30), 2), "voter": rng.permutation(60), "vote": rng.integers(0, 2, 60)}
@@ -199,6 +199,21 @@ def test_many_voters_with_few_votes_are_stored_as_triplets(monkeypatch):
     assert made.num_missing == 30 * 60 - 59
     assert (np.diff(made.triplets.item) >= 0).all()
     assert made.matrix[frame["item"], frame["voter"]].tolist() == frame["vote"].fillna(-1).tolist()
+
+
+def test_storage_goes_by_cells_against_votes(tmp_path):
+    """A matrix takes a byte a cell and triplets nine a vote; whichever is smaller is kept, whatever the votes come as."""
+    matrix = np.full((1000, 40), -1)
+    for filled, is_sparse in ((5, False), (4, True)):
+        matrix[:, :filled] = np.arange(1000)[:, None] % 2
+        made = Votes.from_matrix(matrix, num_classes=2)
+        assert made.is_sparse == is_sparse
+        np.testing.assert_array_equal(made.matrix, matrix)
+        matrix[:] = -1
+    pd.DataFrame(made.matrix).replace(-1, None).to_csv(tmp_path / "wide.csv", index=False)
+    from_file = Votes.from_csv(tmp_path / "wide.csv")
+    assert from_file.is_sparse
+    np.testing.assert_array_equal(from_file.matrix, made.matrix)
 
 
 def test_votes_cannot_be_changed():

@@ -15,13 +15,13 @@ from latentens.votes.files import Table, naming
 from latentens.votes.labels import MISSING, as_numbers, encode_codes, encode_labels, label_text, without
 from latentens.votes.names import Names, listed, natural_names
 from latentens.votes.reading import Duplicates, Reading
-from latentens.votes.triplets import Triplets, sort_triplets, to_matrix
+from latentens.votes.triplets import Triplets, sort_triplets, to_matrix, to_triplets
 
-DENSE_CELLS = 2**24
+SMALL_CELLS = 2**12
 """Up to this many cells a matrix is kept however few of them are filled."""
 
 CELLS_A_VOTE = 9
-"""Above, triplets are kept where a matrix would have more cells than this for each vote."""
+"""Above, triplets are kept where a matrix would have more cells than this for each vote: a triplet takes nine bytes."""
 
 
 class Content(NamedTuple):
@@ -54,7 +54,17 @@ def tabulate_matrix(array: Any, num_classes: int | None, reading: Reading) -> Co
         if num_classes not in (None, len(class_names)):
             raise VotesError(f"{num_classes} classes were asked for, but the labels are {class_names}")
         num_classes = len(class_names)
-    return Content(codes, len(codes), codes.shape[1], num_classes, items, voters, class_names)
+    return Content(_stored(codes), len(codes), codes.shape[1], num_classes, items, voters, class_names)
+
+
+def _is_dense(shape: tuple[int, int], num_votes: int) -> bool:
+    """Whether a matrix is the smaller way of keeping votes."""
+    return np.prod(shape, dtype=float) <= max(SMALL_CELLS, CELLS_A_VOTE * num_votes)
+
+
+def _stored(codes: Int8[np.ndarray, "item voter"]) -> Int8[np.ndarray, "item voter"] | Triplets:
+    """A matrix of votes as it is, or as triplets where few of its cells are filled."""
+    return codes if _is_dense(codes.shape, int(np.count_nonzero(codes != MISSING))) else to_triplets(codes)
 
 
 def _names_of_axes(array: Any) -> tuple[Names, Names]:
@@ -98,8 +108,8 @@ def _tabulate_long(columns: Long, item: Coded, voter: Coded, vote: Coded, readin
     codes, class_names = encode_labels(without(vote, reading.missing), reading.classes)
     triplets = sort_triplets(items, voters, codes, reading.duplicates)
     shape = len(items.names), len(voters.names)
-    dense = np.prod(shape, dtype=float) <= max(DENSE_CELLS, CELLS_A_VOTE * len(codes))
-    storage = to_matrix(triplets, shape) if dense and not triplets.repeated.any() else triplets
+    dense = _is_dense(shape, len(triplets.vote)) and not triplets.repeated.any()
+    storage = to_matrix(triplets, shape) if dense else triplets
     return Content(storage, *shape, len(class_names), _short(items.names), tuple(voters.names.tolist()), class_names)
 
 
@@ -114,7 +124,7 @@ def _tabulate_wide(layout: Wide, chunks: Iterable[Chunk], reading: Reading) -> C
     refuse_strange_columns(layout, votes, None if reading.classes is None else [*map(label_text, reading.classes)])
     codes, class_names = encode_labels(votes, reading.classes)
     if not items:
-        return Content(codes, len(codes), codes.shape[1], len(class_names), (), layout.voters, class_names)
+        return Content(_stored(codes), len(codes), codes.shape[1], len(class_names), (), layout.voters, class_names)
     refuse_gap(layout.items[0], item := join(items))
     storage = _by_item(item, codes, reading.duplicates)
     names = _short(natural_names(item.names))
@@ -126,7 +136,7 @@ def _by_item(
 ) -> Int8[np.ndarray, "item voter"] | Triplets:
     """The votes in the rows of a wide table, whose items may have several rows."""
     if len(item.names) == len(codes):
-        return codes
+        return _stored(codes)
     if duplicates == "error":
         second = int(np.argmax(pd.Series(item.codes).duplicated()))
         name = listed(natural_names(item.names)[item.codes[[second]]])

@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Bool, Int, Int8
 
 from latentens.errors import VotesError
+from latentens.runtime.blocks import BLOCK_ELEMENTS, row_blocks
 from latentens.runtime.limits import check_memory
 from latentens.votes.coded import Coded
 from latentens.votes.labels import MISSING
@@ -91,6 +92,15 @@ def to_matrix(triplets: Triplets, shape: tuple[int, int]) -> Int8[np.ndarray, "i
     matrix = np.full(shape, MISSING, dtype=np.int8)
     matrix[triplets.item, triplets.voter] = triplets.vote
     return matrix
+
+
+def to_triplets(matrix: Int8[np.ndarray, "item voter"], *, block_elements: int = BLOCK_ELEMENTS) -> Triplets:
+    """The votes in a matrix that were cast, one entry each."""
+    parts = []
+    for block in row_blocks(len(matrix), matrix.shape[1], block_elements):
+        item, voter = np.nonzero(matrix[block] != MISSING)
+        parts.append(((item + block.start).astype(np.int32), voter.astype(np.int32), matrix[block][item, voter]))
+    return Triplets(*map(np.concatenate, zip(*parts, strict=True)))
 
 
 def count_votes(storage: Int8[np.ndarray, "item voter"] | Triplets, out: Int[np.ndarray, "item label"]) -> None:

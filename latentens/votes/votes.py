@@ -21,7 +21,7 @@ from latentens.votes.labels import MISSING
 from latentens.votes.names import Names, listed
 from latentens.votes.reading import Classes, Duplicates, Reading, TableOptions
 from latentens.votes.tabulation import tabulate_file, tabulate_frame, tabulate_matrix
-from latentens.votes.triplets import Triplets, count_votes, to_matrix
+from latentens.votes.triplets import Triplets, count_votes, to_matrix, to_triplets
 
 __all__ = ["Patterns", "Triplets", "Votes"]
 
@@ -195,13 +195,7 @@ class Votes:
         """The votes that were cast, one entry each."""
         if isinstance(self.storage, Triplets):
             return self.storage
-        columns: list[list[np.ndarray]] = [[], [], []]
-        for start, block in self.blocks():
-            item, voter = np.nonzero(block.matrix != MISSING)
-            parts = (item + start).astype(np.int32), voter.astype(np.int32), block.matrix[item, voter]
-            for column, part in zip(columns, parts, strict=True):
-                column.append(part)
-        return Triplets(*map(np.concatenate, columns))
+        return to_triplets(self.storage)
 
     @cached_property
     def num_missing(self) -> int:
