@@ -6,6 +6,8 @@ from latentens import log_likelihood
 from latentens.datasets import load
 from latentens.methods import DawidSkeneEM
 from latentens.methods.dawid_skene_em import random_estimates
+from latentens.methods.independent import ascent
+from latentens.methods.independent.ascent import Ascent
 from latentens.methods.independent.label_counts import count_rows, expectation, maximisation
 from latentens.methods.indicator import vote_indicator
 from latentens.models import DawidSkene
@@ -162,3 +164,54 @@ def test_clear_votes_give_no_warning():
     assert DawidSkeneEM().fit(votes, key=KEY).diagnostics["warnings"] == []
     words = DawidSkeneEM(max_iterations=3).fit(votes, key=KEY).diagnostics["warnings"]
     assert words[0] == "not converged after 3 iterations"
+
+
+def plain_rounds(data, expected, pseudo_counts, rounds=3000):
+    """Expectation–maximisation without any jump."""
+    for _ in range(rounds):
+        estimates = maximisation(expected, pseudo_counts)
+        expected = expectation(data, estimates)
+    return expected.log_likelihood + np.einsum("kv,ksjv->s", pseudo_counts, np.log(estimates.confusion))
+
+
+@pytest.fixture(scope="module")
+def slow_climb():
+    """Starts on votes that leave the likelihood flat, where plain rounds are many."""
+    votes, _ = votes_of_classes(4, num_items=400, num_voters=12, right=0.3, missing=0.6)
+    rows, counts, _ = votes.patterns
+    data = count_rows(rows, counts)
+    drawn = random_estimates(np.random.default_rng(1), 6, votes.num_voters, votes.num_classes)
+    return data, expectation(data, drawn), np.full((4, 4), 0.01)
+
+
+def test_jumps_end_where_plain_rounds_end(slow_climb):
+    data, expected, pseudo_counts = slow_climb
+    found = Ascent(data, pseudo_counts, 1e-10, 3000).climb(expected)
+    np.testing.assert_allclose(found.objective, plain_rounds(*slow_climb), atol=1e-4)
+    assert found.converged.all()
+    assert found.iterations.max() < 700
+
+
+def test_a_jump_that_lands_lower_is_undone(slow_climb, monkeypatch):
+    data, expected, pseudo_counts = slow_climb
+    monkeypatch.setattr(ascent, "FIRST_JUMP", 1e6)
+    heights = []
+    record = ascent._record
+
+    def watched(optimum, starts, at, rounds):
+        heights.append(optimum.objective[starts] - at.objective)
+        return record(optimum, starts, at, rounds)
+
+    monkeypatch.setattr(ascent, "_record", watched)
+    Ascent(data, pseudo_counts, 1e-9, 500).climb(expected)
+    assert max(falls.max() for falls in heights) < 1e-6
+
+
+def test_starts_that_are_behind_are_given_up_but_never_the_first(slow_climb):
+    data, expected, pseudo_counts = slow_climb
+    few, all_of_them = (Ascent(data, pseudo_counts, 1e-9, 3000, work).climb(expected) for work in (0, 2**30))
+    assert not all_of_them.given_up.any()
+    assert few.given_up.sum() >= 3
+    assert few.converged[0]
+    assert few.converged[few.best]
+    np.testing.assert_allclose(few.objective[few.converged], all_of_them.objective[few.converged], atol=1e-3)

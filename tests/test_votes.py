@@ -202,7 +202,7 @@ def test_many_voters_with_few_votes_are_stored_as_triplets(monkeypatch):
 
 
 def test_storage_goes_by_cells_against_votes(tmp_path):
-    """A matrix takes a byte a cell and triplets nine a vote; whichever is smaller is kept, whatever the votes come as."""
+    """A matrix takes a byte a cell and triplets nine a vote; the smaller is kept, whatever the votes come as."""
     matrix = np.full((1000, 40), -1)
     for filled, is_sparse in ((5, False), (4, True)):
         matrix[:, :filled] = np.arange(1000)[:, None] % 2

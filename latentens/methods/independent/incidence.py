@@ -48,6 +48,11 @@ class Incidence:
     blocks: list[Block]
     merged: sparse.csr_array | None
 
+    @property
+    def num_entries(self) -> int:
+        """How many entries all rows have."""
+        return sum(block.matrix.nnz for block in self.blocks)
+
     def column_table(self, table: Float[np.ndarray, "voter_vote value"]) -> Float[np.ndarray, "column value"]:
         """A table of votes as a table of columns: a block times it sums up the votes of each row."""
         return np.ascontiguousarray(table if self.merged is None else self.merged @ table)

@@ -79,7 +79,12 @@ def expect_labels(data: CountedRows, starts: Sequence[Posterior]) -> Expected:
 
 def expectation(data: CountedRows, estimates: Estimates) -> Expected:
     """The counts under the posterior at some parameters, without keeping the posterior of the rows."""
-    log_shares, log_confusion = map(safe_log, estimates)
+    return expectation_at_logs(data, Estimates(*map(safe_log, estimates)))
+
+
+def expectation_at_logs(data: CountedRows, logs: Estimates) -> Expected:
+    """The same, given the logarithms of the parameters."""
+    log_shares, log_confusion = logs
     num_starts = log_shares.shape[1]
     table = (log_confusion[1:] - log_confusion[0]).reshape(-1, data.cast.size).T
     table = data.incidence.column_table(table)

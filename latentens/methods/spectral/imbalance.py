@@ -8,7 +8,7 @@ from scipy.optimize import minimize_scalar
 
 from latentens.methods.independent.likelihood import log_likelihoods, two_class_confusion
 from latentens.methods.indicator import Indicator, vote_indicator
-from latentens.methods.spectral.moments import Rates, Vector, signed_votes
+from latentens.methods.spectral.moments import Rates, Vector
 from latentens.runtime.blocks import row_blocks
 from latentens.votes import Votes
 
@@ -60,14 +60,10 @@ def third_moment_imbalance(votes: Votes, mean: Vector, vector: Vector, groups: I
     over triples are elementary symmetric polynomials of group sums, row by row; no array of d³ cells is made.
     """
     rows, counts, _ = votes.patterns
-    signed, cast = signed_votes(vote_indicator(rows, 2))
-    # Σ over the voters of each group of what a row has in them
-    membership = (groups[:, None] == np.arange(groups.max() + 1)).astype(np.float64)
-    of_sign, of_mean, of_square = (x[:, None] * membership for x in (vector, mean * vector, vector**2))
-    above = below = 0.0
-    for block in row_blocks(len(counts), membership.shape[1]):
-        above += counts[block] @ _third_symmetric(signed[block] @ of_sign - cast[block] @ of_mean)
-        below += counts[block] @ _third_symmetric(cast[block] @ of_square)
+    indicator = vote_indicator(rows, 2)
+    of_vote = ((np.array([-1.0, 1.0]) - mean[:, None]) * vector[:, None]).ravel()
+    above = counts @ _third_symmetric(indicator, of_vote, groups.repeat(2))
+    below = counts @ _third_symmetric(indicator, np.square(vector).repeat(2), groups.repeat(2))
     if not below > 0:
         return 0.0
     items = max(votes.num_items, 3)
@@ -75,7 +71,16 @@ def third_moment_imbalance(votes: Votes, mean: Vector, vector: Vector, groups: I
     return float(np.clip(-slope / np.sqrt(4 + slope**2), GRID[0], GRID[-1]))
 
 
-def _third_symmetric(terms: Float[np.ndarray, "row group"]) -> Float[np.ndarray, " row"]:
-    """Σ_{i<j<k} t_i t_j t_k by Newton's identity."""
-    first, second, third = (np.sum(terms**power, axis=1) for power in (1, 2, 3))
+def _third_symmetric(
+    indicator: Indicator, of_vote: Float[np.ndarray, " voter_vote"], groups: Int[np.ndarray, " voter_vote"]
+) -> Float[np.ndarray, " row"]:
+    """Σ_{g<h<l} t_g t_h t_l of each row by Newton's identity, t_g being what its votes in group g add up to."""
+    powers = np.arange(1, 4)
+    if len(np.unique(groups)) == len(groups) // 2:  # with one voter a group no sums of groups are needed
+        first, second, third = (indicator @ of_vote[:, None] ** powers).T
+    else:
+        membership = of_vote[:, None] * (groups[:, None] == np.arange(groups.max() + 1))
+        blocks = row_blocks(indicator.shape[0], membership.shape[1])
+        sums = [np.stack([(indicator[block] @ membership) ** p for p in powers]).sum(axis=2) for block in blocks]
+        first, second, third = np.concatenate(sums, axis=1)
     return (first**3 - 3 * first * second + 2 * third) / 6
