@@ -13,7 +13,7 @@ from latentens.evaluation.independence import check_independence, check_model, d
 from latentens.evaluation.score_pool import states_of
 from latentens.methods import DawidSkeneEM, MajorityVote, RBMStack
 from latentens.methods.base import Estimate, finished
-from latentens.methods.rbm_stack import stack_params
+from latentens.methods.rbm_stack import stack_machines, stack_params
 from latentens.models import DawidSkene, Tree
 from latentens.programs.tables import checked_tables
 from latentens.rbm.machine import Machine
@@ -237,7 +237,7 @@ def test_decorrelation_of_voters_and_layers(stack):
     matrix = votes.matrix.astype(float)
     np.testing.assert_allclose(voters.marginal, np.corrcoef(matrix.T), atol=1e-12)
     np.testing.assert_allclose(voters.given_label, within_labels(matrix, fit.label_probs), atol=1e-12)
-    machine = Machine(*(fit.params[f"{name}_1"] for name in Machine._fields))
+    machine = stack_machines(fit.params)[0]
     probs = 1 / (1 + np.exp(-(matrix @ machine.weights + machine.hidden_bias)))
     np.testing.assert_allclose(hidden.marginal, np.corrcoef(probs.T), atol=1e-9)
     np.testing.assert_allclose(hidden.given_label, within_labels(probs, fit.label_probs), atol=1e-9)

@@ -34,7 +34,7 @@ def random_machine(num_visible, num_hidden):
 
 def brute_force(machine, visible, observed):
     """log Σ exp(−E) over the hidden units and the unobserved visible units, one state after the other."""
-    weights, visible_bias, hidden_bias = map(np.asarray, machine)
+    weights, visible_bias, hidden_bias = map(np.asarray, machine[:3])
     total = 0.0
     for hidden in itertools.product((0, 1), repeat=len(hidden_bias)):
         field = visible_bias + weights @ hidden

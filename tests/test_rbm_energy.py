@@ -20,7 +20,7 @@ from latentens.rbm import (
     visible_probs,
 )
 from latentens.rbm import machine as inner
-from latentens.rbm.machine import enumerate_states, sum_softplus
+from latentens.rbm.units import Units, sum_softplus
 from latentens.runtime.precision import double_precision
 
 VISIBLE, HIDDEN = 4, 3
@@ -35,7 +35,7 @@ def random_machine(num_visible=VISIBLE, num_hidden=HIDDEN, seed=0, scale=1.5):
 
 def brute_joint(machine):
     """p(x, h) as a table, one entry at a time."""
-    weights, visible_bias, hidden_bias = map(np.asarray, machine)
+    weights, visible_bias, hidden_bias = map(np.asarray, machine[:3])
     table = np.empty((2**VISIBLE, 2**HIDDEN))
     for (i, x), (j, h) in itertools.product(enumerate(STATES[VISIBLE]), enumerate(STATES[HIDDEN])):
         table[i, j] = np.exp(visible_bias @ x + hidden_bias @ h + x @ weights @ h)
@@ -101,4 +101,4 @@ def test_sum_softplus_and_its_gradient():
 
 def test_a_layer_too_large_is_refused():
     with pytest.raises(LatentensError, match="too many states"):
-        enumerate_states(40)
+        Units().states(40)

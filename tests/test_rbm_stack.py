@@ -149,11 +149,6 @@ def test_identical_voters_decide_by_their_vote():
     np.testing.assert_array_equal(RBMStack(training=QUICK).fit(votes, key=KEY).labels, votes.matrix[:, 0])
 
 
-def test_more_than_two_classes_are_refused():
-    with pytest.raises(VotesError, match="3 classes"):
-        RBMStack().fit(Votes.from_matrix([[0, 1, 2]]), key=KEY)
-
-
 @pytest.mark.slow
 def test_a_large_machine_is_trained_and_scored_by_sampling():
     params = {"prevalence": 0.5, "sensitivity": np.full(20, 0.8), "specificity": np.full(20, 0.8)}

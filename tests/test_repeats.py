@@ -23,7 +23,6 @@ from latentens.methods import (
     LatentSpectral,
     MajorityVote,
     MaximumLikelihood,
-    RBMStack,
     RestrictedLikelihood,
     SpectralMetaLearner,
     TopDownMLE,
@@ -140,7 +139,6 @@ REFUSED = {
     "SpectralMetaLearner": SpectralMetaLearner(),
     "RestrictedLikelihood": RestrictedLikelihood(),
     "LatentSpectral": LatentSpectral(),
-    "restricted Boltzmann machine": RBMStack(),
     "TopDownMLE": TopDownMLE(),
 }
 

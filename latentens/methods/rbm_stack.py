@@ -12,14 +12,15 @@ from jaxtyping import Float
 from latentens.errors import SettingError
 from latentens.inference.orient import orientation
 from latentens.methods.base import Estimate, Method, Posterior
-from latentens.rbm.lemma import rbm_to_dawid_skene
+from latentens.rbm.lemma import rbm_to_confusion, rbm_to_dawid_skene
 from latentens.rbm.machine import Machine
 from latentens.rbm.rows import rows_from_votes
 from latentens.rbm.scoring import exact_log_likelihoods, mean_log_likelihood
-from latentens.rbm.stack import LARGEST_EXACT_LAYER, Passing, Prediction, flip_hidden, rows_above, top_probs
+from latentens.rbm.stack import Passing, Prediction, is_exact, permute_hidden, rows_above, top_probs
 from latentens.rbm.training.choice import choose_training
 from latentens.rbm.training.interface import Trained, Training
 from latentens.rbm.training.width_rule import SingularValueRule, narrowed
+from latentens.rbm.units import Units
 from latentens.runtime.devices import fetch
 from latentens.runtime.settings import Count
 from latentens.votes import Votes
@@ -28,6 +29,9 @@ from latentens.votes import Votes
 @dataclass(frozen=True)
 class RBMStack(Method):
     """Machines trained greedily from the votes up to one unit, which is the label.
+
+    Votes and hidden units have as many states as there are classes. The states of the unit at the top are matched to
+    the classes by the vote shares. With one machine of one unit this is Dawid & Skene's model.
 
     Attributes:
         hidden: Sizes of the hidden layers, such as (3, 1), the last one 1; by default found by `rule`.
@@ -56,14 +60,15 @@ class RBMStack(Method):
         layers, curves = self._train_layers(votes, train_key)
         machines = [layer.machine for layer in layers]
         label_probs = self._label_probs(machines, votes, predict_key)
-        flipped = bool(orientation(label_probs, votes)[0] == 1)
+        order = orientation(label_probs, votes)
+        flipped = not np.array_equal(order, np.arange(len(order)))
         if flipped:
-            machines[-1] = flip_hidden(machines[-1])
-            label_probs = label_probs[:, ::-1]
+            machines[-1] = permute_hidden(machines[-1], order)
+            label_probs = label_probs[:, order]
         likelihood = mean_log_likelihood(machines[0], rows_from_votes(votes), key=score_key)
         diagnostics = {
             "label_probs": "probability of the top unit given the votes",
-            "architecture": (votes.num_voters, *(len(machine.hidden_bias) for machine in machines)),
+            "architecture": (votes.num_voters, *(machine.num_hidden for machine in machines)),
             "flipped": flipped,
             "training_curves": [layer.curve for layer in layers],
             "layers": [layer.diagnostics for layer in layers],
@@ -96,7 +101,7 @@ class RBMStack(Method):
             if self.hidden is None:
                 num_hidden, curve, wide = self.rule.choose(rows, key=rule_key)
                 curves.append(curve)
-                if layers and num_hidden >= rows.visible.shape[1]:
+                if layers and num_hidden >= rows.num_units:
                     num_hidden = 1  # a layer that does not narrow brings the stack no further
             else:
                 num_hidden = self.hidden[len(layers)]
@@ -108,26 +113,39 @@ class RBMStack(Method):
             rows = rows_above(layers[-1].machine, rows, self.next_layer, key=next_key)
 
     def _label_probs(self, machines: Sequence[Machine], votes: Votes, key: jax.Array) -> Posterior:
-        largest = max(len(machine.hidden_bias) for machine in machines)
-        prediction = self.prediction or ("exact" if largest <= LARGEST_EXACT_LAYER else "sample")
+        prediction = self.prediction or ("exact" if all(map(is_exact, machines)) else "sample")
         probs = fetch(top_probs(machines, rows_from_votes(votes), prediction, self.num_samples, key))
         probs = probs[votes.patterns.inverse]
-        return np.stack([1 - probs, probs], axis=1)
+        return np.column_stack([np.clip(1 - probs.sum(axis=1), 0, 1), probs])
 
 
 def stack_params(machines: Sequence[Machine]) -> dict[str, Any]:
-    """The machines' parameters by name, and those of Dawid–Skene if there is one machine with one unit."""
-    params: dict[str, Any] = {
-        f"{name}_{layer}": np.asarray(part)
-        for layer, machine in enumerate(machines, start=1)
-        for name, part in machine._asdict().items()
-    }
+    """The machines' parameters by name, and those of Dawid–Skene if there is one machine with one unit.
+
+    Arrays of two classes have the axes (visible, hidden); of more, each axis of units is followed by one of states
+    1, 2, …, since state 0 has neither bias nor weights.
+    """
+    params: dict[str, Any] = {}
+    for layer, machine in enumerate(machines, start=1):
+        weights, visible_bias, hidden_bias = (np.asarray(part) for part in machine[:3])
+        if machine.hidden_units.width > 1:
+            visible, hidden = machine.visible_units, machine.hidden_units
+            weights = hidden.by_unit(visible.by_unit(weights, axis=0))
+            visible_bias, hidden_bias = visible.by_unit(visible_bias), hidden.by_unit(hidden_bias)
+        params |= {f"weights_{layer}": weights, f"visible_bias_{layer}": visible_bias}
+        params[f"hidden_bias_{layer}"] = hidden_bias
     if len(machines) == 1:
-        params |= rbm_to_dawid_skene(machines[0])._asdict()
+        lemma = rbm_to_dawid_skene if machines[0].hidden_units.width == 1 else rbm_to_confusion
+        params |= lemma(machines[0])._asdict()
     return params
 
 
 def stack_machines(params: Mapping[str, Any]) -> list[Machine]:
     """The machines of a fit, from its parameters."""
-    layers = sum(name.startswith("weights_") for name in params)
-    return [Machine(*(params[f"{name}_{layer + 1}"] for name in Machine._fields)) for layer in range(layers)]
+    machines = []
+    for layer in range(1, 1 + sum(name.startswith("weights_") for name in params)):
+        visible_bias, hidden_bias = (params[f"{side}_bias_{layer}"] for side in ("visible", "hidden"))
+        kinds = (Units(1 + bias.shape[1]) if bias.ndim > 1 else Units() for bias in (visible_bias, hidden_bias))
+        weights = params[f"weights_{layer}"].reshape(visible_bias.size, hidden_bias.size)
+        machines.append(Machine(weights, visible_bias.ravel(), hidden_bias.ravel(), *kinds))
+    return machines

@@ -1,7 +1,14 @@
 """Restricted Boltzmann machines: exact where a layer can be enumerated, sampled above."""
 
 from latentens.rbm.annealing import PartitionEstimate
-from latentens.rbm.lemma import DawidSkeneParams, dawid_skene_to_rbm, rbm_to_dawid_skene
+from latentens.rbm.lemma import (
+    ConfusionParams,
+    DawidSkeneParams,
+    confusion_to_rbm,
+    dawid_skene_to_rbm,
+    rbm_to_confusion,
+    rbm_to_dawid_skene,
+)
 from latentens.rbm.machine import Machine
 from latentens.rbm.public import (
     energy,
@@ -26,8 +33,10 @@ from latentens.rbm.training import (
     choose_training,
     train_machine,
 )
+from latentens.rbm.units import Units
 
 __all__ = [
+    "ConfusionParams",
     "DawidSkeneParams",
     "ExactTraining",
     "Likelihood",
@@ -37,8 +46,10 @@ __all__ = [
     "SingularValueRule",
     "Trained",
     "Training",
+    "Units",
     "VisibleRows",
     "choose_training",
+    "confusion_to_rbm",
     "dawid_skene_to_rbm",
     "energy",
     "estimate_log_partition",
@@ -49,6 +60,7 @@ __all__ = [
     "log_probs",
     "mean_log_likelihood",
     "random_search",
+    "rbm_to_confusion",
     "rbm_to_dawid_skene",
     "rows_from_votes",
     "state_posterior",

@@ -58,11 +58,12 @@ def estimate_log_partition(
     scanned = inverse_temperatures[:-1], inverse_temperatures[1:], jax.random.split(chain_key, num_temperatures)
     (_, log_weight), _ = jax.lax.scan(step, (start, jnp.zeros(num_chains)), scanned)
     relative = jnp.exp(log_weight - jax.nn.logsumexp(log_weight)) * num_chains  # weights with mean one
-    # units scaled to nothing are free: each doubles the sum, the machine's at the start and the base's at the end
-    free_units = len(machine.hidden_bias) - len(base.hidden_bias)
+    # units scaled to nothing are free: each multiplies the sum by the number of its states, the machine's at the start
+    # and the base's at the end
+    free_units = machine.num_hidden - base.num_hidden
     log_ratio = jax.nn.logsumexp(log_weight) - jnp.log(num_chains)
     return PartitionEstimate(
-        log_partition(base) + free_units * jnp.log(2.0) + log_ratio,
+        log_partition(base) + free_units * jnp.log(float(machine.hidden_units.num_states)) + log_ratio,
         jnp.std(relative, ddof=1) / jnp.sqrt(num_chains),
         num_chains**2 / jnp.sum(relative**2),
     )
@@ -75,4 +76,6 @@ def _between(base: Machine, machine: Machine, inverse_temperature: Float[Array, 
         jnp.concatenate([warm.weights, cold.weights], axis=1),
         warm.visible_bias + cold.visible_bias,
         jnp.concatenate([warm.hidden_bias, cold.hidden_bias]),
+        machine.visible_units,
+        machine.hidden_units,
     )

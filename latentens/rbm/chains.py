@@ -14,8 +14,8 @@ def gibbs_sweep(
 ) -> Float[Array, "chain visible"]:
     """Draw the hidden units given the visible ones, then the visible ones given the hidden."""
     hidden_key, visible_key = jax.random.split(key)
-    hidden = jax.random.bernoulli(hidden_key, hidden_probs(machine, visible)).astype(visible.dtype)
-    return jax.random.bernoulli(visible_key, visible_probs(machine, hidden)).astype(visible.dtype)
+    hidden = machine.hidden_units.draw(hidden_key, hidden_probs(machine, visible))
+    return machine.visible_units.draw(visible_key, visible_probs(machine, hidden))
 
 
 def run_chains(
@@ -44,22 +44,24 @@ def sample_exactly(machine: Machine, num_samples: int, key: jax.Array) -> Float[
     states = hidden_states(machine)
     log_mass = -free_energy(machine.transposed, states)
     chosen = states[jax.random.categorical(hidden_key, log_mass, shape=(num_samples,))]
-    return jax.random.bernoulli(visible_key, visible_probs(machine, chosen)).astype(float)
+    return machine.visible_units.draw(visible_key, visible_probs(machine, chosen))
 
 
 @partial(jax.jit, static_argnames="num_sweeps")
 def fill_gaps(
     machine: Machine,
     visible: Float[Array, "row visible"],
-    observed: Bool[Array, "row visible"],
+    observed: Bool[Array, "row unit"],
     key: jax.Array,
     num_sweeps: int = 10,
 ) -> Float[Array, "row visible"]:
     """Draw the unobserved visible units given the observed ones, by Gibbs sweeps that leave these as they are."""
     start_key, key = jax.random.split(key)
-    start = jax.random.bernoulli(start_key, jax.nn.sigmoid(machine.visible_bias), visible.shape)
+    units = machine.visible_units
+    start = units.draw(start_key, jnp.broadcast_to(units.probs(machine.visible_bias), visible.shape))
+    known = jnp.repeat(observed, units.width, axis=1)
 
     def sweep(filled: Float[Array, "row visible"], sweep_key: jax.Array) -> tuple[Float[Array, "row visible"], None]:
-        return jnp.where(observed, visible, gibbs_sweep(machine, filled, sweep_key)), None
+        return jnp.where(known, visible, gibbs_sweep(machine, filled, sweep_key)), None
 
-    return jax.lax.scan(sweep, jnp.where(observed, visible, start), jax.random.split(key, num_sweeps))[0]
+    return jax.lax.scan(sweep, jnp.where(known, visible, start), jax.random.split(key, num_sweeps))[0]

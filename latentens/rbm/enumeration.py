@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
-from latentens.rbm.machine import MAX_ENUMERATED
 from latentens.rbm.rows import VisibleRows
+from latentens.rbm.units import MOST_STATES
 
 OPERATIONS_PER_SECOND = 1e9
 """Floating-point operations per second of enumeration, exponentials and logarithms included, on an average core."""
@@ -29,16 +29,22 @@ class EnumerationCost(NamedTuple):
     @property
     def affordable(self) -> bool:
         """Whether the machine can be enumerated."""
-        return self.seconds <= LONGEST_EVALUATION and self.states <= 2**MAX_ENUMERATED
+        return self.seconds <= LONGEST_EVALUATION and self.states <= MOST_STATES
 
 
 def enumeration_cost(rows: VisibleRows, num_hidden: int) -> EnumerationCost:
-    """Estimate the cost by sizes: the smaller layer is enumerated once, the hidden one for each row with gaps."""
+    """Estimate the cost by sizes: the smaller layer is enumerated once, the hidden one for each row with gaps.
+
+    Args:
+        rows: The rows.
+        num_hidden: Number of hidden units, which have as many states as the visible ones.
+    """
     num_rows, num_visible = rows.visible.shape
-    operations = float(num_rows * num_visible * num_hidden) * 2
-    states = 2 ** min(num_visible, num_hidden)
-    operations += float(states) * max(num_visible, num_hidden) * STATE_OPERATIONS
+    width = num_hidden * rows.units.width
+    operations = float(num_rows * num_visible * width) * 2
+    states = rows.units.num_states ** min(rows.num_units, num_hidden)
+    operations += float(states) * max(num_visible, width) * STATE_OPERATIONS
     if rows.observed is not None:
-        states = 2**num_hidden
+        states = rows.units.num_states**num_hidden
         operations += float(num_rows) * states * num_visible * GAP_OPERATIONS
     return EnumerationCost(states, operations / OPERATIONS_PER_SECOND)

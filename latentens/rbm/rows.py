@@ -7,36 +7,53 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from latentens.errors import VotesError
+from latentens.rbm.units import Units
 from latentens.runtime.blocks import few_lengths
 from latentens.runtime.devices import fetch, round_up, shard_rows
 from latentens.runtime.precision import double_precision
 from latentens.votes import Votes
-from latentens.votes.labels import MISSING
 
 MEAN_PSEUDO = 1e-4
-"""Share of the data by which the means of visible units are drawn towards one half."""
+"""Share of the data by which the means of visible units are drawn towards equal shares of their states."""
 
 
 class VisibleRows(NamedTuple):
-    """Distinct rows of binary visible units, with the share of the items that each row stands for.
+    """Distinct rows of visible units, with the share of the items that each row stands for.
 
     Attributes:
-        visible: Their values, 0 where unobserved.
+        visible: The units' indicators, added up over repeated votes, 0 where unobserved.
         weight: Each row's share of the items; the sum is one. Rows of weight zero fill up the array.
         num_items: Number of items that all rows together stand for.
-        observed: Which values were observed; None if all were.
+        observed: Which units were observed, or how often, if any vote was repeated; None if all were, and once.
+        units: The kind of the units.
     """
 
     visible: Float[Array, "row visible"]
     weight: Float[Array, " row"]
     num_items: int | Int[Array, ""]
-    observed: Bool[Array, "row visible"] | None = None
+    observed: Bool[Array, "row unit"] | Int[Array, "row unit"] | None = None
+    units: Units = Units()
+
+    @property
+    def num_units(self) -> int:
+        """Number of visible units."""
+        return self.units.count(self.visible)
 
     @property
     def means(self) -> Float[Array, " visible"]:
-        """The mean of each visible unit where it was observed, kept off 0 and 1; one half if it never was."""
-        present = jnp.ones_like(self.visible) if self.observed is None else self.observed
-        return (self.weight @ self.visible + MEAN_PSEUDO) / (self.weight @ present + 2 * MEAN_PSEUDO)
+        """The mean of each indicator over the votes, kept off 0 and 1; equal shares if there were none."""
+        shape = len(self.visible), self.num_units
+        present = jnp.repeat(jnp.ones(shape) if self.observed is None else self.observed, self.units.width, axis=1)
+        pseudo = self.units.num_states * MEAN_PSEUDO
+        return (self.weight @ self.visible + MEAN_PSEUDO) / (self.weight @ present + pseudo)
+
+    def refuse_repeats(self, who: str) -> None:
+        """Raise `VotesError` if there are repeated votes, in the name of what cannot take them."""
+        if self.observed is not None and self.observed.dtype != bool:
+            raise VotesError(
+                f"{who} takes one vote of each voter on an item, but some votes are repeated: have few enough hidden "
+                "units to enumerate, or read the votes with duplicates='last'"
+            )
 
     def row_of_items(self, num_items: int | None = None) -> Int[np.ndarray, " item"]:
         """The row of each item, in the order of the rows: each row as often as its weight says.
@@ -52,17 +69,30 @@ class VisibleRows(NamedTuple):
 
 @double_precision
 def rows_from_votes(votes: Votes) -> VisibleRows:
-    """The distinct rows of binary votes, filled up to one of few lengths: each length is compiled only once."""
-    if votes.num_classes > 2:
-        raise VotesError(
-            f"a restricted Boltzmann machine takes binary votes, but these have {votes.num_classes} classes; "
-            "use a method for many classes, or make the votes binary"
-        )
-    votes.refuse_repeats("a restricted Boltzmann machine")
-    matrix = votes.patterns.rows
-    observed = matrix != MISSING
-    filling = round_up(few_lengths(len(matrix), digits=3)) - len(matrix)
-    visible = np.pad((matrix * observed).astype(float), ((0, filling), (0, 0)))
-    weight = np.pad(votes.patterns.counts / votes.num_items, (0, filling))
-    mask = None if observed.all() else shard_rows(np.pad(observed, ((0, filling), (0, 0))), axis=0)
-    return VisibleRows(shard_rows(visible, axis=0), shard_rows(weight), votes.num_items, mask)
+    """The distinct rows of votes, filled up to one of few lengths: each length is compiled only once."""
+    rows, counts, _ = votes.patterns
+    cast = _count_votes(rows)
+    observed = cast.sum(axis=2, dtype=np.int32)
+    filling = round_up(few_lengths(len(cast), digits=3)) - len(cast)
+    visible = np.pad(cast[:, :, 1:].reshape(len(cast), -1).astype(float), ((0, filling), (0, 0)))
+    weight = np.pad(counts / votes.num_items, (0, filling))
+    known = shard_rows(np.pad(observed if votes.has_repeats else observed > 0, ((0, filling), (0, 0))), axis=0)
+    complete = bool((observed == 1).all())
+    return VisibleRows(
+        shard_rows(visible, axis=0),
+        shard_rows(weight),
+        votes.num_items,
+        None if complete else known,
+        Units(max(2, votes.num_classes)),
+    )
+
+
+def _count_votes(votes: Votes) -> Int[np.ndarray, "row voter state"] | Bool[np.ndarray, "row voter state"]:
+    """How often each voter voted for each class on each item."""
+    num_states = max(2, votes.num_classes)
+    if not votes.has_repeats:
+        return votes.matrix[:, :, None] == np.arange(num_states, dtype=np.int8)
+    item, voter, vote = votes.triplets
+    cells = (item.astype(np.int64) * votes.num_voters + voter) * num_states + vote
+    counts = np.bincount(cells, minlength=votes.num_items * votes.num_voters * num_states)
+    return counts.reshape(votes.num_items, votes.num_voters, num_states)

@@ -33,7 +33,7 @@ class Likelihood(NamedTuple):
 @double_precision
 def mean_log_likelihood(machine: Machine, rows: VisibleRows, *, key: jax.Array) -> Likelihood:
     """The mean log-likelihood of rows; the key serves annealing."""
-    if enumeration_cost(rows, len(machine.hidden_bias)).affordable:
+    if enumeration_cost(rows, machine.num_hidden).affordable:
         return Likelihood(float(_exact_mean(machine, rows)), 0.0)
     if rows.observed is not None:
         return Likelihood(float("nan"), float("nan"))
@@ -43,7 +43,7 @@ def mean_log_likelihood(machine: Machine, rows: VisibleRows, *, key: jax.Array) 
 @double_precision
 def exact_log_likelihoods(machine: Machine, rows: VisibleRows) -> Float[np.ndarray, " row"] | None:
     """The log-likelihood of each row; None for a machine too large to enumerate."""
-    if not enumeration_cost(rows, len(machine.hidden_bias)).affordable:
+    if not enumeration_cost(rows, machine.num_hidden).affordable:
         return None
     return fetch(_log_probs(machine, rows.visible, rows.observed))
 

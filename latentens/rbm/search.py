@@ -38,7 +38,7 @@ def random_search(
     """Train machines with random options and score each by the likelihood of items it was not trained on.
 
     Args:
-        votes: Binary votes.
+        votes: The votes.
         space: What to draw; fields of `base` and `num_hidden` (1 if it is not drawn).
         key: Random key; trial i is the same whatever the number of trials.
         num_trials: Number of trials.

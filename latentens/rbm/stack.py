@@ -7,10 +7,10 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Float, Int, Key
 
 from latentens.rbm.chains import fill_gaps
-from latentens.rbm.machine import Machine, enumerate_states, hidden_probs, hidden_states, state_posterior
+from latentens.rbm.machine import Machine, hidden_probs, hidden_states, state_posterior
 from latentens.rbm.rows import VisibleRows, rows_from_votes
 from latentens.runtime.blocks import BLOCK_ELEMENTS
 from latentens.runtime.compiled_blocks import count_row_blocks, map_row_blocks, split_rows
@@ -21,8 +21,13 @@ from latentens.votes import Votes
 Prediction = Literal["exact", "map", "sample"]
 Passing = Literal["exact", "sampled"]
 
-LARGEST_EXACT_LAYER = 12
-"""Expectations over the states of a layer are exact up to this many units."""
+MOST_EXACT_STATES = 2**12
+"""Expectations over the states of a layer are exact up to this many."""
+
+
+def is_exact(machine: Machine) -> bool:
+    """Whether expectations over the states of the hidden layer are exact."""
+    return machine.hidden_units.num_states**machine.num_hidden <= MOST_EXACT_STATES
 
 
 @double_precision
@@ -37,11 +42,11 @@ def rows_above(machine: Machine, rows: VisibleRows, passing: Passing | None, *, 
         key: Random key, for sampling.
     """
     if passing is None:
-        passing = "exact" if len(machine.hidden_bias) <= LARGEST_EXACT_LAYER else "sampled"
+        passing = "exact" if is_exact(machine) else "sampled"
     if passing == "exact":
         return hidden_distribution(machine, rows)
     states = hidden_sample(machine, rows, rows.row_of_items(), key=key)
-    return rows_from_votes(Votes.from_matrix(states, num_classes=2))
+    return rows_from_votes(Votes.from_matrix(states, num_classes=machine.hidden_units.num_states))
 
 
 @partial(jax.jit, static_argnames="block_elements")
@@ -56,33 +61,34 @@ def hidden_distribution(machine: Machine, rows: VisibleRows, *, block_elements: 
 
     blocks = split_rows((rows.weight, rows.visible, rows.observed), num_blocks, axis=0)
     weight, _ = jax.lax.scan(add_block, jnp.zeros(len(states)), blocks)
-    return VisibleRows(states, weight, rows.num_items)
+    return VisibleRows(states, weight, rows.num_items, None, machine.hidden_units)
 
 
 @double_precision
 def hidden_sample(
     machine: Machine, rows: VisibleRows, row_of_items: Int[np.ndarray, " item"], *, key: jax.Array
-) -> Bool[np.ndarray, "item hidden"]:
-    """One hidden state for each item, given the row of each."""
+) -> Int[np.ndarray, "item unit"]:
+    """One state of each hidden unit for each item, given the row of each."""
     gap_key, key = jax.random.split(key)
     probs = fetch(marginal_hidden_probs(machine, rows, gap_key))[row_of_items]
-    return np.asarray(jax.random.bernoulli(key, probs))
+    return fetch(machine.hidden_units.codes(machine.hidden_units.draw(key, probs)))
 
 
 def marginal_hidden_probs(machine: Machine, rows: VisibleRows, key: jax.Array) -> Float[Array, "row hidden"]:
-    """`p(h_j = 1 | observed part of x)`; the key serves where gaps in a large machine have to be sampled."""
+    """`p(h_j = s | observed part of x)`; the key serves where gaps in a large machine have to be sampled."""
     if rows.observed is None:
         return hidden_probs(machine, rows.visible)
-    if len(machine.hidden_bias) <= LARGEST_EXACT_LAYER:
+    if is_exact(machine):
         return expected_given_rows(machine, rows, hidden_states(machine))
+    rows.refuse_repeats("a machine too large to enumerate")
     draws = [fill_gaps(machine, rows.visible, rows.observed, draw_key) for draw_key in jax.random.split(key, 20)]
     return jnp.mean(jnp.stack([hidden_probs(machine, draw) for draw in draws]), axis=0)
 
 
 def top_probs(
     machines: Sequence[Machine], rows: VisibleRows, prediction: Prediction, num_samples: int, key: jax.Array
-) -> Float[Array, " row"]:
-    """Probability that the one unit at the top of the stack is on.
+) -> Float[Array, "row state"]:
+    """Probability of each state of the one unit at the top of the stack, but for state 0.
 
     Args:
         machines: The machines from the votes up; the last has one hidden unit.
@@ -94,35 +100,50 @@ def top_probs(
     """
     first, *others = machines
     if prediction == "exact" and (others or rows.observed is not None):
-        return expected_given_rows(first, rows, _top_table(machines))[:, 0]
+        return expected_given_rows(first, rows, _top_table(machines))
     probs = marginal_hidden_probs(first, rows, key)
     if not others:
-        return probs[:, 0]
+        return probs
     if prediction == "map":
-        return _climb(others, (probs > 0.5).astype(float))[:, 0]
-    return _mean_climb(tuple(others), probs, jax.random.split(key, num_samples))[:, 0]
+        return _climb(others, first.hidden_units.most_probable(probs))
+    return _mean_climb(tuple(others), probs, jax.random.split(key, num_samples))
 
 
 @double_precision
 def hidden_representations(
     machines: Sequence[Machine], votes: Votes, *, key: jax.Array
-) -> list[Float[np.ndarray, "item unit"]]:
-    """Each layer's `p(unit = 1)` for every item, given the most probable state of the layer below."""
+) -> list[Float[np.ndarray, "item hidden"]]:
+    """Each layer's `p(h_j = s)` for every item, given the most probable state of the layer below."""
     probs = [marginal_hidden_probs(machines[0], rows_from_votes(votes), key)]
     for machine in machines[1:]:
-        probs.append(hidden_probs(machine, (probs[-1] > 0.5).astype(float)))
+        probs.append(hidden_probs(machine, machine.visible_units.most_probable(probs[-1])))
     return [fetch(layer)[votes.patterns.inverse] for layer in probs]
 
 
-def flip_hidden(machine: Machine) -> Machine:
-    """The same distribution of the visible units with every hidden unit's 0 and 1 exchanged."""
-    return Machine(-machine.weights, machine.visible_bias + machine.weights.sum(axis=1), -machine.hidden_bias)
+def permute_hidden(machine: Machine, order: Sequence[int] | Int[np.ndarray, " state"]) -> Machine:
+    """The same distribution of the visible units with the states of every hidden unit in another order.
+
+    Args:
+        machine: The machine.
+        order: The present state of what becomes state 0, 1, ….
+    """
+    tables = [
+        np.insert(machine.hidden_units.by_unit(np.asarray(part)), 0, 0.0, axis=-1)[..., list(order)]
+        for part in (machine.weights, machine.hidden_bias)
+    ]
+    shift = tables[0][..., 0].sum(axis=-1)  # of what becomes state 0, over all units
+    weights, bias = (table[..., 1:] - table[..., :1] for table in tables)
+    return machine._replace(
+        weights=weights.reshape(machine.weights.shape),
+        visible_bias=machine.visible_bias + shift,
+        hidden_bias=bias.reshape(machine.hidden_bias.shape),
+    )
 
 
 def _top_table(machines: Sequence[Machine]) -> Float[Array, "state top"]:
     """Probability of the top unit given each state of the first hidden layer."""
     if len(machines) == 1:
-        return enumerate_states(1)
+        return hidden_states(machines[0])
     table = hidden_probs(machines[-1], hidden_states(machines[-2]))
     for below, machine in zip(machines[-3::-1], machines[-2:0:-1], strict=True):
         table = state_posterior(machine, hidden_states(below)) @ table
@@ -135,8 +156,8 @@ def _climb(
     """Pass states up, the most probable ones or, with a key, random ones; the probabilities at the top."""
     for layer, machine in enumerate(machines):
         probs = hidden_probs(machine, states)
-        random = None if key is None else jax.random.bernoulli(jax.random.fold_in(key, layer), probs)
-        states = (probs > 0.5 if random is None else random).astype(float)
+        units = machine.hidden_units
+        states = units.most_probable(probs) if key is None else units.draw(jax.random.fold_in(key, layer), probs)
     return probs
 
 
@@ -148,10 +169,11 @@ def _mean_climb(
 
     def add_draw(total: Float[Array, "row top"], key: jax.Array) -> tuple[Float[Array, "row top"], None]:
         first_key, climb_key = jax.random.split(key)
-        states = jax.random.bernoulli(first_key, probs).astype(float)
+        states = machines[0].visible_units.draw(first_key, probs)
         return total + _climb(machines, states, climb_key), None
 
-    return jax.lax.scan(add_draw, jnp.zeros((len(probs), 1)), keys)[0] / len(keys)
+    total = jnp.zeros((len(probs), machines[-1].hidden_units.width))
+    return jax.lax.scan(add_draw, total, keys)[0] / len(keys)
 
 
 @partial(jax.jit, static_argnames="block_elements")

@@ -31,12 +31,16 @@ def choose_training(
     cost = enumeration_cost(rows, num_hidden)
     seconds, longest = EVALUATIONS * cost.seconds, EVALUATIONS * LONGEST_EVALUATION
     announce(
-        f"machine with {rows.visible.shape[1]} × {num_hidden} units, {len(rows.weight):,} rows: "
+        f"machine with {rows.num_units} × {num_hidden} units{_of_states(rows)}, {len(rows.weight):,} rows: "
         f"{'exact' if cost.affordable else 'sampled'} training "
         f"(exact: {cost.states:,} states, about {seconds:,.1f} s; the limit is {longest:.0f} s)",
         loudly=not cost.affordable or seconds > WORTH_TELLING,
     )
     return (exact or ExactTraining()) if cost.affordable else (sampled or SampledTraining())
+
+
+def _of_states(rows: VisibleRows) -> str:
+    return "" if rows.units.num_states == 2 else f" of {rows.units.num_states} states"
 
 
 @lru_cache(maxsize=256)
@@ -51,7 +55,7 @@ def train_machine(votes: Votes, num_hidden: int, *, key: jax.Array, training: Tr
     """Train one machine on votes.
 
     Args:
-        votes: Binary votes, some of which may be missing.
+        votes: Votes, some of which may be missing.
         num_hidden: Number of hidden units.
         key: Random key.
         training: How; by default exactly where the size allows, by sampling elsewhere.

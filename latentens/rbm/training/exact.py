@@ -7,7 +7,6 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import logit
 from jaxtyping import Array, Float, Key
 
 from latentens.errors import LatentensError
@@ -16,6 +15,7 @@ from latentens.rbm.enumeration import enumeration_cost
 from latentens.rbm.machine import Machine, log_partition, log_unnormalised
 from latentens.rbm.rows import VisibleRows
 from latentens.rbm.training.interface import Trained, Training
+from latentens.rbm.units import AnyArray
 from latentens.runtime.limits import check_time
 from latentens.runtime.settings import Count, NotNegative, Positive
 
@@ -96,7 +96,24 @@ def _best_first(optima: Optima) -> list[int]:
 def penalised_loss(machine: Machine, rows: VisibleRows, penalty: float | Float[Array, ""]) -> Float[Array, ""]:
     """`penalty/2 · ‖W‖² − mean log p(x)`: what exact training minimises."""
     mean = rows.weight @ log_unnormalised(machine, rows.visible, rows.observed) - log_partition(machine)
-    return 0.5 * penalty * jnp.sum(machine.weights**2) - mean
+    return 0.5 * penalty * squared_weights(machine) - mean
+
+
+def squared_weights(machine: Machine) -> Float[Array, ""]:
+    """`‖W‖²`, whichever states are states 0."""
+    return jnp.sum(centred_weights(machine) ** 2)
+
+
+def centred_weights(machine: Machine) -> Float[AnyArray, "visible hidden"]:
+    """W as it is for binary units; for others twice the tables W_ij over all states, centred both ways.
+
+    A table of two by two states with one weight w, centred, has entries ±w/4, so that either has the singular value w.
+    """
+    visible, hidden = machine.visible_units, machine.hidden_units
+    if visible.width == hidden.width == 1:
+        return machine.weights
+    by_hidden = hidden.centred(machine.weights).reshape(len(machine.weights), -1)
+    return 2 * visible.centred(by_hidden.T).reshape(by_hidden.shape[1], -1).T
 
 
 def _loss(machine: Machine, data: tuple[VisibleRows, float]) -> Float[Array, ""]:
@@ -122,18 +139,20 @@ def random_machines(
 def _random_machine(
     rows: VisibleRows, num_hidden: int, weight_scale: float | Float[Array, ""], key: jax.Array
 ) -> Machine:
-    means = rows.means
-    weights = weight_scale * jax.random.normal(key, (len(means), num_hidden))
-    return uncentre(Machine(weights, logit(means), jnp.zeros(num_hidden)), means)
+    means, width = rows.means, num_hidden * rows.units.width
+    weights = weight_scale * jax.random.normal(key, (len(means), width))
+    return uncentre(Machine(weights, rows.units.log_odds(means), jnp.zeros(width), rows.units, rows.units), means)
 
 
 def uncentre(centred: Machine, means: Float[Array, " visible"]) -> Machine:
-    """The machine whose energy is that of another one in the variables `x − means` and `h − 1/2`."""
-    weights, visible_bias, hidden_bias = centred
-    return Machine(weights, visible_bias - weights.sum(axis=1) / 2, hidden_bias - means @ weights)
+    """The machine whose energy is that of another one in the variables `x − means` and `h − 1/K`."""
+    weights, visible_bias, hidden_bias = centred[:3]
+    share = weights.sum(axis=1) / centred.hidden_units.num_states
+    return centred._replace(visible_bias=visible_bias - share, hidden_bias=hidden_bias - means @ weights)
 
 
 def centre(machine: Machine, means: Float[Array, " visible"]) -> Machine:
     """The inverse of `uncentre`."""
-    weights, visible_bias, hidden_bias = machine
-    return Machine(weights, visible_bias + weights.sum(axis=1) / 2, hidden_bias + means @ weights)
+    weights, visible_bias, hidden_bias = machine[:3]
+    share = weights.sum(axis=1) / machine.hidden_units.num_states
+    return machine._replace(visible_bias=visible_bias + share, hidden_bias=hidden_bias + means @ weights)

@@ -9,22 +9,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jax.scipy.special import logit
 from jaxtyping import Array, Float, Int
 
 from latentens.errors import LatentensError
 from latentens.rbm.annealing import estimate_log_partition
 from latentens.rbm.chains import fill_gaps, jump, run_chains
-from latentens.rbm.machine import Machine, free_energy, log_partition
+from latentens.rbm.machine import Machine, free_energy, log_partition, smaller_layer_states
 from latentens.rbm.rows import VisibleRows
-from latentens.rbm.training.exact import centre, single_unit, uncentre
+from latentens.rbm.training.exact import centre, single_unit, squared_weights, uncentre
 from latentens.rbm.training.interface import Trained, Training
 from latentens.runtime.devices import fetch
 from latentens.runtime.progress import track_late
 from latentens.runtime.settings import Count, NotNegative, PartialShare, Positive
 
-LARGEST_EXACT_SCORE = 14
-"""The held-out likelihood is exact if the smaller layer has at most this many units, annealed above."""
+MOST_SCORED_STATES = 2**14
+"""The held-out likelihood is exact if the smaller layer has at most this many states, annealed above."""
 
 EPOCH_ITEMS = 2**17
 """At most this many items are drawn from the rows as training set."""
@@ -73,6 +72,7 @@ class SampledTraining(Training):
     input_scale: NotNegative = 1.0
 
     def _train(self, rows: VisibleRows, num_hidden: int, key: jax.Array, starts: Sequence[Machine]) -> Trained:
+        rows.refuse_repeats("sampled training")
         split_key, single_key, start_key, epoch_key, score_key = jax.random.split(key, 5)
         training, held_out = self._split(rows, split_key)
         batch_size = min(self.batch_size, len(training))
@@ -96,15 +96,14 @@ class SampledTraining(Training):
 
     def _start(self, rows: VisibleRows, num_hidden: int, single: Machine, key: jax.Array) -> Machine:
         """One unit as exact training finds it alone, the others at random."""
-        num_visible = rows.visible.shape[1]
-        weights = jax.random.normal(key, (num_visible, num_hidden)) * self.input_scale / num_visible**0.5
+        num_visible, width = rows.visible.shape[1], rows.units.width
+        weights = jax.random.normal(key, (num_visible, num_hidden * width)) * self.input_scale / num_visible**0.5
+        bias = jnp.zeros(num_hidden * width)
         if not self.informed:
-            return Machine(weights, logit(rows.means), jnp.zeros(num_hidden))
+            return Machine(weights, rows.units.log_odds(rows.means), bias, rows.units, rows.units)
         centred = centre(single, rows.means)
-        return Machine(
-            weights.at[:, 0].set(centred.weights[:, 0]),
-            centred.visible_bias,
-            jnp.zeros(num_hidden).at[0].set(centred.hidden_bias[0]),
+        return centred._replace(
+            weights=weights.at[:, :width].set(centred.weights), hidden_bias=bias.at[:width].set(centred.hidden_bias)
         )
 
     def optimiser(self, num_visible: int, batches: int) -> optax.GradientTransformation:
@@ -149,7 +148,7 @@ def contrastive_loss(
 ) -> Float[Array, ""]:
     """Its gradient estimates that of the penalised negative log-likelihood if the chains are samples of the machine."""
     contrast = free_energy(machine, data).mean() - free_energy(machine, chains).mean()
-    return contrast + 0.5 * penalty * jnp.sum(machine.weights**2) + sparsity * jnp.sum(jnp.abs(machine.weights))
+    return contrast + 0.5 * penalty * squared_weights(machine) + sparsity * jnp.sum(jnp.abs(machine.weights))
 
 
 @partial(jax.jit, static_argnames=("options", "batch_size"))
@@ -198,7 +197,7 @@ def _score(
     machine, visible = uncentre(centred, rows.means), rows.visible[items]
     if rows.observed is not None:
         visible = fill_gaps(machine, visible, rows.observed[items], gap_key)
-    if min(machine.weights.shape) <= LARGEST_EXACT_SCORE:
+    if smaller_layer_states(machine) <= MOST_SCORED_STATES:
         log_z = log_partition(machine)
     else:
         log_z = estimate_log_partition(

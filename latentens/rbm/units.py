@@ -1,0 +1,166 @@
+"""Units with any number of states: all that makes a machine of many classes differ from a binary one.
+
+A unit with K states is K − 1 indicators: state 0 has none, and with it no bias and no weights. This is the gauge of
+every machine. A layer's indicators lie side by side, those of the first unit first. Binary units are the case of one
+indicator each, for which sigmoid and softplus take the place of softmax and log-sum-exp.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import logit
+from jaxtyping import Array, Float, Int
+
+from latentens.errors import LatentensError
+from latentens.programs.distributions import binary_states
+
+AnyArray = Array | np.ndarray
+"""Arrays of JAX or NumPy: every function takes either."""
+
+MOST_STATES = 2**20
+"""The largest layer whose states are enumerated has this many."""
+
+LARGEST_PRODUCT = 2.0**512
+"""Factors are multiplied before one logarithm is taken if their product cannot exceed this."""
+
+
+@jax.tree_util.register_static
+@dataclass(frozen=True)
+class Units:
+    """The kind of a layer's units: part of the structure of what has it, not of its data.
+
+    Attributes:
+        num_states: Number of states K of each unit.
+    """
+
+    num_states: int = 2
+
+    @property
+    def width(self) -> int:
+        """Number of indicators of a unit."""
+        return self.num_states - 1
+
+    def count(self, indicators: AnyArray) -> int:
+        """Number of units to which the indicators along the last axis belong."""
+        return int(indicators.shape[-1]) // self.width
+
+    def by_unit(self, indicators: AnyArray, axis: int = -1) -> Any:
+        """The same with one axis for the units and one, after it, for their indicators."""
+        axis %= indicators.ndim
+        shape = indicators.shape
+        return indicators.reshape(*shape[:axis], -1, self.width, *shape[axis + 1 :])
+
+    def with_state_zero(self, probs: Float[AnyArray, "*row indicator"]) -> Float[AnyArray, "*row unit state"]:
+        """The probabilities of all states from those of the indicators."""
+        others = self.by_unit(probs)
+        return jnp.concatenate([1 - others.sum(axis=-1, keepdims=True), others], axis=-1)
+
+    def probs(self, logits: Float[AnyArray, "*row indicator"]) -> Float[Array, "*row indicator"]:
+        """The probability of each indicator, from the log-odds of its state against state 0."""
+        if self.width == 1:
+            return jax.nn.sigmoid(logits)
+        return _softmax(self.by_unit(logits), axis=-1).reshape(logits.shape)
+
+    def log_odds(self, probs: Float[AnyArray, "*row indicator"]) -> Float[Array, "*row indicator"]:
+        """The inverse of `probs`."""
+        if self.width == 1:
+            return logit(probs)
+        every = jnp.log(self.with_state_zero(probs))
+        return (every[..., 1:] - every[..., :1]).reshape(probs.shape)
+
+    def log_normalisers(self, logits: Float[AnyArray, "indicator *row"]) -> Float[Array, "unit *row"]:
+        """`log(1 + Σ_s exp(logit_s))` of each unit."""
+        if self.width == 1:
+            return jax.nn.softplus(logits)
+        tables = self.by_unit(logits, axis=0)
+        return jax.nn.logsumexp(jnp.pad(tables, ((0, 0), (1, 0), *((0, 0) for _ in logits.shape[1:]))), axis=1)
+
+    def sum_log_normalisers(self, logits: Float[AnyArray, "indicator row"]) -> Float[Array, " row"]:
+        """The sum of `log_normalisers` over the units: one logarithm a row in place of one an entry."""
+        return sum_softplus(logits) if self.width == 1 else _sum_log_normalisers(self.width, logits)
+
+    def states(self, num_units: int) -> Float[Array, "state indicator"]:
+        """All states of a layer, the last unit changing fastest; refuses a layer that is too large."""
+        if self.num_states**num_units > MOST_STATES:
+            raise LatentensError(
+                f"a layer of {num_units} units has too many states to enumerate, {self.num_states}^{num_units}; "
+                f"have at most {MOST_STATES:,}, or sample"
+            )
+        if self.width == 1:
+            return jnp.asarray(binary_states(num_units), dtype=float)
+        digits = np.indices((self.num_states,) * num_units).reshape(num_units, -1).T
+        return self.indicators(digits)
+
+    def indicators(self, codes: Int[AnyArray, "*row unit"]) -> Float[Array, "*row indicator"]:
+        """The indicators of units whose states are given by their codes."""
+        found = jnp.asarray(codes)[..., None] == jnp.arange(1, self.num_states)
+        return found.reshape(*codes.shape[:-1], -1).astype(float)
+
+    def codes(self, indicators: Float[AnyArray, "*row indicator"]) -> Int[Array, "*row unit"]:
+        """The inverse of `indicators`."""
+        return (self.by_unit(indicators) @ jnp.arange(1.0, self.num_states)).astype(int)
+
+    def draw(self, key: jax.Array, probs: Float[AnyArray, "*row indicator"]) -> Float[Array, "*row indicator"]:
+        """A random state of each unit."""
+        if self.width == 1:
+            return jax.random.bernoulli(key, probs).astype(float)
+        upper = jnp.cumsum(self.by_unit(probs)[..., ::-1], axis=-1)[..., ::-1]  # P(state ≥ s)
+        below = jax.random.uniform(key, upper.shape[:-1])[..., None] < upper
+        return self.indicators(below.sum(axis=-1))
+
+    def most_probable(self, probs: Float[AnyArray, "*row indicator"]) -> Float[Array, "*row indicator"]:
+        """The most probable state of each unit."""
+        if self.width == 1:
+            return jnp.asarray(probs > 0.5, dtype=float)
+        return self.indicators(self.with_state_zero(probs).argmax(axis=-1))
+
+    def centred(self, values: Float[AnyArray, "*row indicator"]) -> Float[Array, "*row unit state"]:
+        """A table over all states, zero at state 0, with the mean over the states taken off each unit's part."""
+        tables = jnp.concatenate([jnp.zeros((*values.shape[:-1], self.count(values), 1)), self.by_unit(values)], -1)
+        return tables - tables.mean(axis=-1, keepdims=True)
+
+
+def _softmax(logits: Float[AnyArray, "..."], axis: int) -> Float[Array, "..."]:
+    """The softmax without state 0, whose logit is 0."""
+    top = jnp.maximum(jnp.max(logits, axis=axis, keepdims=True), 0)
+    powers = jnp.exp(logits - top)
+    return powers / (jnp.exp(-top) + powers.sum(axis=axis, keepdims=True))
+
+
+@jax.custom_jvp
+def sum_softplus(logits: Float[AnyArray, "unit row"]) -> Float[Array, " row"]:
+    """`Σ log(1 + exp(logit))` over binary units."""
+    factors = 1 + jnp.exp(-jnp.abs(logits))
+    return jnp.maximum(logits, 0).sum(0) + _log_product(factors, 2)
+
+
+@sum_softplus.defjvp
+def _sum_softplus_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+    (logits,), (tangent,) = primals, tangents
+    return sum_softplus(logits), (jax.nn.sigmoid(logits) * tangent).sum(0)
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _sum_log_normalisers(width: int, logits: Float[AnyArray, "indicator row"]) -> Float[Array, " row"]:
+    """`Σ log(1 + Σ_s exp(logit_s))` over units with several indicators."""
+    tables = logits.reshape(-1, width, *logits.shape[1:])
+    top = jnp.maximum(tables.max(axis=1), 0)
+    factors = jnp.exp(-top) + jnp.exp(tables - top[:, None]).sum(axis=1)
+    return top.sum(0) + _log_product(factors, width + 1)
+
+
+@_sum_log_normalisers.defjvp
+def _sum_log_normalisers_jvp(width: int, primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+    (logits,), (tangent,) = primals, tangents
+    slopes = _softmax(logits.reshape(-1, width, *logits.shape[1:]), axis=1).reshape(logits.shape)
+    return _sum_log_normalisers(width, logits), (slopes * tangent).sum(0)
+
+
+def _log_product(factors: Float[Array, "unit row"], largest: int) -> Float[Array, " row"]:
+    """The logarithm of a product of factors between 1 and `largest`."""
+    safe = len(factors) * np.log(largest) <= np.log(LARGEST_PRODUCT)
+    return jnp.log(factors.prod(0)) if safe else jnp.log(factors).sum(0)
