@@ -1,5 +1,6 @@
 """Predictive checks: expectations by enumeration, deviations by refitting, verdicts on votes of known origin."""
 
+from dataclasses import replace
 from itertools import product
 
 import jax
@@ -11,7 +12,7 @@ from latentens.errors import LatentensError
 from latentens.evaluation.fit_check import check_fit
 from latentens.evaluation.score_pool import states_of
 from latentens.evaluation.vote_statistics import Agreement, VoteCounts, VoteRates, VoteRows, statistics_of
-from latentens.methods import DawidSkeneEM, MajorityVote, Nuts
+from latentens.methods import DawidSkeneEM, MajorityVote
 from latentens.models import DawidSkene
 from latentens.programs.tables import checked_tables
 from latentens.runtime.precision import double_precision
@@ -81,7 +82,7 @@ def test_deviations_are_those_of_refitted_data(votes, check):
     rows = VoteRows.of(votes, 2)
     statistics = statistics_of(states_at(MODEL, fit.params), rows, 10.0)
     drawn = {statistic.name: [] for statistic in statistics}
-    for seed in range(100):
+    for seed in range(60):
         matrix = simulate(MODEL, 600, key=jax.random.key(seed), params=fit.params).votes.matrix.copy()
         matrix[votes.matrix == -1] = -1
         again = Votes.from_matrix(matrix, num_classes=2)
@@ -91,7 +92,7 @@ def test_deviations_are_those_of_refitted_data(votes, check):
             drawn[statistic.name].append(other.total(statistic.values) - expected)
     for part in check.statistics:
         found = np.std(drawn[part.name], axis=0)[part.judged]
-        np.testing.assert_allclose(part.deviation[part.judged], found, rtol=0.3)
+        np.testing.assert_allclose(part.deviation[part.judged], found, rtol=0.4)
     rates = next(part for part in check.statistics if "casts" in part.name)
     assert not rates.judged[[0, 1, 2, 3, 6, 7]].any()  # without gaps maximum likelihood fits them whatever they are
 
@@ -103,6 +104,7 @@ def test_a_right_program_reproduces_the_votes(check):
     assert (table.loc[table["deviation"] > 0, "z_score"].abs() < 4).all()
 
 
+@pytest.mark.slow
 def test_p_values_hold_their_level():
     """Refitted to data of its own a program is rejected about as often as it should be."""
     rejected = 0
@@ -133,8 +135,13 @@ def test_a_wrong_program_is_found_out(hard_items):
 
 
 def test_a_sampled_fit_is_checked_by_its_draws(votes):
-    sampler = Nuts(MODEL, num_chains=2, num_warmup=150, num_samples=150)
-    assert not check_fit(sampler.fit(votes, key=KEY), votes, key=KEY).rejected
+    fit, generator = EM.fit(votes, key=KEY), np.random.default_rng(0)
+    for shift, rejected in ((0.0, False), (0.15, True)):
+        draws = {
+            name: np.clip(value - shift + generator.normal(0, 0.02, (2, 30, *np.shape(value))), 0.05, 0.95)
+            for name, value in fit.params.items()
+        }
+        assert check_fit(replace(fit, draws=draws), votes, key=KEY).rejected == rejected
 
 
 def test_repeated_votes_are_counted():

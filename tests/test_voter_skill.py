@@ -1,0 +1,133 @@
+"""Skill of voters: values by enumeration, errors by differences and by refitting."""
+
+from dataclasses import replace
+
+import jax
+import numpy as np
+import pytest
+
+from latentens import Votes, log_likelihood, simulate
+from latentens.errors import LatentensError
+from latentens.inference import skill
+from latentens.inference.skill import skills
+from latentens.methods import DawidSkeneEM, MajorityVote
+from latentens.methods.voter_skill import voter_skill
+from latentens.models import DawidSkene, Tree
+from latentens.programs.tables import checked_tables
+from latentens.runtime.precision import double_precision
+from tests.conftest import arbitrary_params
+
+KEY = jax.random.key(0)
+MODEL = DawidSkene(4)
+TRUTH = {"prevalence": 0.3, "sensitivity": np.full(4, 0.8), "specificity": np.array([0.7, 0.8, 0.9, 0.6])}
+ACCURACY = 0.3 * TRUTH["sensitivity"] + 0.7 * TRUTH["specificity"]
+
+
+@pytest.fixture(scope="module")
+def votes():
+    return simulate(MODEL, 600, key=KEY, params=TRUTH).votes
+
+
+@pytest.fixture(scope="module")
+def fit(votes):
+    return DawidSkeneEM(diagonal=0.0, off_diagonal=0.0, random_starts=0, tolerance=1e-13).fit(votes, key=KEY)
+
+
+def flat(params):
+    return np.concatenate([np.ravel(params[name]) for name in sorted(TRUTH)])
+
+
+def unflat(values):
+    return {"prevalence": values[0], "sensitivity": values[1:5], "specificity": values[5:]}
+
+
+def test_errors_are_those_of_a_hessian_by_differences(votes, fit):
+    """In the parameters' own space, which at the maximum makes no difference."""
+    at, step, size = flat(fit.params), 1e-4, 9
+    hessian = np.empty((size, size))
+    for row in range(size):
+        for column in range(size):
+            signs = [(1, 1), (1, -1), (-1, 1), (-1, -1)]
+            values = [
+                a
+                * b
+                * log_likelihood(MODEL, unflat(at + step * (a * np.eye(size)[row] + b * np.eye(size)[column])), votes)
+                for a, b in signs
+            ]
+            hessian[row, column] = sum(values) / (4 * step**2)
+    covariance = np.linalg.inv(-hessian)
+    found = voter_skill(fit, votes)
+    prevalence, sensitivity, specificity = at[0], at[1:5], at[5:]
+    np.testing.assert_allclose(found.confusion_error[:, 1, 1], np.sqrt(np.diag(covariance))[1:5], rtol=1e-3)
+    np.testing.assert_allclose(found.accuracy, prevalence * sensitivity + (1 - prevalence) * specificity)
+    for voter in range(4):
+        slope = np.zeros(size)
+        slope[0], slope[1 + voter], slope[5 + voter] = (
+            sensitivity[voter] - specificity[voter],
+            prevalence,
+            1 - prevalence,
+        )
+        assert found.standard_error[voter] == pytest.approx(np.sqrt(slope @ covariance @ slope), rel=1e-3)
+    assert (found.low < found.accuracy).all()
+    assert (found.accuracy < found.high).all()
+
+
+def test_intervals_cover_the_truth(votes):
+    covered = []
+    for seed in range(15):
+        drawn = simulate(MODEL, 600, key=jax.random.key(seed), params=TRUTH).votes
+        found = voter_skill(DawidSkeneEM(random_starts=0).fit(drawn, key=KEY), drawn, level=0.8)
+        covered.append((found.low <= ACCURACY) & (found.high >= ACCURACY))
+    assert 0.68 < np.mean(covered) < 0.92
+
+
+def test_skill_of_a_tree_goes_through_the_opinions():
+    model = Tree((0, 0, 1, 1, 2, 2))
+    params = arbitrary_params(model, seed=2)
+    found, flipped = (
+        np.asarray(double_precision(lambda order: skills(checked_tables(model, params), order))(np.array(order)))
+        for order in ([0, 1], [1, 0])
+    )
+    hidden_right = params["hidden_sensitivity"][0]
+    right = hidden_right * params["voter_sensitivity"][0] + (1 - hidden_right) * (1 - params["voter_specificity"][0])
+    assert found[6:].reshape(6, 2, 2)[0, 1, 1] == pytest.approx(right)
+    np.testing.assert_allclose(flipped[6:].reshape(6, 2, 2), found[6:].reshape(6, 2, 2)[:, ::-1])
+
+
+def test_draws_give_means_and_quantiles(votes, fit):
+    generator = np.random.default_rng(0)
+    draws = {
+        name: np.clip(value + generator.normal(0, 0.02, (2, 50, *np.shape(value))), 0.01, 0.99)
+        for name, value in fit.params.items()
+    }
+    found = voter_skill(replace(fit, draws=draws), votes)
+    drawn = draws["specificity"].reshape(-1, 4)
+    np.testing.assert_allclose(found.confusion[:, 0, 0], drawn.mean(axis=0))
+    np.testing.assert_allclose(found.confusion_error[:, 0, 0], drawn.std(axis=0, ddof=1))
+    share = draws["prevalence"].reshape(-1, 1)
+    accuracy = share * draws["sensitivity"].reshape(-1, 4) + (1 - share) * drawn
+    np.testing.assert_allclose([found.low, found.high], np.quantile(accuracy, [0.05, 0.95], axis=0))
+
+
+def test_a_perfect_voter_has_an_interval():
+    matrix = np.repeat(np.random.default_rng(0).integers(2, size=(40, 1)), 4, axis=1)
+    matrix[:6, 3] = 1 - matrix[:6, 3]
+    votes = Votes.from_matrix(matrix)
+    found = voter_skill(DawidSkeneEM(diagonal=0.0, off_diagonal=0.0).fit(votes, key=KEY), votes)
+    assert (found.high > 0.99).tolist() == [True, True, True, False]
+    assert (found.low > 0.5).all()
+    assert (found.low < 0.999).all()
+
+
+def test_with_very_many_parameters_labels_are_taken_as_fitted(votes, fit, monkeypatch):
+    exact = voter_skill(fit, votes)
+    monkeypatch.setattr(skill, "MAX_PARAMETERS", 3)
+    found = voter_skill(fit, votes)
+    assert found.labels_as_fitted
+    np.testing.assert_allclose(found.accuracy, exact.accuracy)
+    assert (found.standard_error < exact.standard_error).all()
+
+
+def test_a_method_without_a_model_is_refused(votes):
+    with pytest.raises(LatentensError, match="has no generative model"):
+        voter_skill(MajorityVote().fit(votes, key=KEY), votes)
