@@ -138,7 +138,7 @@ def test_a_sampled_fit_is_checked_by_its_draws(votes):
     fit, generator = EM.fit(votes, key=KEY), np.random.default_rng(0)
     for shift, rejected in ((0.0, False), (0.15, True)):
         draws = {
-            name: np.clip(value - shift + generator.normal(0, 0.02, (2, 30, *np.shape(value))), 0.05, 0.95)
+            name: np.clip(value - shift + generator.normal(0, 0.02, (2, 60, *np.shape(value))), 0.05, 0.95)
             for name, value in fit.params.items()
         }
         assert check_fit(replace(fit, draws=draws), votes, key=KEY).rejected == rejected
