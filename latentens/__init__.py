@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from latentens import comparison, datasets, evaluation, methods, models, rbm, reporting
-    from latentens.comparison import compare, load, save
+    from latentens.comparison import compare, load, recommend, save
     from latentens.datasets import Dataset, simulate, simulate_like
     from latentens.evaluation import check_fit, check_independence, check_signal, effective_voters
     from latentens.methods.base import Fit, Method
@@ -36,6 +36,7 @@ __all__ = [
     "models",
     "pointwise_log_likelihood",
     "rbm",
+    "recommend",
     "report",
     "reporting",
     "save",
@@ -59,6 +60,7 @@ _HOMES = {
     "load_fit": "methods.fit_files",
     "log_likelihood": "programs",
     "pointwise_log_likelihood": "programs",
+    "recommend": "comparison",
     "report": "reporting",
     "save": "comparison",
     "simulate": "datasets",

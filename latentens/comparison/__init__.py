@@ -3,5 +3,6 @@
 from latentens.comparison.data_tree import EXACT, data_trees
 from latentens.comparison.netcdf import load, save
 from latentens.comparison.sweep import compare
+from latentens.comparison.twins.recommend import recommend
 
-__all__ = ["EXACT", "compare", "data_trees", "load", "save"]
+__all__ = ["EXACT", "compare", "data_trees", "load", "recommend", "save"]

@@ -43,7 +43,7 @@ class Cell:
         method: The method.
         repetition: Number of the repetition.
         key_data: Data of the random key.
-        resamples: Bootstrap samples behind the intervals of the scores.
+        resamples: Bootstrap samples behind the intervals of the scores; with 0 there are no intervals.
     """
 
     dataset: Dataset
@@ -149,10 +149,9 @@ def score(
     dataset: Dataset, probs: Posterior, exact: Posterior | None, resamples: int, *, key: jax.Array
 ) -> dict[str, Any]:
     """The scores of a posterior and their intervals, by the names of `Outcome`."""
-    return {
-        "scores": evaluate(dataset.scored_labels, probs, exact),
-        "intervals": intervals(dataset.scored_labels, probs, exact, key=key, resamples=resamples),
-    }
+    labels = dataset.scored_labels
+    found = intervals(labels, probs, exact, key=key, resamples=resamples) if resamples else {}
+    return {"scores": evaluate(labels, probs, exact), "intervals": found}
 
 
 def describe(method: Any) -> str:

@@ -57,31 +57,41 @@ def compare(
             beginning, and after each.
     """
     sets = [datasets] if isinstance(datasets, Dataset) else list(datasets)
-    named: Mapping[str, Method | MethodFactory] = methods if isinstance(methods, Mapping) else _named(methods)
+    named = named_methods(methods)
     _check(sets, named, repetitions)
-    exact = {dataset.name: dataset.bayes_posterior() for dataset in sets}
-    keys = {
-        (dataset.name, repetition): _cell_key(key, dataset.name, repetition)
-        for dataset in sets
-        for repetition in range(repetitions)
-    }
-    cells = [
-        Cell(dataset, exact[dataset.name], name, method, repetition, _data(keys[dataset.name, repetition]), resamples)
-        for dataset in sets
-        for repetition in range(repetitions)
-        for name, method in _made_for(dataset.votes, named).items()
-    ]
+    cells = [cell for dataset in sets for cell in cells_of(dataset, named, key, repetitions, resamples)]
     outcomes: dict[Address, Outcome] = {}
-    for dataset in sets:
-        if (probs := exact[dataset.name]) is not None:
-            ours = _exact_outcome(dataset, probs, resamples, key=keys[dataset.name, 0])
-            outcomes |= {(dataset.name, repetition, EXACT): ours for repetition in range(repetitions)}
-    done = _run_all(cells, folder, client, on_progress)
-    outcomes |= {cell.address: done[cell.address] for cell in cells}
-    return assemble(sets, outcomes, _data(key))
+    for cell in cells:
+        if cell.exact is not None and (cell.dataset.name, 0, EXACT) not in outcomes:
+            ours = _exact_outcome(cell.dataset, cell.exact, resamples, key=_cell_key(key, cell.dataset.name, 0))
+            outcomes |= {(cell.dataset.name, repetition, EXACT): ours for repetition in range(repetitions)}
+    outcomes |= run_cells(cells, folder, client, on_progress)
+    return assemble(sets, outcomes, key_data(key))
 
 
-def _named(methods: Iterable[Method]) -> dict[str, Method]:
+def cells_of(
+    dataset: Dataset,
+    methods: Mapping[str, Method | MethodFactory],
+    key: jax.Array,
+    repetitions: int = 1,
+    resamples: int = 0,
+) -> list[Cell]:
+    """The cells of one data set; the arguments are those of `compare`. Without resamples there are no intervals."""
+    exact, made = dataset.bayes_posterior(), _made_for(dataset.votes, methods)
+    keys = [key_data(_cell_key(key, dataset.name, repetition)) for repetition in range(repetitions)]
+    return [
+        Cell(dataset, exact, name, method, repetition, keys[repetition], resamples)
+        for repetition in range(repetitions)
+        for name, method in made.items()
+    ]
+
+
+def named_methods(
+    methods: Iterable[Method] | Mapping[str, Method | MethodFactory],
+) -> Mapping[str, Method | MethodFactory]:
+    """Methods by the names they get in tables: their class and changed settings, unless names are given."""
+    if isinstance(methods, Mapping):
+        return methods
     named: dict[str, Method] = {}
     for method in methods:
         if describe(method) in named:
@@ -111,8 +121,11 @@ def _exact_outcome(dataset: Dataset, probs: Posterior, resamples: int, *, key: j
     return Outcome(repr(dataset.model), np.nan, np.nan, label_probs=probs, **scored)
 
 
-def _run_all(
-    cells: Sequence[Cell], folder: str | Path | None, client: "Client | None", on_progress: Progress | None
+def run_cells(
+    cells: Sequence[Cell],
+    folder: str | Path | None = None,
+    client: "Client | None" = None,
+    on_progress: Progress | None = None,
 ) -> dict[Address, Outcome]:
     """The outcome of every cell: from the store if it is there, else run and, unless it failed, put there."""
     store = Store(folder)
@@ -129,7 +142,7 @@ def _run_all(
             kept += 1
         done[address] = outcome
         tell(kept, len(cells))
-    return done
+    return {cell.address: done[cell.address] for cell in cells}
 
 
 def _work_keys(cells: Sequence[Cell], store: Store) -> dict[Address, str]:
@@ -170,5 +183,6 @@ def _cell_key(key: jax.Array, name: str, repetition: int) -> jax.Array:
     return jax.random.fold_in(jax.random.fold_in(key, zlib.crc32(name.encode())), repetition)
 
 
-def _data(key: jax.Array) -> np.ndarray:
+def key_data(key: jax.Array) -> np.ndarray:
+    """The data of a key, which can be sent and kept."""
     return np.asarray(jax.random.key_data(key))

@@ -54,13 +54,17 @@ class TreeMLE(Method):
         return replace(best, diagnostics={**best.diagnostics, "bic_by_model": by_model})
 
     def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
-        params = dict(estimate.params)
-        groups = params.pop("groups", None)
-        if groups is None:
-            model: DawidSkene | Tree = DawidSkene(votes.num_voters, votes.num_classes)
-        else:
-            model = Tree(tuple(groups.astype(int).tolist()), votes.num_classes)
-        return MaximumLikelihood(model)._predict(replace(estimate, params=params), votes)
+        params = {name: value for name, value in estimate.params.items() if name != "groups"}
+        return MaximumLikelihood(self.fitted_model(estimate))._predict(replace(estimate, params=params), votes)
+
+    def fitted_model(self, estimate: Estimate) -> DawidSkene | Tree:
+        """The tree of the groups that were found; without groups, Dawid & Skene's model."""
+        classes = max(2, np.size(estimate.params["prevalence"]))
+        groups = estimate.params.get("groups")
+        if groups is not None:
+            return Tree(tuple(groups.astype(int).tolist()), classes)
+        voters = estimate.params["sensitivity" if classes == 2 else "confusion"]
+        return DawidSkene(len(voters), classes)
 
 
 @double_precision

@@ -1,0 +1,96 @@
+"""The programs that a recommendation fits to votes, and the methods it chooses from, unless the user names others."""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from latentens.comparison.sweep import MethodFactory, named_methods
+from latentens.methods import (
+    DawidSkeneEM,
+    Ebcc,
+    Glad,
+    LatentSpectral,
+    MajorityVote,
+    MaximumLikelihood,
+    RBMStack,
+    SpectralMetaLearner,
+    Tempered,
+    TopDownMLE,
+    TreeMLE,
+)
+from latentens.methods.base import Method
+from latentens.models import Confounder, ItemDifficulty
+from latentens.votes import Votes
+
+Methods = Iterable[Method] | Mapping[str, Method | MethodFactory]
+
+MOST_TREE_VOTERS = 150
+"""Groups and hidden units are looked for among at most so many voters, …"""
+
+MOST_MISSING = 0.5
+"""… whose votes are not sparser than this: pairs of voters need items in common."""
+
+
+class World(NamedTuple):
+    """A way in which votes may come about: a program, and the method that fits it.
+
+    Attributes:
+        method_name: The method as the command line takes it.
+        make: The method, or what makes it for votes.
+    """
+
+    method_name: str
+    make: Method | MethodFactory
+
+    def method(self, votes: Votes) -> Method:
+        """The method for some votes."""
+        return self.make if isinstance(self.make, Method) else self.make(votes)
+
+
+def default_worlds(votes: Votes, *, quick: bool) -> dict[str, World]:
+    """The catalogue that applies to votes of this form, by the names of the programs; if quick, the cheap ones."""
+    worlds = {"DawidSkene": World("DawidSkeneEM", DawidSkeneEM())}
+    if _is_dense(votes) and votes.num_voters > 3 and not quick:
+        worlds["Tree"] = World("TreeMLE", TreeMLE())
+        if votes.num_classes == 2:
+            worlds["TopDown"] = World("TopDownMLE(starts=2)", TopDownMLE(starts=2))
+    worlds["Confounder"] = World("MaximumLikelihood(Confounder, starts=0)", _confounder)
+    worlds["ItemDifficulty"] = World("MaximumLikelihood(ItemDifficulty, starts=0)", _item_difficulty)
+    return worlds
+
+
+def users_worlds(worlds: Methods) -> dict[str, World]:
+    """Worlds from methods whose fits have a generative model."""
+    return {name: World(name, make) for name, make in named_methods(worlds).items()}
+
+
+def default_methods(votes: Votes, *, quick: bool) -> dict[str, Method | MethodFactory]:
+    """Methods by the names that the command line takes, the cheaper ones first.
+
+    The methods that fit the worlds join them where the votes do not rule the world out.
+    """
+    methods: dict[str, Method | MethodFactory] = {"MajorityVote": MajorityVote()}
+    if votes.num_classes == 2 and not votes.has_repeats:
+        methods["SpectralMetaLearner"] = SpectralMetaLearner()
+    methods["DawidSkeneEM"] = DawidSkeneEM()
+    if votes.num_classes == 2 and _is_dense(votes) and votes.num_voters > 3:
+        methods["LatentSpectral"] = LatentSpectral()
+    methods["Tempered(DawidSkeneEM)"] = Tempered(DawidSkeneEM())
+    if votes.num_classes == 2 and not votes.has_repeats and votes.num_voters <= MOST_TREE_VOTERS:
+        methods["RBMStack"] = RBMStack()
+    if not votes.has_repeats and not quick:
+        methods |= {"Ebcc": Ebcc()} if votes.num_classes == 2 else {"Glad": Glad(), "Ebcc": Ebcc()}
+    return methods
+
+
+def _is_dense(votes: Votes) -> bool:
+    """Whether pairs of voters have items enough in common."""
+    missing = votes.num_missing / (votes.num_items * votes.num_voters)
+    return not votes.has_repeats and votes.num_voters <= MOST_TREE_VOTERS and missing <= MOST_MISSING
+
+
+def _confounder(votes: Votes) -> Method:
+    return MaximumLikelihood(Confounder(votes.num_voters, votes.num_classes), starts=0)
+
+
+def _item_difficulty(votes: Votes) -> Method:
+    return MaximumLikelihood(ItemDifficulty(votes.num_voters, votes.num_classes), starts=0)

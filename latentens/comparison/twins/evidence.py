@@ -1,0 +1,74 @@
+"""All that a recommendation rests on, as plain data."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from latentens.comparison.twins.expected_scores import Estimated, ScoreName, TwinScores
+from latentens.comparison.twins.minimax import Choice, Column
+from latentens.comparison.twins.worlds import FittedWorld, Verdict
+from latentens.datasets.dataset import Dataset
+from latentens.evaluation.items import Posterior
+from latentens.evaluation.signal import SignalCheck
+
+MISFIT = 0.01
+"""A program is contradicted by the votes if its predictive check has a p-value up to this."""
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What was found about some votes.
+
+    Attributes:
+        dataset: The votes, with gold labels in the place of true ones.
+        num_items: How many items there were before a sample was taken.
+        signal: Whether there is anything to find.
+        worlds: The fitted worlds.
+        verdicts: What is to be thought of each.
+        absent: Why other worlds have no fit.
+        scores: The twins of each world that is not ruled out.
+        posteriors: What each method says about the votes themselves.
+        columns: Losses by score, and in it by world and perhaps gold labels.
+        choice: The method that was chosen; None where there is nothing to find.
+        failed: Methods that failed on the votes or on a twin, and why.
+    """
+
+    dataset: Dataset
+    num_items: int
+    signal: SignalCheck
+    worlds: Sequence[FittedWorld] = ()
+    verdicts: Mapping[str, Verdict] = field(default_factory=dict)
+    absent: Mapping[str, str] = field(default_factory=dict)
+    scores: Sequence[TwinScores] = ()
+    posteriors: Mapping[str, Posterior] = field(default_factory=dict)
+    columns: Mapping[ScoreName, Sequence[Column]] = field(default_factory=dict)
+    choice: Choice | None = None
+    failed: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def kept(self) -> list[FittedWorld]:
+        """The worlds that are not ruled out."""
+        return [world for world in self.worlds if not self.verdicts[world.name].ruled_out]
+
+    @property
+    def misfits(self) -> list[FittedWorld]:
+        """The worlds among these that the votes contradict all the same."""
+        return [world for world in self.kept if world.check_p_value <= MISFIT]
+
+    def expected(self, score: ScoreName, method: str | None) -> Estimated:
+        """A score over all worlds that are not ruled out: the weighted mean, and from the lowest end to the highest."""
+        found = [(self.verdicts[part.world].weight, part.expected(score, method)) for part in self.scores]
+        value = sum(weight * estimate.value for weight, estimate in found)
+        return Estimated(value, min(e.low for _, e in found), max(e.high for _, e in found))
+
+    @property
+    def disagreement(self) -> tuple[float, FittedWorld, FittedWorld] | None:
+        """The two worlds whose labels of the votes differ most, and the share of items on which they do."""
+        labels = [(world, world.posterior.argmax(axis=1)) for world in self.kept]
+        pairs = [
+            (float(np.mean(one != two)), first, second)
+            for i, (first, one) in enumerate(labels)
+            for second, two in labels[i + 1 :]
+        ]
+        return max(pairs, key=lambda pair: pair[0]) if pairs else None

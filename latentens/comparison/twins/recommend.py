@@ -1,0 +1,205 @@
+"""Which method to trust on votes without labels: worlds are fitted, twins are drawn, every method is scored on them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import jax
+import numpy as np
+import xarray as xr
+from jaxtyping import Int
+
+from latentens.comparison.cell import Cell, Outcome
+from latentens.comparison.data_tree import Address, assemble
+from latentens.comparison.sweep import MethodFactory, Progress, cells_of, key_data, named_methods, run_cells
+from latentens.comparison.twins.catalogue import Methods, World, default_methods, default_worlds, users_worlds
+from latentens.comparison.twins.evidence import Evidence
+from latentens.comparison.twins.expected_scores import SCORES, TwinScores
+from latentens.comparison.twins.minimax import choose, column, gold_column
+from latentens.comparison.twins.tree_parts import GROUP, recommendation_group
+from latentens.comparison.twins.twin_cells import draw_twins, scored_twins, twin_cells
+from latentens.comparison.twins.worlds import (
+    FittedWorld,
+    checked,
+    fit_cells,
+    fitted_worlds,
+    held_out_cells,
+    judge,
+    with_held_out,
+)
+from latentens.datasets.dataset import Dataset
+from latentens.errors import LatentensError
+from latentens.evaluation.differences import log_losses
+from latentens.evaluation.signal import check_signal
+from latentens.methods import Tempered
+from latentens.methods.base import Method
+from latentens.votes import Votes
+from latentens.votes.matching import Gold, gold_codes
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+MAX_ITEMS = 10_000
+QUICK_ITEMS = 2_000
+"""Of more items than this a sample is taken."""
+
+TEMPERED_ABOVE = 0.05
+"""The best labels are also tried with tempered probabilities if these are so far from the exact ones, in nats."""
+
+NAME = "votes"
+
+Runner = Callable[[Sequence[Cell]], Mapping[Address, Outcome]]
+
+
+def recommend(
+    votes: Votes,
+    methods: Methods | None = None,
+    worlds: Methods | None = None,
+    *,
+    key: jax.Array,
+    twins: int = 5,
+    gold: Gold | None = None,
+    quick: bool = False,
+    folder: str | Path | None = None,
+    client: "Client | None" = None,
+    on_progress: Progress | None = None,
+) -> xr.DataTree:
+    """Find the method to use on votes whose labels nobody knows, and what to expect of it.
+
+    Programs of how votes come about, the *worlds*, are fitted to the votes. Those that predict held-out votes clearly
+    worse than another are ruled out. From each of the others *twins* of the votes are drawn: the same items, voters and
+    pattern of who voted on what, with known labels and a known exact posterior. Every method is scored on them. The
+    recommended method is the one with the smallest loss of balanced accuracy in the worst of these worlds; among equals
+    the one with the smallest loss of log score; among these the first in the list, whose order is that of cost.
+
+    Args:
+        votes: The votes.
+        methods: Methods to choose from, the cheaper ones first, as in `compare`; by default those that apply.
+        worlds: Methods whose fits have a generative model, likewise; by default the catalogue that applies.
+        key: Random key; the same key gives the same recommendation.
+        twins: Number of twins of each world.
+        gold: True labels of some items, as for `GoldMethod.fit`. Methods do not see them; they judge worlds and
+            methods.
+        quick: One twin, a smaller sample of the items, and only the cheap programs and methods.
+        folder: Where finished fits are kept, as in `compare`.
+        client: A Dask client, as in `compare`.
+        on_progress: Called with the numbers of finished fits and of all, in each of the rounds.
+
+    Returns:
+        A comparison of the methods on the votes, as `compare` returns it, with a further group `votes/recommendation`
+        and the attribute `recommended`: the method as the command line takes it, or empty if there is nothing to find.
+    """
+    if twins < 1:
+        raise LatentensError(f"a recommendation needs at least one twin of each world, not {twins}")
+    sample_key, signal_key, work_key = jax.random.split(key, 3)
+    codes = np.full(votes.num_items, -1) if gold is None else gold_codes(votes, gold)
+    dataset = _sampled(votes, codes, QUICK_ITEMS if quick else MAX_ITEMS, sample_key)
+    found = Evidence(dataset, votes.num_items, check_signal(dataset.votes, key=signal_key))
+    chosen = dict(named_methods(methods) if methods is not None else default_methods(dataset.votes, quick=quick))
+    session = _Session(dataset, work_key, lambda cells: run_cells(cells, folder, client, on_progress))
+    if found.signal.found:
+        choices = default_worlds(dataset.votes, quick=quick) if worlds is None else users_worlds(worlds)
+        found = session.fit_worlds(found, choices)
+        if methods is None:
+            chosen |= {world.method_name: world.method for world in found.kept}
+        found = session.score(found, chosen, 1 if quick else twins, temper=methods is None and not quick)
+    else:
+        session.run(cells_of(dataset, chosen, work_key))
+    return _tree(found, session.outcomes, key)
+
+
+def _sampled(votes: Votes, gold: Int[np.ndarray, " item"], most: int, key: jax.Array) -> Dataset:
+    """The votes, or those on a random sample of items; items with gold labels stay."""
+    if votes.num_items <= most:
+        return Dataset(NAME, votes, gold)
+    order = np.asarray(jax.random.permutation(key, votes.num_items))
+    order = order[np.argsort(gold[order] < 0, kind="stable")]
+    items = np.sort(order[: max(most, int((gold >= 0).sum()))])
+    return Dataset(NAME, votes.take(items), gold[items])
+
+
+class _Session:
+    """The rounds of one recommendation, and the outcomes of all cells so far."""
+
+    def __init__(self, dataset: Dataset, key: jax.Array, runner: Runner) -> None:
+        self.dataset, self.key, self.runner = dataset, key, runner
+        self.outcomes: dict[Address, Outcome] = {}
+
+    def run(self, cells: Sequence[Cell]) -> list[Outcome]:
+        """The outcomes of cells, of which only new ones are run."""
+        self.outcomes |= self.runner([cell for cell in cells if cell.address not in self.outcomes])
+        return [self.outcomes[cell.address] for cell in cells]
+
+    def fit_worlds(self, found: Evidence, worlds: Mapping[str, World]) -> Evidence:
+        """Fit the worlds and judge them."""
+        votes = self.dataset.votes
+        cells = fit_cells(self.dataset, worlds, self.key)
+        fitted, absent = fitted_worlds(votes, worlds, cells, self.run(cells))
+        if not fitted:
+            reasons = "; ".join(f"{name}: {reason}" for name, reason in absent.items())
+            raise LatentensError(f"no program could be fitted to these votes, so that there are no twins ({reasons})")
+        cells = held_out_cells(self.dataset, fitted, self.key)
+        fitted = with_held_out(fitted, votes, cells, self.run(cells), self.key)
+        known = self.dataset.labels >= 0
+        gold = {w.name: -log_losses(self.dataset.labels, w.posterior)[known] for w in fitted} if known.any() else {}
+        verdicts = judge(fitted, gold, self.key)
+        kept = [w if verdicts[w.name].ruled_out else checked(w, votes, self.key) for w in fitted]
+        return replace(found, worlds=kept, absent=absent, verdicts=verdicts)
+
+    def score(
+        self, found: Evidence, methods: Mapping[str, Method | MethodFactory], twins: int, *, temper: bool
+    ) -> Evidence:
+        """Run the methods on the votes and on the twins, and choose."""
+        drawn = [(world, draw_twins(world, self.dataset.votes, self.key, twins)) for world in found.kept]
+        found = self._chosen(found, drawn, methods)
+        assert found.choice is not None
+        best = found.choice.equals[0]
+        poor = any(part.gain("log_score", None, best).mean > TEMPERED_ABOVE for part in found.scores)
+        if not (temper and poor) or best.startswith("Tempered") or f"Tempered({best})" in methods:
+            return found
+        made = methods[best]
+        wrapped = Tempered(made if isinstance(made, Method) else made(self.dataset.votes))
+        return self._chosen(found, drawn, {**methods, f"Tempered({best})": wrapped})
+
+    def _chosen(
+        self,
+        found: Evidence,
+        drawn: Sequence[tuple[FittedWorld, Sequence[Dataset]]],
+        methods: Mapping[str, Method | MethodFactory],
+    ) -> Evidence:
+        cells = cells_of(self.dataset, methods, self.key)
+        for world, twins in drawn:
+            cells += twin_cells(world, twins, methods, self.key)
+        failed = {
+            cell.name: outcome.error
+            for cell, outcome in zip(cells, self.run(cells), strict=True)
+            if outcome.error and cell.name in methods
+        }
+        eligible = [name for name in methods if name not in failed]
+        if not eligible:
+            raise LatentensError(f"every method failed: {'; '.join(f'{n}: {e}' for n, e in failed.items())}")
+        scores = [scored_twins(world, twins, eligible, self.outcomes, self.key) for world, twins in drawn]
+        return self._with_choice(replace(found, scores=scores, failed=failed), scores, eligible)
+
+    def _with_choice(self, found: Evidence, scores: Sequence[TwinScores], methods: Sequence[str]) -> Evidence:
+        labels = self.dataset.labels
+        outcomes = {name: self.outcomes[self.dataset.name, 0, name].label_probs for name in methods}
+        posteriors = {name: probs for name, probs in outcomes.items() if probs is not None}
+        columns = {score: [column(part, score, methods) for part in scores] for score in SCORES}
+        if (labels >= 0).any():
+            columns = {s: [*parts, gold_column(labels, posteriors, s)] for s, parts in columns.items()}
+        choice = choose(columns["balanced_accuracy"], columns["log_score"], methods)
+        return replace(found, posteriors=posteriors, columns=columns, choice=choice)
+
+
+def _tree(found: Evidence, outcomes: Mapping[Address, Outcome], key: jax.Array) -> xr.DataTree:
+    """The comparison on the votes themselves, with the recommendation beside it."""
+    wanted = {*found.posteriors, *found.failed} or {name for *_, name in outcomes}
+    own = {(name, _, method): outcome for (name, _, method), outcome in outcomes.items() if name == found.dataset.name}
+    own = {address: outcome for address, outcome in own.items() if address[2] in wanted}
+    tree = assemble([found.dataset], own, key_data(key))
+    group = recommendation_group(found)
+    tree[f"{found.dataset.name}/{GROUP}"] = xr.DataTree(group)
+    tree.attrs["recommended"] = group.attrs["recommended"]
+    return tree

@@ -1,0 +1,259 @@
+"""Which programs do the votes leave possible? Each is fitted to them, and judged by votes that its fit has not seen."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import jax
+import numpy as np
+from jaxtyping import Float
+from scipy.special import softmax
+
+from latentens.comparison.cell import Cell, Outcome
+from latentens.comparison.sweep import cells_of
+from latentens.comparison.twins.catalogue import World
+from latentens.datasets.dataset import Dataset
+from latentens.errors import LatentensError
+from latentens.evaluation.fit_check import check_fit
+from latentens.inference.orient import orientation
+from latentens.methods import DawidSkeneEM, MaximumLikelihood, TopDownMLE
+from latentens.methods.base import Arrays, Estimate, Fit, Method, Posterior, model_params
+from latentens.models import DawidSkene
+from latentens.programs.model import GenerativeModel
+from latentens.programs.tables import bayes_posterior, pointwise_log_likelihood
+from latentens.runtime.precision import double_precision
+from latentens.runtime.randomness import numpy_generator
+from latentens.votes import Votes
+
+FOLDS = 5
+LEAST_TESTED = 1000
+"""Folds are held out one after the other until so many items have been."""
+
+CLEAR = 3.0
+"""A world is ruled out if it predicts worse than the best one by more standard errors than this, …"""
+
+LEAST_DIFFERENCE = 4.0
+"""… and by more nats than this, below which standard errors of such differences cannot be relied on."""
+
+BOOTSTRAP_DRAWS = 1000
+
+REFIT_SLOPE = 1e-5
+"""Largest entry of the gradient per item at which a refit has converged."""
+
+PerItem = Float[np.ndarray, " item"]
+
+
+@dataclass(frozen=True, eq=False)
+class FittedWorld:
+    """A program fitted to the votes.
+
+    Attributes:
+        name: What the world is called.
+        method_name: The method that fitted it, as the command line takes it.
+        method: That method.
+        model: The program.
+        params: Its parameters.
+        posterior: What it says about the labels of the votes.
+        label_change: The share of labels that change at another optimum that fits about as well.
+        held_out: The log-likelihood of the items that were held out.
+        check_p_value: Probability under the program of votes as strange as these; nan where they cannot be checked.
+        check_words: What the check found.
+    """
+
+    name: str
+    method_name: str
+    method: Method
+    model: GenerativeModel
+    params: Arrays
+    posterior: Posterior
+    label_change: float = 0.0
+    held_out: PerItem | None = None
+    check_p_value: float = np.nan
+    check_words: str = ""
+
+    @property
+    def refit(self) -> Method:
+        """What fits the same program, its groups or hidden units included, to other votes: from its parameters here."""
+        if isinstance(self.method, DawidSkeneEM):
+            return self.method
+        own = MaximumLikelihood(self.model, use_prior=isinstance(self.method, TopDownMLE))
+        base = self.method if isinstance(self.method, MaximumLikelihood) else own
+        return replace(base, starts=0, warm=(), initial=(self.params,), tolerance=base.tolerance or REFIT_SLOPE)
+
+
+@dataclass(frozen=True, eq=False)
+class Verdict:
+    """What the votes, and perhaps gold labels, say about a world.
+
+    Attributes:
+        difference: Its held-out log-likelihood less that of the best world, in nats.
+        error: The standard error of that difference.
+        weight: Its share of the belief in the worlds that are not ruled out.
+        ruled_out: Why it is ruled out; empty where it is not.
+    """
+
+    difference: float
+    error: float
+    weight: float
+    ruled_out: str
+
+
+def fit_cells(dataset: Dataset, worlds: Mapping[str, World], key: jax.Array) -> list[Cell]:
+    """The fit of each world to all votes."""
+    return cells_of(dataset, {world.method_name: world.make for world in worlds.values()}, key)
+
+
+@double_precision
+def fitted_worlds(
+    votes: Votes, worlds: Mapping[str, World], cells: Sequence[Cell], outcomes: Sequence[Outcome]
+) -> tuple[list[FittedWorld], dict[str, str]]:
+    """The worlds whose fits went well, and why others have none.
+
+    Args:
+        votes: The votes.
+        worlds: The worlds by name.
+        cells: Those of `fit_cells`.
+        outcomes: What came of them.
+    """
+    fitted, absent = list[FittedWorld](), dict[str, str]()
+    by_method = {cell.name: (cell.method, outcome) for cell, outcome in zip(cells, outcomes, strict=True)}
+    for name, world in worlds.items():
+        try:
+            made = _fitted(name, world.method_name, *by_method[world.method_name], votes)
+            if type(made.model) is DawidSkene and any(type(other.model) is DawidSkene for other in fitted):
+                raise LatentensError("its fit came to voters who err independently, a world that is there already")
+            fitted.append(made)
+        except LatentensError as error:
+            absent[name] = str(error)
+    return fitted, absent
+
+
+def _fitted(name: str, method_name: str, method: Method, outcome: Outcome, votes: Votes) -> FittedWorld:
+    model, params = world_of(method, outcome)
+    probs = bayes_posterior(model, params, votes)
+    if not np.array_equal(orientation(probs, votes), np.arange(probs.shape[1])):
+        raise LatentensError("the order of its labels does not follow the votes")
+    change = json.loads(outcome.diagnostics).get("label_change", 0.0)
+    return FittedWorld(name, method_name, method, model, params, probs, float(change))
+
+
+def world_of(method: Method, outcome: Outcome) -> tuple[GenerativeModel, Arrays]:
+    """The program of a fit and its parameters."""
+    if outcome.error:
+        raise LatentensError(f"its fit failed: {outcome.error}")
+    estimate = Estimate(outcome.params)
+    model = method.fitted_model(estimate)
+    if model is None or outcome.draws:
+        raise LatentensError(f"{method} is no point estimate of a generative model, from which twins could be drawn")
+    return model, model_params(model, estimate)
+
+
+def held_out_cells(dataset: Dataset, worlds: Sequence[FittedWorld], key: jax.Array) -> list[Cell]:
+    """The fits of the worlds without each of the folds that are held out."""
+    methods, cells = {world.name: world.refit for world in worlds}, []
+    for number, (seen, _) in enumerate(_folds(dataset.votes, key)):
+        part = Dataset(f"{dataset.name}, fold {number}", dataset.votes.take(seen), dataset.labels[seen])
+        cells += cells_of(part, methods, key)
+    return cells
+
+
+@double_precision
+def with_held_out(
+    worlds: Sequence[FittedWorld], votes: Votes, cells: Sequence[Cell], outcomes: Sequence[Outcome], key: jax.Array
+) -> list[FittedWorld]:
+    """The worlds with the log-likelihood of what was held out; the arguments are those of `held_out_cells`."""
+    folds, values = _folds(votes, key), {world.name: list[PerItem]() for world in worlds}
+    for number, (cell, outcome) in enumerate(zip(cells, outcomes, strict=True)):
+        _, unseen = folds[number // len(worlds)]
+        model, params = world_of(cell.method, outcome)
+        values[cell.name].append(pointwise_log_likelihood(model, params, votes.take(unseen)))
+    return [replace(world, held_out=np.concatenate(values[world.name])) for world in worlds]
+
+
+def _folds(votes: Votes, key: jax.Array) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Items seen and not seen, for as many folds as have items enough."""
+    folds = min(FOLDS, votes.num_items)
+    fold = np.asarray(jax.random.permutation(key, votes.num_items)) % folds
+    number = min(folds, -(-LEAST_TESTED * folds // votes.num_items))
+    return [(np.flatnonzero(fold != part), np.flatnonzero(fold == part)) for part in range(number)]
+
+
+def checked(world: FittedWorld, votes: Votes, key: jax.Array) -> FittedWorld:
+    """The world with the result of its predictive check, where there is one."""
+    try:
+        check = check_fit(_as_fit(world, votes), votes, key=key)
+    except LatentensError as error:
+        return replace(world, check_words=str(error))
+    return replace(world, check_p_value=check.p_value, check_words=check.summary)
+
+
+def _as_fit(world: FittedWorld, votes: Votes) -> Fit:
+    return Fit(
+        world.params,
+        label_probs=world.posterior,
+        method=MaximumLikelihood(world.model),
+        item_names=votes.item_names,
+        voter_names=votes.voter_names,
+        class_names=votes.class_names,
+    )
+
+
+def judge(worlds: Sequence[FittedWorld], gold: Mapping[str, PerItem], key: jax.Array) -> dict[str, Verdict]:
+    """What votes and gold labels say about each world.
+
+    A world is ruled out if another one predicts votes that neither has seen clearly better. Gold labels count for more
+    than votes: they rule out worlds that predict them clearly worse than another one, and bring back a world that the
+    votes ruled out where it predicts them clearly better than all that are left.
+
+    Args:
+        worlds: The fitted worlds, at least one.
+        gold: The log-probability of each gold label by world; empty without gold labels.
+        key: Random key of the bootstrap behind the weights (pseudo-BMA+, Yao et al. 2018).
+    """
+    held_out = {world.name: world.held_out for world in worlds if world.held_out is not None}
+    best = max(held_out, key=lambda name: held_out[name].sum())
+    ruled_out = {name: _clearly_worse(values, held_out[best], best, "votes") for name, values in held_out.items()}
+    if gold:
+        ruled_out = _with_gold(ruled_out, gold)
+    weights = _weights(held_out, gold, [name for name, words in ruled_out.items() if not words], key)
+    verdicts = {}
+    for name, values in held_out.items():
+        difference, error = _difference(values, held_out[best])
+        verdicts[name] = Verdict(difference, error, weights.get(name, 0.0), ruled_out[name])
+    return verdicts
+
+
+def _with_gold(ruled_out: Mapping[str, str], gold: Mapping[str, PerItem]) -> dict[str, str]:
+    left = [name for name, words in ruled_out.items() if not words]
+    favourite = max(gold, key=lambda name: gold[name].sum())
+    worse = {name: _clearly_worse(gold[name], gold[favourite], favourite, "gold labels") for name in left}
+    if favourite not in left and not all(worse.values()):  # it is not clear that the votes were wrong about it
+        favourite = max(left, key=lambda name: gold[name].sum())
+        worse = {name: _clearly_worse(gold[name], gold[favourite], favourite, "gold labels") for name in left}
+    return {**ruled_out, **worse, favourite: ""}
+
+
+def _difference(values: PerItem, best: PerItem) -> tuple[float, float]:
+    gain = values - best
+    return float(gain.sum()), float(np.sqrt(len(gain)) * gain.std(ddof=1)) if len(gain) > 1 else np.inf
+
+
+def _clearly_worse(values: PerItem, best: PerItem, favourite: str, what: str) -> str:
+    """Why a world is ruled out by what it predicts; empty where it is not."""
+    difference, error = _difference(values, best)
+    if -difference <= max(CLEAR * error, LEAST_DIFFERENCE):
+        return ""
+    return f"predicts {what} worse than {favourite}, by {-difference:,.0f} ± {error:,.0f} nats"
+
+
+def _weights(
+    held_out: Mapping[str, PerItem], gold: Mapping[str, PerItem], names: Sequence[str], key: jax.Array
+) -> dict[str, float]:
+    """Mean over Bayesian bootstraps of the items of each world's share of the likelihood."""
+    generator, total = numpy_generator(key), np.zeros((BOOTSTRAP_DRAWS, len(names)))
+    for source in (held_out, gold):
+        if source:
+            values = np.stack([source[name] for name in names], axis=1)
+            size = len(values)
+            total += size * generator.dirichlet(np.ones(size), BOOTSTRAP_DRAWS) @ values
+    return dict(zip(names, softmax(total, axis=1).mean(axis=0).tolist(), strict=True))

@@ -1,0 +1,236 @@
+"""Recommendations: twins of votes, what they say about methods, and the choice among these."""
+
+import json
+from dataclasses import replace
+
+import jax
+import numpy as np
+import pytest
+
+import latentens as le
+from latentens.comparison.twins.expected_scores import Difference, Twin, TwinScores, contributions, sum_variance
+from latentens.comparison.twins.gold_numbers import mcnemar_number, to_check_accuracy, to_tell_worlds
+from latentens.comparison.twins.minimax import Column, choose, gold_column
+from latentens.comparison.twins.twin_cells import draw_twins
+from latentens.comparison.twins.worlds import FittedWorld, judge
+from latentens.datasets import Dataset
+from latentens.errors import LatentensError
+from latentens.evaluation.differences import compare_accuracy
+from latentens.evaluation.scores import balanced_accuracy, log_score
+from latentens.methods import DawidSkeneEM, MajorityVote, MaximumLikelihood
+from latentens.models import DawidSkene, OneCoin
+from latentens.votes import Votes
+
+KEY = jax.random.key(5)
+VOTERS = 6
+PARAMS = {
+    "prevalence": np.array(0.4),
+    "sensitivity": np.array([0.95, 0.9, 0.6, 0.6, 0.55, 0.5]),
+    "specificity": np.array([0.6, 0.55, 0.95, 0.9, 0.7, 0.6]),
+}
+METHODS = {"MajorityVote": MajorityVote(), "DawidSkeneEM": DawidSkeneEM()}
+WORLDS = {"OneCoin": MaximumLikelihood(OneCoin(VOTERS), starts=0), "DawidSkene": DawidSkeneEM()}
+
+
+@pytest.fixture(scope="module")
+def data():
+    return le.simulate(DawidSkene(VOTERS), 600, key=KEY, params=PARAMS)
+
+
+@pytest.fixture(scope="module")
+def tree(data):
+    return le.recommend(data.votes, METHODS, WORLDS, key=KEY, twins=3)
+
+
+def sentences(tree):
+    return json.loads(tree["votes/recommendation"].attrs["sentences"])
+
+
+def test_the_votes_rule_out_the_wrong_world_and_the_better_method_is_recommended(tree, data):
+    found = tree["votes/recommendation"].to_dataset()
+    assert tree.attrs["recommended"] == "DawidSkeneEM"
+    assert "predicts votes worse than DawidSkene" in str(found["ruled_out"].sel(world="OneCoin").item())
+    assert found["ruled_out"].sel(world="DawidSkene").item() == ""
+    assert found["weight"].values.tolist() == [0.0, 1.0]
+    for method, probs in zip(METHODS, tree["votes/estimates/label_prob"].sel(repetition=0).values, strict=False):
+        expected = found.sel(world="DawidSkene", estimator=method)
+        real = balanced_accuracy(data.labels, probs.argmax(axis=1))
+        assert expected["balanced_accuracy_low"] <= real <= expected["balanced_accuracy_high"]
+    assert sentences(tree)[0].startswith("Use DawidSkeneEM: ")
+    assert "None of this proves the labels right" in sentences(tree)[-1]
+
+
+def test_a_recommendation_is_a_comparison_that_can_be_saved(tree, tmp_path):
+    le.save(tree, tmp_path / "tree.nc")
+    loaded = le.load(tmp_path / "tree.nc")
+    assert loaded.attrs["recommended"] == tree.attrs["recommended"]
+    assert loaded["votes/recommendation"].to_dataset().equals(tree["votes/recommendation"].to_dataset())
+    assert set(loaded["scores"]["estimator"].values) == set(METHODS)
+
+
+def test_the_same_key_recommends_the_same_and_a_folder_resumes(tree, data, tmp_path):
+    progress = []
+    runs = []
+    for _ in range(2):
+        progress.clear()
+        again = le.recommend(
+            data.votes, METHODS, WORLDS, key=KEY, twins=3, folder=tmp_path, on_progress=lambda *n: progress.append(n)
+        )
+        runs.append(list(progress))
+        assert again["votes/recommendation"].to_dataset().equals(tree["votes/recommendation"].to_dataset())
+    assert runs[0][0][0] == 0
+    assert all(done == total for done, total in runs[1])  # nothing was fitted again
+
+
+def test_coin_tosses_have_nothing_to_find():
+    votes = Votes.from_matrix(np.random.default_rng(3).integers(2, size=(200, 5)))
+    tree = le.recommend(votes, METHODS, WORLDS, key=KEY)
+    assert tree.attrs["recommended"] == ""
+    assert sentences(tree)[0].startswith("There is nothing to find.")
+    assert "world" not in tree["votes/recommendation"].dims
+
+
+def test_gold_labels_overrule_what_votes_say(data):
+    """Labels that follow the majority, whatever explains the votes."""
+    majority = MajorityVote().fit(data.votes, key=KEY).labels
+    gold = np.where(np.arange(600) < 300, majority, -1)
+    tree = le.recommend(data.votes, METHODS, WORLDS, key=KEY, twins=2, gold=gold)
+    assert tree.attrs["recommended"] == "MajorityVote"
+    assert any("On your 300 gold labels MajorityVote is best" in words for words in sentences(tree))
+
+
+def test_large_data_are_sampled_and_gold_items_stay(data):
+    many = Votes.from_matrix(np.tile(data.votes.matrix, (4, 1)))
+    gold = {item: int(data.labels[item % 600]) for item in range(5, 2400, 50)}
+    tree = le.recommend(many, METHODS, {"DawidSkene": DawidSkeneEM()}, key=KEY, gold=gold, quick=True)
+    assert set(gold) <= set(tree["votes/truth"]["item"].values.tolist())
+    assert tree["votes/truth"].sizes["item"] == 2000
+    assert any("a sample of 2,000 of the 2,400 items" in words for words in sentences(tree))
+
+
+def test_bad_requests_get_a_sentence(data):
+    with pytest.raises(LatentensError, match="at least one twin"):
+        le.recommend(data.votes, key=KEY, twins=0)
+    with pytest.raises(LatentensError, match="no program could be fitted"):
+        le.recommend(data.votes, METHODS, [MajorityVote()], key=KEY)
+
+
+def test_twins_keep_the_pattern_of_votes():
+    generator = np.random.default_rng(0)
+    frame = {"item": generator.integers(30, size=200), "voter": generator.integers(VOTERS, size=200)}
+    sparse = Votes.from_long({**frame, "vote": generator.integers(2, size=200)}, duplicates="keep")
+    matrix = Votes.from_matrix(generator.integers(-1, 2, size=(40, VOTERS)))
+    for votes in (sparse, matrix):
+        world = FittedWorld("w", "m", DawidSkeneEM(), DawidSkene(VOTERS), PARAMS, np.ones((votes.num_items, 2)) / 2)
+        twins = draw_twins(world, votes, KEY, 2)
+        for twin in twins:
+            assert (twin.votes.triplets.item == votes.triplets.item).all()
+            assert (twin.votes.triplets.voter == votes.triplets.voter).all()
+            assert list(twin.votes.item_names) == list(votes.item_names)
+        assert (twins[0].votes.triplets.vote != twins[1].votes.triplets.vote).any()
+
+
+def random_twins(number=4, items=500, seed=0):
+    generator = np.random.default_rng(seed)
+    twins = []
+    for _ in range(number):
+        exact = generator.dirichlet([0.5, 0.5], items)
+        labels = (generator.random(items) < exact[:, 1]).astype(int)
+        blurred = 0.5 * exact + 0.25
+        noisy = np.where(generator.random((items, 1)) < 0.2, exact[:, ::-1], exact)
+        dataset = Dataset("twin", Votes.from_matrix(np.zeros((items, 2), int)), labels)
+        twins.append(Twin(dataset, exact, {"blurred": blurred, "noisy": noisy}, None))
+    return TwinScores("world", twins)
+
+
+def test_scores_of_twins_are_those_of_the_package():
+    found = random_twins()
+    for method in ("blurred", "noisy"):
+        pairs = [(twin.dataset.labels, twin.posteriors[method]) for twin in found.twins]
+        accuracies = [balanced_accuracy(labels, probs.argmax(axis=1)) for labels, probs in pairs]
+        assert np.allclose(found.scores("balanced_accuracy", method), accuracies)
+        assert np.allclose(found.scores("log_score", method), [log_score(*pair) for pair in pairs])
+    gain = found.gain("balanced_accuracy", None, "noisy")
+    differences = found.scores("balanced_accuracy", None) - found.scores("balanced_accuracy", "noisy")
+    assert gain.mean == pytest.approx(differences.mean())
+    assert found.gain("balanced_accuracy", None, "blurred").mean == 0
+    assert found.gain("log_score", None, "blurred").mean > 0
+
+
+def test_the_noise_of_a_difference_is_that_of_many_sets():
+    gains = [random_twins(1, seed=seed).gain("balanced_accuracy", None, "noisy") for seed in range(300)]
+    assert np.mean([gain.error for gain in gains]) == pytest.approx(np.std([gain.mean for gain in gains]), rel=0.15)
+
+
+def test_unknown_labels_add_nothing():
+    labels, probs = np.array([0, -1, 1, 1]), np.array([[0.9, 0.1], [0.5, 0.5], [0.2, 0.8], [0.7, 0.3]])
+    assert contributions("balanced_accuracy", labels, probs).tolist() == [0.5, 0.0, 0.25, 0.0]
+    assert contributions("log_score", labels, probs)[1] == 0
+    values = np.array([1.0, 2.0, 4.0, 8.0])
+    assert sum_variance(values, np.array([0, 0, 1, 1])) == pytest.approx(2 * 0.5 + 2 * 8.0)
+
+
+def losses(**found):
+    return {name: Difference(*pair) for name, pair in found.items()}
+
+
+def test_the_choice_is_minimax_then_probabilities_then_cost():
+    one = Column("one", "a", losses(a=(0.0, 0), b=(0.02, 0.001), c=(0.021, 0.001), d=(0.0, 0)))
+    two = Column("two", "b", losses(a=(0.05, 0.001), b=(0.0, 0), c=(0.0, 0), d=(0.2, 0.001)))
+    flat = Column("one", "a", losses(a=(0.0, 0), b=(0.0, 0), c=(0.0, 0), d=(0.0, 0)))
+    sure = Column("one", "c", losses(a=(0.0, 0), b=(0.5, 0.01), c=(0.0, 0), d=(0.0, 0)))
+    assert choose([one, two], [flat], "abcd").method == "b"  # level with c, and cheaper
+    chosen = choose([one, two], [sure], "abcd")
+    assert (chosen.method, chosen.worst.name, chosen.equals) == ("c", "one", ("b", "c"))
+    assert choose([one], [flat], "abcd").method == "a"
+
+
+def test_gold_counts_for_what_it_proves():
+    labels = np.array([0, 1] * 10 + [-1] * 5)
+    right = np.eye(2)[np.maximum(labels, 0)]
+    nearly, wrong = right.copy(), right[:, ::-1]
+    nearly[0] = nearly[0, ::-1]
+    found = gold_column(labels, {"right": right, "nearly": nearly, "wrong": wrong}, "balanced_accuracy")
+    assert found.best == "right"
+    assert found.losses["nearly"].mean == 0
+    assert found.losses["wrong"].mean == pytest.approx(1.0)
+
+
+def world(name, held_out):
+    made = FittedWorld(name, name, DawidSkeneEM(), DawidSkene(VOTERS), PARAMS, np.ones((1, 2)) / 2)
+    return replace(made, held_out=held_out)
+
+
+def test_worlds_are_judged_by_votes_and_then_by_gold():
+    generator = np.random.default_rng(1)
+    base = generator.normal(size=400)
+    near, far = base + generator.normal(-0.001, 0.1, 400), base + generator.normal(-1.0, 0.5, 400)
+    worlds = [world("best", base), world("near", near), world("far", far)]
+    verdicts = judge(worlds, {}, KEY)
+    assert [bool(verdicts[name].ruled_out) for name in ("best", "near", "far")] == [False, False, True]
+    assert sum(verdict.weight for verdict in verdicts.values()) == pytest.approx(1)
+    assert verdicts["far"].difference == pytest.approx((far - base).sum())
+    gold = {"best": np.full(50, -2.0) + base[:50] / 10, "near": np.full(50, -2.0), "far": np.full(50, -0.1)}
+    verdicts = judge(worlds, gold, KEY)
+    assert [bool(verdicts[name].ruled_out) for name in ("best", "near", "far")] == [True, True, False]
+    verdicts = judge(worlds, {**gold, "far": gold["near"] + 0.01}, KEY)  # no reason to doubt the votes
+    assert [bool(verdicts[name].ruled_out) for name in ("best", "near", "far")] == [False, False, True]
+
+
+@pytest.mark.parametrize(("only_one", "only_other"), [(0.1, 0.02), (0.2, 0.12)])
+def test_as_many_gold_labels_as_mcnemar_needs(only_one, only_other):
+    number, generator = int(mcnemar_number(only_one, only_other)), np.random.default_rng(0)
+    found = []
+    for _ in range(400):
+        kind = generator.choice(3, number, p=[only_one, only_other, 1 - only_one - only_other])
+        first, second = (np.eye(2)[(kind == wrong).astype(int)] for wrong in (1, 0))
+        found.append(compare_accuracy(np.zeros(number, int), first, second).p_value <= 0.05)
+    assert 0.7 < np.mean(found) < 0.88  # the exact test is a little weaker than the formula says
+
+
+def test_gold_numbers_grow_as_differences_shrink():
+    one, two = np.array([[0.9, 0.1]] * 5), np.array([[0.2, 0.8]] * 5)
+    assert to_tell_worlds(one, two) < to_tell_worlds(one, 0.5 * one + 0.5 * two)
+    assert to_tell_worlds(one, one) == np.inf
+    assert mcnemar_number(0.1, 0.1) == np.inf
+    assert 50 < to_check_accuracy(0.9) < 100
