@@ -17,6 +17,7 @@ from latentens.methods import (
     Glad,
     IterativeMaximumLikelihood,
     LatentSpectral,
+    LayeredGraphMLE,
     MajorityVote,
     MaximumLikelihood,
     Nuts,
@@ -56,6 +57,7 @@ MANY_CLASSES = ("vote", "EM", "GLAD", "EBCC")
 
 OTHERS: dict[str, Callable[[Votes], Method]] = {
     "MaximumLikelihood": lambda votes: MaximumLikelihood(DawidSkene(votes.num_voters), starts=1),
+    "LayeredGraphMLE": lambda _: LayeredGraphMLE(layers=(3, 3)),
     "Nuts": lambda votes: Nuts(DawidSkene(votes.num_voters), num_chains=2, num_warmup=30, num_samples=30),
     "RBMStack": lambda _: RBMStack(hidden=(2, 1)),
     "SupervisedReference": lambda _: SupervisedReference(Dataset("other", *good_voters(seed=9))),

@@ -6,6 +6,7 @@ from latentens.methods.ebcc import Ebcc
 from latentens.methods.glad import Glad
 from latentens.methods.iterative_maximum_likelihood import IterativeMaximumLikelihood
 from latentens.methods.latent_spectral import LatentSpectral
+from latentens.methods.layered_graph_mle import LayeredGraphMLE
 from latentens.methods.majority_vote import MajorityVote
 from latentens.methods.maximum_likelihood import MaximumLikelihood
 from latentens.methods.nuts import Nuts
@@ -24,6 +25,7 @@ __all__ = [
     "Glad",
     "IterativeMaximumLikelihood",
     "LatentSpectral",
+    "LayeredGraphMLE",
     "MajorityVote",
     "MaximumLikelihood",
     "Nuts",

@@ -5,14 +5,19 @@ from typing import Any, Literal
 
 import jax
 import numpy as np
-from scipy.special import logsumexp, softmax
+from scipy.special import softmax
 
 from latentens.inference.orient import vote_shares
 from latentens.methods.base import Estimate, Method, Posterior
 from latentens.methods.independent.likelihood import lean_to_score
 from latentens.methods.indicator import in_blocks, require_two_classes, vote_indicator
 from latentens.methods.spectral.moments import Rates, VoteMoments, vote_moments
-from latentens.methods.spectral.tree_estimates import TreeEstimates, estimate_tree, tree_log_likelihoods
+from latentens.methods.spectral.tree_estimates import (
+    TreeEstimates,
+    estimate_tree,
+    tree_log_likelihood,
+    tree_log_likelihoods,
+)
 from latentens.methods.spectral.voter_groups import Groups, candidate_groups, group_residual, group_scores
 from latentens.methods.spectral_meta_learner import without_structure
 from latentens.runtime.randomness import numpy_generator
@@ -20,11 +25,16 @@ from latentens.runtime.settings import Count
 from latentens.votes import Votes
 
 Select = Literal["residual", "likelihood"]
+Imbalance = Literal["likelihood", "tensor"]
 
 
 @dataclass(frozen=True)
 class LatentSpectral(Method):
     """A tree of depth two: groups of voters by spectral clustering, parameters from moments.
+
+    Clustering finds groups in noise too. They are kept only if they are worth their description: the likelihood must
+    gain more over that of each voter alone than half a logarithm of the number of items for each rate of a hidden unit,
+    and what it takes to say which group each voter is in. Else voters are taken to be independent given the label.
 
     Labels are of maximum likelihood without a prior; the probabilities are the posterior of the fitted tree, moved to
     even odds where the prior would turn the label round.
@@ -34,11 +44,14 @@ class LatentSpectral(Method):
             the highest likelihood.
         max_groups: Largest number of groups to try, beside each voter alone.
         restarts: Starts of k-means for each number of groups.
+        imbalance: Whether the share of the classes is that of the highest likelihood or, as published, comes from the
+            third moments.
     """
 
     select: Select = "residual"
     max_groups: Count = 25
     restarts: Count = 20
+    imbalance: Imbalance = "likelihood"
 
     def _fit(self, votes: Votes, key: jax.Array) -> Estimate:
         require_two_classes(votes, self)
@@ -46,10 +59,11 @@ class LatentSpectral(Method):
         moments, generator = vote_moments(votes), numpy_generator(key)
         scores = group_scores(moments.covariance, generator)
         candidates = candidate_groups(scores, self.max_groups, self.restarts, generator)
-        tree = self._choose(votes, moments, candidates)
+        alone, *trees = self._fitted(votes, moments, candidates)
+        tree = max([alone, *trees], key=lambda tree: (tree.scale > 0, log_evidence(votes, tree)))
         if tree.scale <= 0:
             return without_structure(tree.scale)
-        return Estimate(_params(tree), _diagnostics(votes, moments, tree))
+        return Estimate(_params(tree), _diagnostics(votes, tree, alone))
 
     @in_blocks
     def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
@@ -61,22 +75,21 @@ class LatentSpectral(Method):
         log_shares = np.log(np.array([1 - params["prevalence"], params["prevalence"]]))
         return lean_to_score(softmax(given_label + log_shares, axis=1), given_label[:, 1] - given_label[:, 0])
 
-    def _choose(self, votes: Votes, moments: VoteMoments, candidates: list[Groups]) -> TreeEstimates:
-        if self.select == "residual":
-            best = min(candidates, key=lambda groups: group_residual(moments.covariance, groups))
-            return estimate_tree(votes, moments, best)
-        trees = [estimate_tree(votes, moments, groups) for groups in candidates]
-        return max(trees, key=lambda tree: (tree.scale > 0, log_likelihood(votes, tree)))
+    def _fitted(self, votes: Votes, moments: VoteMoments, candidates: list[Groups]) -> list[TreeEstimates]:
+        """The tree of each voter alone, and those among which the likelihood decides."""
+        alone, *grouped = candidates
+        if self.select == "residual" and grouped:
+            grouped = [min(grouped, key=lambda groups: group_residual(moments.covariance, groups))]
+        by_moments = self.imbalance == "tensor"
+        return [estimate_tree(votes, moments, groups, by_moments=by_moments) for groups in (alone, *grouped)]
 
 
-def log_likelihood(votes: Votes, tree: TreeEstimates) -> float:
-    """The log-likelihood of all votes."""
-    given_label = tree_log_likelihoods(vote_indicator(votes.patterns.votes, 2), tree.groups, tree.hidden, tree.voter)
-    return float(votes.patterns.counts @ logsumexp(given_label + _log_shares(tree), axis=1))
-
-
-def _log_shares(tree: TreeEstimates) -> np.ndarray:
-    return np.log(np.array([1 - tree.imbalance, 1 + tree.imbalance]) / 2)
+def log_evidence(votes: Votes, tree: TreeEstimates) -> float:
+    """The log-likelihood less what the groups cost: two rates of each hidden unit, and the group of each voter."""
+    sizes = np.bincount(tree.groups)
+    rates = np.sum(sizes > 2) * np.log(votes.num_items)  # half a logarithm each
+    membership = votes.num_voters * np.log(len(sizes)) if len(sizes) < votes.num_voters else 0.0
+    return tree_log_likelihood(votes, tree) - rates - membership
 
 
 def _params(tree: TreeEstimates) -> dict[str, np.ndarray]:
@@ -93,17 +106,14 @@ def _params(tree: TreeEstimates) -> dict[str, np.ndarray]:
     }
 
 
-def _diagnostics(votes: Votes, moments: VoteMoments, tree: TreeEstimates) -> dict[str, Any]:
-    """How the fit went, and whether the votes support the tree: its groups must hold and raise the likelihood."""
-    alone = estimate_tree(votes, moments, np.arange(votes.num_voters))
-    fitted, independent = log_likelihood(votes, tree), log_likelihood(votes, alone)
+def _diagnostics(votes: Votes, tree: TreeEstimates, alone: TreeEstimates) -> dict[str, Any]:
+    """How the fit went, and whether the votes support groups at all."""
     sizes = np.bincount(tree.groups)
-    needed = np.sum(sizes > 2) * np.log(votes.num_items)  # two rates of each hidden unit, half a logarithm each
-    supported = bool(np.any(sizes > 2)) and tree.dissolved == 0 and fitted - independent > needed
+    supported = bool(np.any(sizes > 2))
     return {
         "label_probs": "posterior of the fitted tree, even where it contradicts the maximum-likelihood label",
-        "log_likelihood": fitted,
-        "independent_log_likelihood": independent,
+        "log_likelihood": tree_log_likelihood(votes, tree),
+        "independent_log_likelihood": tree_log_likelihood(votes, alone),
         "scale": tree.scale,
         "fallback": None,
         "num_groups": len(sizes),

@@ -53,6 +53,13 @@ def _log_likelihoods(
     return total
 
 
+def highest(height: Callable[[float], float], start: float) -> float:
+    """The b at which a function with one hill is highest; the start if the search ends lower."""
+    bounds = GRID[0], GRID[-1]
+    found = minimize_scalar(lambda b: -height(b), bounds=bounds, method="bounded", options={"xatol": 1e-5})
+    return float(found.x) if -found.fun >= height(start) else start
+
+
 def third_moment_imbalance(votes: Votes, mean: Vector, vector: Vector, groups: Int[np.ndarray, " voter"]) -> float:
     """The third moments' b = −α/√(4 + α²), α their least-squares slope on v_i v_j v_k.
 

@@ -8,11 +8,12 @@ from jaxtyping import Float, Int
 from scipy.special import logsumexp
 
 from latentens.methods.independent.likelihood import two_class_confusion
-from latentens.methods.indicator import Indicator
-from latentens.methods.spectral.imbalance import likelihood_imbalance, third_moment_imbalance
+from latentens.methods.indicator import Indicator, vote_indicator
+from latentens.methods.spectral.imbalance import highest, likelihood_imbalance, third_moment_imbalance
 from latentens.methods.spectral.moments import (
     RATE_BOUNDS,
     Rates,
+    Vector,
     VoteMoments,
     complete_blocks,
     leading_vector,
@@ -22,6 +23,9 @@ from latentens.methods.spectral.moments import (
 from latentens.methods.spectral.voter_groups import Groups, large_groups
 from latentens.methods.spectral_meta_learner import oriented, rank_one_structure
 from latentens.votes import Votes
+
+Inside = tuple[Int[np.ndarray, " member"], Rates]
+"""The members of a group, and their rates given its hidden unit."""
 
 
 class TreeEstimates(NamedTuple):
@@ -39,15 +43,35 @@ class TreeEstimates(NamedTuple):
     """Number of groups without rank-one structure inside, whose voters are taken as groups of one."""
 
 
-def estimate_tree(votes: Votes, moments: VoteMoments, groups: Groups) -> TreeEstimates:
-    """Fit the tree with the given groups."""
+def estimate_tree(votes: Votes, moments: VoteMoments, groups: Groups, *, by_moments: bool = False) -> TreeEstimates:
+    """Fit the tree with the given groups.
+
+    Args:
+        votes: The votes.
+        moments: Their moments.
+        groups: The group of each voter.
+        by_moments: Whether the class imbalance is that of the third moments; else that of the highest likelihood.
+    """
     groups, inside, dissolved = _structure_inside(votes, groups)
     vector = leading_vector(complete_blocks(moments.covariance, groups))
     vector = oriented(np.where(np.diag(moments.covariance) > 0, vector, 0.0), votes)
     scale = scale_of(vector, moments.covariance, groups)
     vector = vector * np.sqrt(max(scale, 0.0))
+    tree_at = partial(
+        _tree_at, groups=groups, inside=inside, mean=moments.mean, vector=vector, scale=scale, dissolved=dissolved
+    )
     imbalance = third_moment_imbalance(votes, moments.mean, vector, groups)
-    marginal = rates_at(imbalance, moments.mean, vector)
+    if by_moments or scale <= 0:
+        return tree_at(imbalance)
+    indicator, counts = vote_indicator(votes.patterns.votes, 2), votes.patterns.counts
+    return tree_at(highest(lambda b: _log_likelihood(indicator, counts, tree_at(b)), imbalance))
+
+
+def _tree_at(
+    imbalance: float, groups: Groups, inside: list[Inside], mean: Vector, vector: Vector, scale: float, dissolved: int
+) -> TreeEstimates:
+    """The tree at a class imbalance."""
+    marginal = rates_at(imbalance, mean, vector)
     hidden = Rates(*(np.full(groups.max() + 1, RATE_BOUNDS[1]) for _ in range(2)))
     voter = Rates(*(rate.copy() for rate in marginal))
     for members, rates in inside:
@@ -57,9 +81,7 @@ def estimate_tree(votes: Votes, moments: VoteMoments, groups: Groups) -> TreeEst
     return TreeEstimates(groups, imbalance, hidden, voter, marginal, scale, dissolved)
 
 
-def _structure_inside(
-    votes: Votes, groups: Groups
-) -> tuple[Groups, list[tuple[Int[np.ndarray, " member"], Rates]], int]:
+def _structure_inside(votes: Votes, groups: Groups) -> tuple[Groups, list[Inside], int]:
     """Rates of voters given their group's hidden unit; groups without structure are dissolved into groups of one."""
     kept, dissolved, renumbered = [], 0, groups.copy()
     for members in large_groups(groups):
@@ -99,3 +121,14 @@ def tree_log_likelihoods(
     hidden_given_label = two_class_confusion(*hidden).transpose(1, 0, 2)  # label, group, hidden
     by_label = [logsumexp(of_groups + np.log(given), axis=2).sum(axis=1) for given in hidden_given_label]
     return np.stack(by_label, axis=1)
+
+
+def tree_log_likelihood(votes: Votes, tree: TreeEstimates) -> float:
+    """The log-likelihood of all votes."""
+    return _log_likelihood(vote_indicator(votes.patterns.votes, 2), votes.patterns.counts, tree)
+
+
+def _log_likelihood(indicator: Indicator, counts: Int[np.ndarray, " row"], tree: TreeEstimates) -> float:
+    given_label = tree_log_likelihoods(indicator, tree.groups, tree.hidden, tree.voter)
+    log_shares = np.log(np.array([1 - tree.imbalance, 1 + tree.imbalance]) / 2)
+    return float(counts @ logsumexp(given_label + log_shares, axis=1))
