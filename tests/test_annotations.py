@@ -26,6 +26,7 @@ def test_the_checker_sees_wrong_shapes_and_leaves_other_annotations_alone():
         total(np.ones(2), np.ones(2), 0)
 
 
+@pytest.mark.slow
 def test_arrays_are_as_annotated():
     files = [f"tests/test_{name}.py" for name in CHEAP]
     command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "--jaxtyping-packages=latentens,tests.checked", *files]

@@ -102,6 +102,7 @@ def too_narrow(votes, key):
     return {"skill": (draws + draws.mean()) / 2}
 
 
+@pytest.mark.slow
 def test_right_draws_pass_and_too_narrow_ones_fail():
     settings = {"num_simulations": 100, "num_items": 4, "key": KEY}
     right, wrong = (simulation_based_calibration(OneSkill(), sampler, **settings) for sampler in (by_grid, too_narrow))

@@ -328,6 +328,7 @@ def test_finished_cells_are_not_run_again(tmp_path, sets):
     assert counts.read_text() == "x" * 7
 
 
+@pytest.mark.slow
 def test_a_killed_sweep_resumes_to_the_same_tree(tmp_path):
     root, cells = Path(__file__).parents[1], tmp_path / "cells"
     code = "import sys; from tests.test_compare import sweep; sweep(sys.argv[1])"

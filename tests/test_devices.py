@@ -34,6 +34,7 @@ def assert_same(path, expected, devices):
         np.testing.assert_allclose(found[name], value, atol=1e-9, rtol=1e-9, err_msg=name)
 
 
+@pytest.mark.slow
 def test_four_devices_give_what_one_gives(tmp_path):
     process = start(tmp_path / "four.npz", devices=4)
     expected = sharded_fits.fits()

@@ -58,6 +58,7 @@ def test_panel_of_drawn_voters():
     assert curve[2] == pytest.approx(np.mean(pairs), rel=0.03)
 
 
+@pytest.mark.slow
 def test_estimate_from_votes():
     params = {"prevalence": 0.5, "sensitivity": np.full(4, 0.8), "specificity": np.full(4, 0.8)}
     votes = simulate(DawidSkene(4), 400, key=KEY, params=params).votes

@@ -82,6 +82,7 @@ def test_signals_that_are_ignored_stay_ignored():
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+@pytest.mark.slow
 def test_interrupted_while_compiling(folder):
     process = start("fit", "Nuts(DawidSkene)", "votes.csv", "--out", "posterior.csv", cwd=folder, JAX_LOG_COMPILES="1")
     while "Compiling jit(_draw)" not in process.stderr.readline():

@@ -55,6 +55,7 @@ def as_tree(fit):
     return np.concatenate([np.ravel(fit.params["prevalence"]), *hidden, *voter])
 
 
+@pytest.mark.slow
 def test_recovers_the_parameters_of_a_tree():
     truth = np.concatenate([np.ravel(value) for value in PARAMS.values()])
     limit = stats.t.ppf(1 - 0.025 / len(truth), df=11)  # one false alarm in twenty, over all parameters
@@ -154,6 +155,7 @@ def test_residual_of_exact_tree_covariances_is_zero():
     assert group_residual(covariance, np.roll(groups, 1)) > 1e-3
 
 
+@pytest.mark.slow
 def test_likelihood_of_a_tree_is_that_of_the_model():
     votes = simulate(TREE, 300, key=KEY, params=PARAMS).votes
     hidden, voter = (

@@ -56,6 +56,7 @@ def rows():
 
 @double_precision
 @pytest.mark.parametrize("start", ["data", "persistent"])
+@pytest.mark.slow
 def test_contrastive_gradients_agree_with_the_exact_one_in_expectation(rows, start):
     machine = machine_of(5, 3, 1, 0.7)
     num_chains = 64 * 1000
@@ -77,6 +78,7 @@ def test_the_sparsity_penalty_pulls_weights_by_their_sign(rows):
 
 
 @double_precision
+@pytest.mark.slow
 def test_jumps_keep_the_law_of_the_machine_and_reach_all_of_it():
     machine, base = machine_of(4, 2, 3, 1.5), machine_of(4, 1, 4, 0.5)
     log_mass = -free_energy(machine, hidden_states(machine_of(1, 4, 0, 1.0)))

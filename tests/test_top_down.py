@@ -50,6 +50,7 @@ def test_size_is_that_of_the_lowest_bic(chain):
     assert fit.diagnostics["bic"] == by_size[3]
 
 
+@pytest.mark.slow
 def test_start_from_the_stack_says_what_the_stack_says(chain):
     """The chain made of a stack gives votes nearly the distribution that the stack's lower machine gives them."""
     params = _from_stack(chain.votes, 3, KEY)

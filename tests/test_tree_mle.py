@@ -62,6 +62,7 @@ def test_tree_of_found_groups_is_near_exact_bayes(grouped):
     np.testing.assert_allclose(fit.predict(grouped.votes), fit.label_probs, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_independent_voters_are_left_alone():
     votes, _ = votes_of_classes(3, 1000, num_voters=6)
     fit = TreeMLE(starts=0).fit(votes, key=KEY)
