@@ -109,3 +109,16 @@ def test_agreement_with_oneself_is_no_signal():
 def test_nobody_to_agree_with():
     with pytest.raises(VotesError, match="no item has votes of two voters"):
         check_signal(Votes.from_matrix([[0, -1], [-1, 1]]), key=KEY)
+
+
+def test_of_repeated_votes_any_one_counts():
+    """The lowest of two tossed votes is 0 three times out of four, which all voters would seem to agree on."""
+    generator = np.random.default_rng(0)
+    item, voter, turn = np.indices((2000, 3, 2)).reshape(3, -1)
+    votes = Votes.from_long(
+        {"item": item, "voter": voter, "vote": generator.integers(2, size=item.size)}, duplicates="keep"
+    )
+    check = check_signal(votes, key=jax.random.key(0))
+    assert check.num_pairs == 6000
+    assert check.by_chance == pytest.approx(0.5, abs=0.02)
+    assert turn.max() == 1

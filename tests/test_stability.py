@@ -22,7 +22,7 @@ def test_near_is_within_two_bootstrap_errors():
         behind = noise - items.mean() + gap / len(items)  # this far behind in all
         assert fits_about_as_well(best, best - behind, counts) == near
     level = best - (noise - items.mean())
-    extra = round(2 * NEAR * error / np.log(len(items)))
+    extra = round(NEAR * error)
     assert fits_about_as_well(best, level, counts, extra - 2)
     assert not fits_about_as_well(best, level, counts, extra + 2)
 

@@ -15,6 +15,7 @@ import psutil
 from jaxtyping import UInt32
 
 from latentens.comparison.axes import axis_names
+from latentens.comparison.pointwise import NOTHING_SAID, Pointwise, judge_pointwise
 from latentens.datasets.dataset import Dataset
 from latentens.errors import LatentensError
 from latentens.evaluation.intervals import intervals
@@ -27,6 +28,7 @@ Numbers = Mapping[str, float]
 
 PLAIN_PARTS = ("settings", "seconds", "peak_memory", "error", "diagnostics", "axes", "scores", "intervals")
 ARRAY_PARTS = ("params", "draws", "sample_stats")
+SINGLE_ARRAYS = ("label_probs", "log_likelihood", "log_density")
 
 MEMORY_INTERVAL = 0.005
 """Seconds between two looks at the memory that a fit takes."""
@@ -44,6 +46,8 @@ class Cell:
         repetition: Number of the repetition.
         key_data: Data of the random key.
         resamples: Bootstrap samples behind the intervals of the scores; with 0 there are no intervals.
+        folds: Parts of the items that point estimates are asked to predict from the others, 0 for none; None if nothing
+            is asked about the votes.
     """
 
     dataset: Dataset
@@ -53,6 +57,7 @@ class Cell:
     repetition: int
     key_data: UInt32[np.ndarray, " word"]
     resamples: int
+    folds: int | None = None
 
     @property
     def address(self) -> tuple[str, int, str]:
@@ -77,6 +82,7 @@ class Outcome:
         axes: Names of the axes of parameters and of single draws.
         scores: Scores by name.
         intervals: Bootstrap intervals of the scores.
+        pointwise: What the fit says about the votes of each item.
     """
 
     settings: str
@@ -91,12 +97,16 @@ class Outcome:
     axes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     scores: Numbers = field(default_factory=dict)
     intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    pointwise: Pointwise = NOTHING_SAID
 
     def to_record(self) -> Record:
         """What a store keeps of it."""
         about = {name: getattr(self, name) for name in PLAIN_PARTS}
+        about["predicted_by"] = self.pointwise.by
         arrays = {f"{part}/{name}": array for part in ARRAY_PARTS for name, array in getattr(self, part).items()}
-        return Record(about, arrays if self.label_probs is None else {**arrays, "label_probs": self.label_probs})
+        single = {"label_probs": self.label_probs, **self.pointwise._asdict()}
+        arrays |= {name: single[name] for name in SINGLE_ARRAYS if single[name] is not None}
+        return Record(about, arrays)
 
     @classmethod
     def from_record(cls, record: Record) -> "Outcome":
@@ -109,7 +119,9 @@ class Outcome:
         about = dict(record.about)
         for part in ("axes", "intervals"):  # JSON has lists for tuples
             about[part] = {name: tuple(values) for name, values in about[part].items()}
-        return cls(**about, **parts, label_probs=record.arrays.get("label_probs"))
+        probs, log_likelihood, log_density = (record.arrays.get(name) for name in SINGLE_ARRAYS)
+        pointwise = Pointwise(log_likelihood, log_density, about.pop("predicted_by"))
+        return cls(**parts, label_probs=probs, pointwise=pointwise, **about)
 
 
 def run(cell: Cell) -> Outcome:
@@ -121,7 +133,10 @@ def run(cell: Cell) -> Outcome:
             fit = fit_known(cell.method, cell.dataset.votes, key, cell.dataset.gold)
             seconds, memory = time.perf_counter() - start, peak_memory()
             scored = score(cell.dataset, fit.label_probs, cell.exact, cell.resamples, key=key)
-            return Outcome(repr(cell.method), seconds, memory, **_parts(fit, cell), **scored)
+            judged = NOTHING_SAID
+            if cell.folds is not None:
+                judged = judge_pointwise(fit, cell.method, cell.dataset.votes, key=key, folds=cell.folds)
+            return Outcome(repr(cell.method), seconds, memory, **_parts(fit, cell), **scored, pointwise=judged)
         except Exception as caught:  # whatever a user's method does, the other cells go on
             error = str(caught) if isinstance(caught, LatentensError) else repr(caught)
     return Outcome(repr(cell.method), time.perf_counter() - start, peak_memory(), error)

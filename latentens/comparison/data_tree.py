@@ -10,8 +10,11 @@ and under the name of each data set:
     `truth`          true_label[item] (−1: unknown); gold[item], the labels that methods were told and that are not
                      scored; and where known bayes_prob[item, label] and the true parameters
     `estimates`      label_prob[repetition, estimator, item, label]
+    `predictions`    log_density[estimator, item] of votes that a fit has not seen, and by[estimator], how it was found;
+                     of the first repetition, for estimators that give votes a probability
     `fits/ESTIMATOR/REPETITION`  settings, diagnostics and error as attributes, and below it
         `params`                     estimated parameters, such as confusion[voter, true_class, vote_class]
+        `log_likelihood`             votes[chain, draw, item], for estimators that give votes a probability
         `posterior`, `sample_stats`  draws of a sampled fit, [chain, draw, …]: this node is a tree that ArviZ opens
 Votes and true labels are codes: places in the coordinates `vote_class` and `label`, which hold the names. An estimator
 or a data set whose name cannot be a node, as two that differ in a slash only, gets another node; the attribute
@@ -34,6 +37,7 @@ import xarray as xr
 from latentens.comparison.axes import axis_names, coordinates
 from latentens.comparison.cell import Outcome
 from latentens.comparison.node_names import node_names, node_paths
+from latentens.comparison.pointwise import Pointwise
 from latentens.datasets.dataset import Dataset
 from latentens.evaluation import scores as evaluation
 from latentens.methods.base import Arrays, Posterior
@@ -78,7 +82,7 @@ def _dataset_groups(dataset: Dataset, outcomes: Mapping[tuple[int, str], Outcome
     exact = next((outcome.label_probs for (_, name), outcome in outcomes.items() if name == EXACT), None)
     fits = {address: outcome for address, outcome in outcomes.items() if address[1] != EXACT}
     groups = {"observed_data": _observed(dataset.votes), "truth": _truth(dataset, exact)}
-    groups["estimates"] = _estimates(dataset, fits)
+    groups["estimates"], groups["predictions"] = _estimates(dataset, fits), _predictions(dataset, fits)
     nodes = node_names(dict.fromkeys(name for _, name in fits))
     for (repetition, name), outcome in fits.items():
         about = {"estimator": name, "repetition": repetition}
@@ -87,6 +91,10 @@ def _dataset_groups(dataset: Dataset, outcomes: Mapping[tuple[int, str], Outcome
         groups[f"fits/{nodes[name]}"] = xr.Dataset(attrs={"estimator": name})
         groups[node] = xr.Dataset(attrs=about)
         groups[f"{node}/params"] = _labelled(outcome.params, outcome.axes, dataset.votes)
+        if outcome.pointwise.log_likelihood is not None:
+            groups[f"{node}/log_likelihood"] = _draws(
+                {"votes": outcome.pointwise.log_likelihood}, {"votes": ("item",)}, dataset.votes
+            )
         if outcome.draws:
             groups[f"{node}/posterior"] = _draws(outcome.draws, outcome.axes, dataset.votes)
             groups[f"{node}/sample_stats"] = _draws(outcome.sample_stats, {}, dataset.votes)
@@ -122,6 +130,19 @@ def _estimates(dataset: Dataset, fits: Mapping[tuple[int, str], Outcome]) -> xr.
             probs[repetitions.index(repetition), estimators.index(name)] = outcome.label_probs
     names = {"repetition": repetitions, "estimator": estimators, **_along(dataset.votes, "item", "label")}
     return xr.Dataset({"label_prob": (("repetition", "estimator", "item", "label"), probs)}, names)
+
+
+def _predictions(dataset: Dataset, fits: Mapping[tuple[int, str], Outcome]) -> xr.Dataset:
+    first: dict[str, Pointwise] = {}
+    for (_, name), outcome in sorted(fits.items(), key=lambda pair: pair[0][0]):
+        if outcome.pointwise.log_density is not None:
+            first.setdefault(name, outcome.pointwise)
+    values = np.empty((len(first), dataset.votes.num_items))
+    for row, found in zip(values, first.values(), strict=True):
+        row[:] = found.log_density
+    names = {"estimator": np.array(list(first), dtype=str), **_along(dataset.votes, "item")}
+    by = np.array([found.by for found in first.values()], dtype=str)
+    return xr.Dataset({"log_density": (("estimator", "item"), values), "by": ("estimator", by)}, names)
 
 
 def _along(votes: Votes, *axes: str) -> dict[str, np.ndarray]:

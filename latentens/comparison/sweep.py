@@ -34,6 +34,7 @@ def compare(
     repetitions: int = 1,
     folder: str | Path | None = None,
     resamples: int = 1000,
+    folds: int = 0,
     client: "Client | None" = None,
     on_progress: Progress | None = None,
 ) -> xr.DataTree:
@@ -52,6 +53,8 @@ def compare(
             where it stopped, and one with more methods or data sets fits only what is new. Fits are told apart by the
             content of votes, settings and code (`latentens.runtime.store`); those that failed are tried again.
         resamples: Bootstrap samples behind the intervals of the scores.
+        folds: Parts of the items that point estimates predict from the others, to see which model predicts votes best;
+            this fits each method as many times more. By default that is judged by AIC.
         client: A Dask client on whose workers the cells are run; by default they run here, one by one.
         on_progress: Called with the number of fits that are finished, without those that failed, and of all: at the
             beginning, and after each.
@@ -59,7 +62,7 @@ def compare(
     sets = [datasets] if isinstance(datasets, Dataset) else list(datasets)
     named = named_methods(methods)
     _check(sets, named, repetitions)
-    cells = [cell for dataset in sets for cell in cells_of(dataset, named, key, repetitions, resamples)]
+    cells = [cell for dataset in sets for cell in cells_of(dataset, named, key, repetitions, resamples, folds)]
     outcomes: dict[Address, Outcome] = {}
     for cell in cells:
         if cell.exact is not None and (cell.dataset.name, 0, EXACT) not in outcomes:
@@ -75,12 +78,16 @@ def cells_of(
     key: jax.Array,
     repetitions: int = 1,
     resamples: int = 0,
+    folds: int | None = None,
 ) -> list[Cell]:
-    """The cells of one data set; the arguments are those of `compare`. Without resamples there are no intervals."""
+    """The cells of one data set; the arguments are those of `compare`.
+
+    Without resamples there are no intervals, and without folds nothing is asked about the votes themselves.
+    """
     exact, made = dataset.bayes_posterior(), _made_for(dataset.votes, methods)
     keys = [key_data(_cell_key(key, dataset.name, repetition)) for repetition in range(repetitions)]
     return [
-        Cell(dataset, exact, name, method, repetition, keys[repetition], resamples)
+        Cell(dataset, exact, name, method, repetition, keys[repetition], resamples, folds)
         for repetition in range(repetitions)
         for name, method in made.items()
     ]
@@ -154,7 +161,9 @@ def _work_keys(cells: Sequence[Cell], store: Store) -> dict[Address, str]:
     keys = {}
     for cell in cells:
         try:
-            keys[cell.address] = store.key(data_keys[cell.dataset.name], cell.method, cell.key_data, cell.resamples)
+            keys[cell.address] = store.key(
+                data_keys[cell.dataset.name], cell.method, cell.key_data, (cell.resamples, cell.folds)
+            )
         except LatentensError as error:
             raise LatentensError(f"fits of {cell.name} cannot be kept in {store.folder}: {error}") from None
     return keys

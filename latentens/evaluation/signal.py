@@ -9,7 +9,7 @@ from scipy.special import ndtr
 
 from latentens.errors import VotesError
 from latentens.runtime.randomness import numpy_generator
-from latentens.votes import Votes
+from latentens.votes import Triplets, Votes
 
 PERMUTED_VOTES = 2**12
 """More votes than this are not permuted: the normal approximation is then good enough."""
@@ -63,13 +63,14 @@ def check_signal(votes: Votes, *, key: jax.Array, level: float = 0.05, num_permu
     the orientation of the labels, the test supposes voters who are better than chance on the whole.
 
     Args:
-        votes: The votes; of a voter's repeated votes on an item one counts.
-        key: Random key of the permutations; the same key gives the same result.
+        votes: The votes; of a voter's repeated votes on an item one counts, taken at random.
+        key: Random key of the permutations and of that choice; the same key gives the same result.
         level: Share of false alarms to be accepted.
         num_permutations: Number of permutations.
     """
     if votes.has_repeats:  # voters agree with themselves for reasons of their own
-        votes = replace(votes, storage=votes.triplets.at(~votes.triplets.repeated))
+        choice = numpy_generator(jax.random.fold_in(key, 0))
+        votes = replace(votes, storage=_one_of_each(votes.triplets, choice))
     cast = votes.tally.sum(axis=1)
     num_pairs = int((cast * (cast - 1) // 2).sum())
     if num_pairs == 0:
@@ -89,6 +90,12 @@ def check_signal(votes: Votes, *, key: jax.Array, level: float = 0.05, num_permu
         p_value = float(ndtr(-excess / spread)) if spread > 0 else 1.0
     agreement = float((votes.tally * (votes.tally - 1) // 2).sum() / num_pairs)
     return SignalCheck(agreement, agreement - excess / num_pairs, p_value, num_pairs, level)
+
+
+def _one_of_each(triplets: Triplets, generator: np.random.Generator) -> Triplets:
+    """One vote of each voter on an item: any of them, since they are sorted by what was voted."""
+    shuffled = triplets.at(np.lexsort((generator.random(len(triplets.item)), triplets.voter, triplets.item)))
+    return shuffled.at(~shuffled.repeated)
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,8 +23,10 @@ def fits_about_as_well(
 ) -> bool:
     """Whether one optimum is not clearly behind the best.
 
-    The gap is that of BIC in nats: the difference of the log-likelihoods, and half the logarithm of the number of items
-    for each extra parameter. Its standard error is that of the difference over items, which the bootstrap would give.
+    The gap is that of AIC in nats: the difference of the log-likelihoods, and one for each extra parameter, which is
+    what the two are expected to differ by on new items. Its standard error is that of the difference over items, which
+    the bootstrap would give (Vuong 1989). A penalty that grows with the number of items, as that of BIC, would set
+    larger models aside for being large, however well they predict.
 
     Args:
         best: The log-likelihood of each row of votes at the best optimum.
@@ -36,7 +38,7 @@ def fits_about_as_well(
     difference = best - other
     mean = counts @ difference / num_items
     error = np.sqrt(counts @ (difference - mean) ** 2)
-    gap = num_items * mean + extra_parameters * np.log(num_items) / 2
+    gap = num_items * mean + extra_parameters
     return bool(gap <= NEAR * error)
 
 

@@ -1,0 +1,95 @@
+"""Log-likelihoods of items in the tree of a comparison, as ArviZ reads them, and the table of predictions."""
+
+import arviz_stats
+import jax
+import numpy as np
+import pytest
+import xarray as xr
+
+from latentens import Dataset, compare, load, save, simulate
+from latentens.comparison import data_trees
+from latentens.evaluation.predictive import held_out_log_likelihood, leave_one_out
+from latentens.methods import DawidSkeneEM, MajorityVote, Nuts
+from latentens.models import DawidSkene, OneCoin
+from latentens.reporting.prediction_part import prediction_part
+from latentens.reporting.signal_part import signal_part
+from latentens.reporting.view import views
+
+KEY = jax.random.key(0)
+MODEL = DawidSkene(4)
+TRUTH = {"prevalence": 0.4, "sensitivity": np.full(4, 0.8), "specificity": np.array([0.7, 0.8, 0.9, 0.6])}
+SAMPLER = Nuts(MODEL, num_chains=2, num_warmup=100, num_samples=100)
+METHODS = {
+    "sampled": SAMPLER,
+    "coin": Nuts(OneCoin(4), num_chains=2, num_warmup=100, num_samples=100),
+    "point": DawidSkeneEM(random_starts=0),
+    "vote": MajorityVote(),
+}
+
+
+@pytest.fixture(scope="module")
+def dataset():
+    drawn = simulate(MODEL, 150, key=KEY, params=TRUTH)
+    return Dataset("drawn", drawn.votes, drawn.labels)
+
+
+@pytest.fixture(scope="module")
+def tree(dataset, tmp_path_factory):
+    path = tmp_path_factory.mktemp("tree") / "tree.nc"
+    save(compare(dataset, METHODS, key=KEY, resamples=20), path)
+    return load(path)
+
+
+def test_arviz_judges_sampled_fits_unmodified(dataset, tree):
+    nodes = {name: data_trees(tree)["drawn"][f"fits/{name}/0"] for name in ("sampled", "coin")}
+    assert nodes["sampled"]["log_likelihood"]["votes"].dims == ("chain", "draw", "item")
+    found = {name: arviz_stats.loo(node, pointwise=True) for name, node in nodes.items()}
+    predictions = data_trees(tree)["drawn"]["predictions"]
+    for name, loo in found.items():
+        ours = predictions["log_density"].sel(estimator=name)
+        np.testing.assert_allclose(loo.elpd, float(ours.sum()), rtol=1e-3)
+    ranked = arviz_stats.compare(nodes)
+    assert set(ranked.index) == {"sampled", "coin"}
+    assert ranked.index[0] == "sampled"
+
+
+def test_point_estimates_count_their_parameters(dataset, tree):
+    node = data_trees(tree)["drawn"]
+    values = node["fits/point/0/log_likelihood"]["votes"]
+    assert values.sizes == {"chain": 1, "draw": 1, "item": 150}
+    density = node["predictions"]["log_density"].sel(estimator="point")
+    np.testing.assert_allclose(density, values[0, 0] - 9 / 150)
+    assert "log_likelihood" not in node["fits/vote/0"].children
+    assert list(node["predictions"]["estimator"].values) == ["sampled", "coin", "point"]
+
+
+def test_folds_are_those_of_held_out_items(dataset, tmp_path):
+    method = DawidSkeneEM(random_starts=0)
+    for _ in range(2):  # fitted, then from the store
+        tree = compare(dataset, {"point": method}, key=KEY, folds=3, resamples=20, folder=tmp_path)
+        found = data_trees(tree)["drawn"]["predictions"]
+        assert found["by"].item() == "3 folds"
+        assert found["log_density"].sum() < tree["drawn/fits/point/0/log_likelihood/votes"].sum()
+    assert len(held_out_log_likelihood(method, dataset.votes, key=KEY, folds=3)) == 150
+
+
+def test_the_page_ranks_models_and_warns(tree):
+    (view,) = views(tree)
+    part = prediction_part(view, {})
+    assert list(part.tables["predictions"].columns)[:2] == ["model", "elpd"]
+    assert len(part.tables["predictions"]) == 3
+    assert "need not be the best" in " ".join(part.words)
+    assert "leaving one item out" in part.body[0]
+    assert "more than by chance" in signal_part(view, {}).words[0]
+
+
+def test_a_comparison_without_models_has_no_ranking(dataset):
+    (view,) = views(compare(dataset, {"vote": MajorityVote()}, key=KEY, resamples=20))
+    assert prediction_part(view, {}) is None
+    assert isinstance(view.node, xr.DataTree)
+
+
+def test_leaving_out_is_that_of_the_function(dataset, tree):
+    fit = SAMPLER.fit(dataset.votes, key=KEY)
+    theirs = data_trees(tree)["drawn"]["predictions"]["log_density"].sel(estimator="sampled")
+    assert leave_one_out(fit, dataset.votes).log_density.sum() == pytest.approx(float(theirs.sum()), abs=1.0)
