@@ -10,6 +10,7 @@ has a level of 90 %. Finished sets are kept in the results' folder and not done 
 
 import json
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -19,6 +20,25 @@ from common import run, write
 from latentens.datasets import simulate_paper
 from latentens.evaluation import effective_voters, voters_worth
 from latentens.runtime.progress import track_late
+
+
+def judge(family: str, number: int, items: int, resamples: int, key: jax.Array) -> dict[str, Any]:
+    """The worth of the voters of one set, true and estimated."""
+    drawn = simulate_paper(family, 1000 + number, items)
+    assert drawn.model is not None
+    assert drawn.params is not None
+    true = voters_worth(drawn.model, drawn.params, key=jax.random.key(0))
+    found = effective_voters(drawn.votes, key=key, resamples=resamples)
+    return {
+        "family": family,
+        "true": true.by_information,
+        "true by correlation": true.by_correlation,
+        "estimate": found.worth.by_information,
+        "by correlation": found.worth.by_correlation,
+        "low": found.low,
+        "high": found.high,
+        "model": str(found.model),
+    }
 
 
 def main(
@@ -37,21 +57,7 @@ def main(
     for number, family in track_late([(n, family) for n in range(sets) for family in families], "Estimating"):
         if f"{family}/{number}" in done:
             continue
-        drawn = simulate_paper(family, 1000 + number, items)
-        assert drawn.model is not None
-        assert drawn.params is not None
-        true = voters_worth(drawn.model, drawn.params, key=key)
-        found = effective_voters(drawn.votes, key=jax.random.fold_in(key, number), resamples=resamples)
-        done[f"{family}/{number}"] = {
-            "family": family,
-            "true": true.by_information,
-            "true by correlation": true.by_correlation,
-            "estimate": found.worth.by_information,
-            "by correlation": found.worth.by_correlation,
-            "low": found.low,
-            "high": found.high,
-            "model": str(found.model),
-        }
+        done[f"{family}/{number}"] = judge(family, number, items, resamples, jax.random.fold_in(key, number))
         kept.write_text(json.dumps(done))
     frame = pd.DataFrame.from_dict(done, orient="index")
     frame["covered"] = (frame["low"] <= frame["true"]) & (frame["true"] <= frame["high"])

@@ -7,6 +7,7 @@ import pytest
 import xarray as xr
 
 from latentens import Dataset, compare, load, save, simulate
+from latentens.cli.evidence_output import prediction_tables
 from latentens.comparison import data_trees
 from latentens.evaluation.predictive import held_out_log_likelihood, leave_one_out
 from latentens.methods import DawidSkeneEM, MajorityVote, Nuts
@@ -93,3 +94,9 @@ def test_leaving_out_is_that_of_the_function(dataset, tree):
     fit = SAMPLER.fit(dataset.votes, key=KEY)
     theirs = data_trees(tree)["drawn"]["predictions"]["log_density"].sel(estimator="sampled")
     assert leave_one_out(fit, dataset.votes).log_density.sum() == pytest.approx(float(theirs.sum()), abs=1.0)
+
+
+def test_the_command_prints_the_ranking(tree):
+    *tables, warning = prediction_tables(tree)
+    assert [table.row_count for table in tables] == [3]
+    assert "need not be the best" in warning

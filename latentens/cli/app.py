@@ -1,14 +1,12 @@
 """The command `latentens`; what a command needs is imported when it runs, so that help comes at once."""
 
 import sys
-from dataclasses import fields
 from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 from typer import Argument, Option
 
 from latentens.cli.interrupts import tell_of_fits
@@ -93,6 +91,7 @@ def compare(
     items: Items = SIMULATED_ITEMS,
     seed: Seed = 1,
     repetitions: Annotated[int, Option(min=1, help="Fits of each method, with other keys.")] = 1,
+    folds: Annotated[int, Option(min=0, help="Parts of the items to predict from the others, in as many fits.")] = 0,
     out: Annotated[Path | None, Option(help="Folder for tree.nc, the report and finished cells.")] = None,
     scheduler: Annotated[str | None, Option(help="Dask scheduler, such as tcp://host:8786.")] = None,
     *,
@@ -131,20 +130,21 @@ def compare(
     binary = all(dataset.votes.num_classes == 2 for dataset in datasets)
     chosen = chosen or find_methods(TWO_CLASS_METHODS if binary else MANY_CLASS_METHODS)
     key, cells = jax.random.key(seed), out / "cells" if out else None
+    started = partial(compare, datasets, chosen, key=key, repetitions=repetitions, folds=folds, folder=cells)
     with support.connected(scheduler) as client:
-        tree = compare(
-            datasets, chosen, key=key, repetitions=repetitions, folder=cells, client=client, on_progress=progress
-        )
+        tree = started(client=client, on_progress=progress)
     _hand_over(tree, out)
 
 
 def _hand_over(tree: "DataTree", out: Path | None) -> None:
     """Print a comparison's scores and failures, write it and its report, and exit with 1 where a method failed."""
     from latentens.cli import support
+    from latentens.cli.evidence_output import prediction_tables
     from latentens.comparison import save
     from latentens.reporting import report
 
-    console.print(support.score_table(tree))
+    for printed in (support.score_table(tree), *prediction_tables(tree)):
+        console.print(printed)
     failed = support.failures(tree)
     if failed:
         messages.print("\n".join(failed))
@@ -199,13 +199,14 @@ def check(
     votes: VotesFile,
     out: Annotated[Path | None, Option(help="CSV file for the p-value of every pair of voters.")] = None,
     level: Annotated[float, Option(min=0.0, max=1.0, help="Share of false alarms to be accepted.")] = 0.05,
+    worth: Annotated[bool, Option("--worth", help="Say how many independent voters these are worth.")] = False,
     seed: Seed = 1,
     *,
     reading: "TableOptions",
 ) -> None:
     """Check, without any label, whether voters err independently given the label, and name those who do not.
 
-    Example: latentens check votes.csv --out pairs.csv
+    Example: latentens check votes.csv --worth --out pairs.csv
     """
     import jax
 
@@ -222,6 +223,11 @@ def check(
         console.print(words)
     if found.rejected:
         console.print(support.pair_table(found))
+    if worth:
+        from latentens.cli.evidence_output import worth_words
+
+        with status("Asking what the voters are worth"):
+            console.print(worth_words(read, seed))
     if out:
         place = write_whole(out, partial(support.pair_frame(found).to_csv, index=False))
         tell(f"{found.num_pairs} pairs of voters written to {place}")
@@ -274,24 +280,14 @@ def simulate_command(
 @app.command("models")
 def list_models() -> None:
     """List the generative models."""
-    from latentens import models
-    from latentens.datasets import PAPER_MODELS
+    from latentens.cli.catalogue import model_table
 
-    table = Table("model", "in the paper", "what it says", show_lines=True)
-    paper_names = {type(model).__name__: name for name, model in PAPER_MODELS.items()}
-    for name in models.__all__:
-        table.add_row(name, paper_names.get(name, ""), (getattr(models, name).__doc__ or "").split("\n\n")[0])
-    console.print(table)
+    console.print(model_table())
 
 
 @app.command("methods")
 def list_methods() -> None:
     """List the methods and their settings."""
-    from latentens import methods
-    from latentens.cli.method_names import METHOD_NAMES
+    from latentens.cli.catalogue import method_table
 
-    table = Table("method", "settings", "what it is", show_lines=True)
-    for name in METHOD_NAMES:
-        found = getattr(methods, name)
-        table.add_row(name, ", ".join(s.name for s in fields(found)), (found.__doc__ or "").split("\n\n")[0])
-    console.print(table)
+    console.print(method_table())
