@@ -280,7 +280,7 @@ def simulate_command(
 @app.command("models")
 def list_models() -> None:
     """List the generative models."""
-    from latentens.cli.catalogue import model_table
+    from latentens.cli.listings import model_table
 
     console.print(model_table())
 
@@ -288,6 +288,6 @@ def list_models() -> None:
 @app.command("methods")
 def list_methods() -> None:
     """List the methods and their settings."""
-    from latentens.cli.catalogue import method_table
+    from latentens.cli.listings import method_table
 
     console.print(method_table())
