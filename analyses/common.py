@@ -2,7 +2,7 @@
 
 import argparse
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,8 @@ from matplotlib.figure import Figure
 from paper import Reported
 
 from latentens.comparison import EXACT, save
+from latentens.comparison.own_program import OWN_PROGRAM, fitted_program, own_program
+from latentens.comparison.sweep import MethodFactory
 from latentens.datasets import PAPER_ITEMS, Dataset, load, simulate_paper
 from latentens.errors import DataNotFoundError, LatentensError
 from latentens.evaluation.independence import LayerCorrelations, decorrelation
@@ -35,6 +37,7 @@ from latentens.methods import (
     TopDownMLE,
 )
 from latentens.methods.base import Estimate, Method, Posterior
+from latentens.models import TruncatedGaussian
 from latentens.runtime.fingerprint import fingerprint
 from latentens.votes import Votes
 
@@ -54,6 +57,19 @@ METHODS: dict[str, Method] = {
     "top-down MLE": TopDownMLE(),
 }
 """Every method at its defaults; both spectral rows and both predictions of the stack, none picked by label."""
+
+PROGRAMS = (OWN_PROGRAM, "truncated Gaussian")
+"""Rows of programs fitted by likelihood: each family's own, and one program for all of them."""
+
+
+def chosen_methods(names: Iterable[str], datasets: Sequence[Dataset]) -> dict[str, Method | MethodFactory]:
+    """Methods and fitted programs by their names in tables."""
+    programs = {
+        OWN_PROGRAM: own_program(datasets),
+        "truncated Gaussian": lambda votes: fitted_program(TruncatedGaussian(votes.num_voters)),
+    }
+    return {name: METHODS.get(name) or programs[name] for name in names}
+
 
 PAPER_ROWS = {
     "Vote": "Vote",

@@ -10,7 +10,17 @@ from pathlib import Path
 
 import jax
 import pandas as pd
-from common import METHODS, SupervisedElsewhere, accuracy_panels, paper_sets, run, score_table, write
+from common import (
+    METHODS,
+    PROGRAMS,
+    SupervisedElsewhere,
+    accuracy_panels,
+    chosen_methods,
+    paper_sets,
+    run,
+    score_table,
+    write,
+)
 from paper import TABLE_1
 
 from latentens.comparison import compare
@@ -26,11 +36,10 @@ def main(
     sets: int = 5,
     items: int = PAPER_ITEMS,
     families: tuple[str, ...] = tuple(PAPER_MODELS),
-    methods: tuple[str, ...] = tuple(METHODS),
+    methods: tuple[str, ...] = (*METHODS, *PROGRAMS),
 ) -> pd.DataFrame:
     datasets = [dataset for family in families for dataset in paper_sets(family, data, sets, items)]
-    chosen = {name: METHODS[name] for name in methods}
-    chosen["supervised"] = SupervisedElsewhere(tuple(datasets))
+    chosen = chosen_methods(methods, datasets) | {"supervised": SupervisedElsewhere(tuple(datasets))}
     tree = compare(datasets, chosen, key=jax.random.key(seed), folder=out / "fits", resamples=200)
     table = score_table(tree, SCORES, TABLE_1)
     write(out, "table_1", tree=tree, table=table, figure=accuracy_panels(table))

@@ -10,8 +10,11 @@ import pandas as pd
 import pytest
 
 from latentens import Votes, bayes_posterior
+from latentens.cli.support import default_methods
 from latentens.comparison import load
+from latentens.datasets import PAPER_MODELS, simulate_paper
 from latentens.datasets import load as load_dataset
+from latentens.errors import LatentensError
 from latentens.methods import DawidSkeneEM
 from latentens.models import Tree
 from tests.reference import votes_of_classes
@@ -219,6 +222,26 @@ def test_default_methods_suit_the_number_of_classes(invoke, tmp_path):
     code, shown, error = invoke("compare", "--votes", "three.csv", cwd=tmp_path)
     assert (code, error) == (0, "")
     assert all(name in shown for name in ("MajorityVote", "DawidSkeneEM", "Glad", "Ebcc"))
+
+
+def test_without_arguments_the_papers_sets_are_compared_into_a_folder(invoke, tmp_path):
+    code, shown, said = invoke("compare", "--items", "60", "-m", "MajorityVote", cwd=tmp_path)
+    assert code == 0
+    assert all(f"{family}/1" in shown for family in PAPER_MODELS)
+    (page,) = (tmp_path / "latentens-results").glob("*.html")
+    assert (shown + said).split()[-1].endswith(f"latentens-results/{page.name}")
+
+
+def test_the_papers_sets_are_shown_with_the_best_methods():
+    """The program of each family's own is fitted to it; groups of a tree are found from the votes."""
+    sets = [simulate_paper(family, 1, num_items=3) for family in PAPER_MODELS]
+    chosen = default_methods(sets, showcase=True)
+    assert "TopDownMLE" in chosen
+    own = [type(chosen["own program"](dataset.votes)).__name__ for dataset in sets]
+    assert own == ["MaximumLikelihood", "TreeMLE", "LayeredGraphMLE", "MaximumLikelihood"]
+    assert "own program" not in default_methods(sets, showcase=False)
+    with pytest.raises(LatentensError, match="which model these votes come from is not known"):
+        chosen["own program"](Votes.from_matrix(np.zeros((2, 15), dtype=int), num_classes=2))
 
 
 def test_options_out_of_range_exit_with_2(invoke, tmp_path):

@@ -29,8 +29,7 @@ app = typer.Typer(
 )
 
 SIMULATED_ITEMS = 10_000
-TWO_CLASS_METHODS = ("MajorityVote", "SpectralMetaLearner", "DawidSkeneEM", "LatentSpectral", "RBMStack")
-MANY_CLASS_METHODS = ("MajorityVote", "DawidSkeneEM", "Glad", "Ebcc")
+SHOWCASE = Path("latentens-results")
 
 Items = Annotated[int, Option(min=1, help="Number of items of each simulated set.")]
 Seed = Annotated[int, Option(min=0, max=2**32 - 1, help="Seed; the same seed gives the same result.")]
@@ -99,16 +98,19 @@ def compare(
 ) -> None:
     """Compare methods with each other, with the truth, and with the exact Bayes posterior where it is known.
 
-    Without data of yours: the paper's four simulated sets. With --out, an interrupted comparison resumes where
-    it stopped. Exit code 1 says that some method failed; the others are there.
+    Without data of yours: the paper's four simulated sets, with results in latentens-results unless --out says else.
+    With --out, an interrupted comparison resumes where it stopped. Exit code 1 says that some method failed; the others
+    are there.
 
     Examples:
-        latentens compare --out results
+        latentens compare
 
         latentens compare --votes my.csv --truth labels.csv -m DawidSkeneEM -m 'Nuts(DawidSkene)'
 
         latentens compare --model Tree --model my_model.py:MyModel --items 5000
     """
+    showcase = not (votes or data or model)
+    out = SHOWCASE if showcase and out is None else out
     progress = tell_of_fits(out)
     import jax
 
@@ -127,8 +129,7 @@ def compare(
         tell(support.understood(dataset.name, dataset.votes, dataset.labels))
     datasets += [support.simulated(*named, items, seed) for named in models]
     datasets = datasets or support.paper_datasets(items, seed)
-    binary = all(dataset.votes.num_classes == 2 for dataset in datasets)
-    chosen = chosen or find_methods(TWO_CLASS_METHODS if binary else MANY_CLASS_METHODS)
+    chosen = chosen or support.default_methods(datasets, showcase)
     key, cells = jax.random.key(seed), out / "cells" if out else None
     started = partial(compare, datasets, chosen, key=key, repetitions=repetitions, folds=folds, folder=cells)
     with support.connected(scheduler) as client:

@@ -1,7 +1,7 @@
 """What the commands read, simulate, write and print; imported only when a command runs."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -15,9 +15,11 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from latentens import methods
-from latentens.cli.method_names import METHOD_NAMES
+from latentens.cli.method_names import METHOD_NAMES, find_methods
 from latentens.cli.outputs import write_whole
 from latentens.cli.reading_options import as_options
+from latentens.comparison.own_program import OWN_PROGRAM, own_program
+from latentens.comparison.sweep import MethodFactory
 from latentens.datasets import (
     PAPER_MODELS,
     Dataset,
@@ -39,6 +41,9 @@ from latentens.votes.files import naming
 from latentens.votes.matching import gold_codes
 from latentens.votes.reading import TableOptions
 
+TWO_CLASS_METHODS = ("MajorityVote", "SpectralMetaLearner", "DawidSkeneEM", "LatentSpectral", "RBMStack")
+MANY_CLASS_METHODS = ("MajorityVote", "DawidSkeneEM", "Glad", "Ebcc")
+
 PAIRS_SHOWN = 10
 """So many dependent pairs of voters are printed."""
 
@@ -55,6 +60,19 @@ def named_datasets(names: list[str], root: Path | None, reading: TableOptions) -
 def paper_datasets(items: int, seed: int) -> list[Dataset]:
     """The paper's four simulated sets."""
     return [simulate_paper(family, seed, items) for family in PAPER_MODELS]
+
+
+def default_methods(datasets: Sequence[Dataset], showcase: bool) -> dict[str, MethodFactory]:
+    """Methods for those who name none; on the paper's sets also the best that knows no label, and what knows the model.
+
+    Args:
+        datasets: The data sets.
+        showcase: Whether these are the paper's simulated sets.
+    """
+    if any(dataset.votes.num_classes > 2 for dataset in datasets):
+        return {**find_methods(MANY_CLASS_METHODS)}
+    chosen = find_methods(TWO_CLASS_METHODS)
+    return {**chosen, **find_methods(["TopDownMLE"]), OWN_PROGRAM: own_program(datasets)} if showcase else {**chosen}
 
 
 def users_dataset(votes: Path, truth: Path | None, gold: Path | None, reading: TableOptions) -> Dataset:
