@@ -1,5 +1,6 @@
 """BLAS is bound to one thread while small products run."""
 
+import threading
 from functools import partial
 
 import jax
@@ -8,7 +9,11 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from latentens.evaluation import intervals, scores
+from latentens.methods import MajorityVote
+from latentens.runtime import threads
+from latentens.runtime.parallel import in_threads
 from latentens.runtime.threads import available_cores, one_blas_thread
+from latentens.votes import Votes
 
 
 def blas_threads():
@@ -47,7 +52,53 @@ def test_scoring_runs_on_one_thread(monkeypatch, function):
     assert blas_threads() == {2}
 
 
-def test_cores_are_those_that_this_process_may_use(monkeypatch):
-    assert available_cores() >= 1
+def test_a_thread_that_comes_and_goes_does_not_lift_the_bound():
+    def pass_through():
+        with one_blas_thread():
+            pass
+
+    with one_blas_thread():
+        thread = threading.Thread(target=pass_through)
+        thread.start()
+        thread.join()
+        assert blas_threads() == {1}
+    assert blas_threads() == {2}
+
+
+def test_fits_and_python_threads_run_on_one_thread(monkeypatch):
+    seen = []
+
+    class Spy(MajorityVote):
+        def _predict(self, estimate, votes):
+            seen.append(blas_threads())
+            return super()._predict(estimate, votes)
+
+    votes = Votes.from_matrix([[0, 1, 1], [1, 1, 0]])
+    Spy().fit(votes, key=jax.random.key(0)).predict(votes)
+    in_threads(lambda _: seen.append(blas_threads()), range(3), workers=2)
+    assert seen == [{1}] * len(seen)
+    assert len(seen) >= 5
+    assert blas_threads() == {2}
+
+
+@pytest.mark.parametrize(
+    ("files", "cores"),
+    [
+        ({}, 6),
+        ({"cpu.max": "max 100000"}, 6),
+        ({"cpu.max": "150000 100000"}, 2),
+        ({"cpu.max": "5000 100000"}, 1),
+        ({"cpu/cpu.cfs_quota_us": "300000", "cpu/cpu.cfs_period_us": "100000"}, 3),
+        ({"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, 6),
+    ],
+)
+def test_cores_are_those_that_this_process_may_use(monkeypatch, tmp_path, files, cores):
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(content)
+    monkeypatch.delenv("LOKY_MAX_CPU_COUNT", raising=False)
+    monkeypatch.setattr(threads, "CONTROL_GROUPS", tmp_path)
+    monkeypatch.setattr(threads.os, "sched_getaffinity", lambda _: set(range(6)), raising=False)
+    assert available_cores() == cores
     monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "1")
     assert available_cores() == 1

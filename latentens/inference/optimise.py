@@ -14,6 +14,7 @@ from scipy.optimize import minimize
 from latentens.runtime.devices import fetch, num_workers
 from latentens.runtime.parallel import in_threads, stop_if_asked
 from latentens.runtime.precision import double_precision
+from latentens.runtime.threads import one_blas_thread
 
 Loss = Callable[[Any, Any], Float[Array, ""]]
 Start = TypeVar("Start")
@@ -57,6 +58,7 @@ class Descent(NamedTuple):
     iterations: int
 
 
+@one_blas_thread()
 def minimise(
     loss: Loss,
     starts: Sequence[PyTree[Float[np.ndarray, "..."]]],

@@ -18,6 +18,7 @@ from latentens.programs.model import GenerativeModel
 from latentens.programs.tables import draws_log_likelihood, pointwise_log_likelihood
 from latentens.runtime.precision import double_precision
 from latentens.runtime.settings import Settings
+from latentens.runtime.threads import one_blas_thread
 from latentens.votes import Votes
 from latentens.votes.matching import Gold, align, gold_codes
 from latentens.votes.names import Names
@@ -87,6 +88,7 @@ class Fit(Estimate):
         """The generative model whose parameters `params` are; None if the method has no such model."""
         return self.method.fitted_model(self)
 
+    @one_blas_thread()
     @double_precision
     def log_likelihood(self, votes: Votes) -> Float[np.ndarray, "*draw item"]:
         """The log-likelihood of each item's votes, label and hidden units summed out, in nats.
@@ -188,6 +190,7 @@ class Method(Predictor):
         """
 
     @final
+    @one_blas_thread()
     @double_precision
     def _run(self, votes: Votes, *args: Any) -> Fit:
         if not isinstance(votes, Votes):
@@ -263,6 +266,7 @@ def model_params(model: GenerativeModel, estimate: Estimate) -> Arrays:
     return {name: estimate.params[name] for name in inspect(model).parameter_shapes}
 
 
+@one_blas_thread()
 def posterior_of(method: Predictor, estimate: Estimate, votes: Votes) -> Posterior:
     """What a method's estimate says about votes, asked once for each distinct row."""
     rows, _, inverse = votes.patterns

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import TypeVar
 
 from latentens.runtime.progress import track_late
-from latentens.runtime.threads import available_cores
+from latentens.runtime.threads import available_cores, one_blas_thread
 
 Part = TypeVar("Part")
 Result = TypeVar("Result")
@@ -38,7 +38,7 @@ def in_threads(
         _thread.stops = (*around, stop)
         return run(part)
 
-    with ThreadPoolExecutor(workers or available_cores()) as pool:
+    with one_blas_thread(), ThreadPoolExecutor(workers or available_cores()) as pool:
         try:
             futures = [pool.submit(watched, part) for part in parts]
             finished = as_completed(futures)

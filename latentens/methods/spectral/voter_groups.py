@@ -4,9 +4,9 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy import linalg
 from sklearn.cluster import KMeans
-from threadpoolctl import threadpool_limits
 
 from latentens.methods.spectral.moments import Matrix, complete_blocks, leading_vector
+from latentens.runtime.threads import one_blas_thread
 
 Groups = Int[np.ndarray, " voter"]
 """The group of each voter, 0 … number of groups − 1."""
@@ -68,7 +68,7 @@ def candidate_groups(
     laplacian = np.diag((degree > 0).astype(float)) - shrink[:, None] * scores * shrink
     vectors = linalg.eigh(laplacian)[1]
     found = [np.arange(num_voters)]
-    with threadpool_limits(1):  # with so few points threads cost more than they give
+    with one_blas_thread():  # with so few points threads cost more than they give
         for num_groups in range(3, min(most, num_voters - 1) + 1):
             points = vectors[:, :num_groups]
             if len(np.unique(points.round(9), axis=0)) >= num_groups:
