@@ -8,7 +8,7 @@ the machine is otherwise.
 import time
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -45,6 +45,44 @@ METHODS = (
     Glad(),
     Cubam(),
 )
+
+
+class CrowdShape(NamedTuple):
+    """Sizes of a crowd-sourced data set."""
+
+    items: int
+    voters: int
+    votes: int
+    classes: int
+
+
+SHAPES = (
+    CrowdShape(20_232, 766, 96_883, 4),
+    CrowdShape(19_033, 762, 88_385, 2),
+    CrowdShape(11_040, 825, 89_799, 4),
+    CrowdShape(42_624, 57, 214_915, 3),
+    CrowdShape(2_665, 177, 15_567, 5),
+)
+"""Shapes of public crowds; those in `../shared/data/crowds` are smaller."""
+
+
+def simulated_crowd(shape: CrowdShape, seed: int, skill: float = 4.0) -> Votes:
+    """Voters of very different diligence who know the label with a probability from Beta(skill, 4) and else guess."""
+    rng = np.random.default_rng(seed)
+    diligence = rng.lognormal(0.0, 1.5, shape.voters)
+    labels = rng.choice(shape.classes, shape.items, p=rng.dirichlet(np.full(shape.classes, 5.0)))
+    knows = rng.beta(skill, 4.0, shape.voters)
+    guess = rng.dirichlet(np.ones(shape.classes), (shape.voters, shape.classes))
+    votes_of_item = np.full(shape.items, shape.votes // shape.items)
+    votes_of_item[: shape.votes - votes_of_item.sum()] += 1
+    item, voter = np.repeat(np.arange(shape.items), votes_of_item), []
+    for number in votes_of_item:  # the most willing of all voters, at random
+        willing = np.log(diligence) + rng.gumbel(size=shape.voters)
+        voter.append(np.argpartition(-willing, number - 1)[:number])
+    voter = np.concatenate(voter)
+    guesses = (rng.random(len(item))[:, None] > guess[voter, labels[item]].cumsum(axis=1)[:, :-1]).sum(axis=1)
+    vote = np.where(rng.random(len(item)) < knows[voter], labels[item], guesses)
+    return Votes.from_long({"item": item, "voter": voter, "vote": vote})
 
 
 def main(data: Path, out: Path = Path("speed_aggregators.csv"), name: str = "S1", seed: int = 0) -> None:

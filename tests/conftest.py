@@ -1,6 +1,7 @@
 import os
 import sys
 
+os.environ.setdefault("LATENTENS_CACHE", "off")  # commands under test leave the user's folder alone
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the workers share the cores already
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")  # most programs run once: compile quickly
 

@@ -4,11 +4,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import jax
 import numpy as np
 import pytest
 
-from latentens.runtime.devices import CACHE_VARIABLE, keep_compiled
 from tests import sharded_fits
 
 ROOT = Path(__file__).parents[1]
@@ -53,15 +51,3 @@ def test_two_processes_give_what_one_gives(tmp_path):
         finish(process)
     for rank in (0, 1):
         assert_same(tmp_path / f"{rank}.npz", expected, 2)
-
-
-def test_compiled_programs_are_kept(tmp_path, monkeypatch):
-    before = jax.config.jax_compilation_cache_dir, jax.config.jax_persistent_cache_min_compile_time_secs
-    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
-    try:
-        keep_compiled()
-        assert jax.config.jax_compilation_cache_dir == str(tmp_path / "cache")
-        assert (tmp_path / "cache").is_dir()
-    finally:
-        jax.config.update("jax_compilation_cache_dir", before[0])
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", before[1])

@@ -14,6 +14,7 @@ from latentens.cli.outputs import check_file, check_folder, write_whole
 from latentens.cli.reading_options import reads_votes
 from latentens.cli.terminal import console, end_if_elsewhere, messages, say, status, tell, warnings_as_sentences
 from latentens.errors import LatentensError
+from latentens.runtime.compiled_cache import keep_compiled
 
 if TYPE_CHECKING:
     from xarray import DataTree
@@ -63,7 +64,11 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def options(
     cache: Annotated[
-        Path | None, Option(envvar="LATENTENS_CACHE", help="Folder in which compiled programs are kept for later runs.")
+        Path | None,
+        Option(
+            envvar="LATENTENS_CACHE",
+            help="Folder in which compiled programs are kept for later runs, by default the user's; off keeps none.",
+        ),
     ] = None,
     version: Annotated[
         bool, Option("--version", help="Print the version and exit.", is_eager=True, callback=_print_version)
@@ -71,10 +76,7 @@ def options(
 ) -> None:
     """What holds for every command."""
     del version  # its callback has done everything
-    if cache:
-        from latentens.runtime.devices import keep_compiled
-
-        keep_compiled(cache)
+    keep_compiled(cache)
 
 
 @app.command()

@@ -11,16 +11,20 @@ from scipy.special import digamma, gammaln, logsumexp
 from latentens.inference.orient import orientation, vote_shares
 from latentens.methods.base import Estimate, GoldCodes, GoldMethod, Posterior
 from latentens.methods.independent.likelihood import from_named_params, named_params
+from latentens.methods.independent.subtype_ascent import (
+    CLASS_CONCENTRATION,
+    RIGHT_CONCENTRATION,
+    SUBTYPE_CONCENTRATION,
+    WRONG_CONCENTRATION,
+    SubtypeAscent,
+    Subtypes,
+)
 from latentens.methods.indicator import Indicator, in_blocks, vote_indicator
 from latentens.methods.labelled_rows import LabelledRows, labelled_rows
 from latentens.runtime.numerics import safe_log
 from latentens.runtime.randomness import numpy_generator
 from latentens.runtime.settings import Count, Positive
 from latentens.votes import Votes
-
-CLASS_CONCENTRATION = 1.0
-SUBTYPE_CONCENTRATION = 0.1
-RIGHT_CONCENTRATION, WRONG_CONCENTRATION = 4.0, 1.0
 
 Responsibilities = Float[np.ndarray, "row label subtype"]
 
@@ -39,7 +43,7 @@ class Ebcc(GoldMethod):
 
     Variational Bayes. Priors: Dirichlet(1, …) for classes, Dirichlet(.1/M, …) for the M subtypes of a class, and for
     votes Dirichlet with 4 on the right class and 1 on each other. The best evidence bound of several random starts is
-    kept; the probabilities are the variational posterior.
+    kept, and subtypes change class where that raises it further; the probabilities are the variational posterior.
 
     Attributes:
         num_subtypes: Subtypes of each class.
@@ -50,26 +54,30 @@ class Ebcc(GoldMethod):
 
     num_subtypes: Count = 10
     restarts: Count = 5
-    tolerance: Positive = 1e-5
+    tolerance: Positive = 1e-6
     max_iterations: Count = 500
 
     def _fit(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
         generator = numpy_generator(key)
         rows = labelled_rows(votes, gold)
         indicator = vote_indicator(rows.votes, votes.num_classes)
-        runs = [self._ascend(rows, indicator, generator) for _ in range(self.restarts)]
-        best, bound, iterations, converged = max(runs, key=lambda run: run[1])
+        allowed = None if gold is None else rows.log_allowed
+        sizes = votes.num_classes, self.num_subtypes
+        ascent = SubtypeAscent(indicator, rows.counts, allowed, *sizes, self.tolerance, self.max_iterations)
+        runs = [ascent.climb(self._begin(ascent, rows, generator)) for _ in range(self.restarts)]
+        settled = ascent.settle(max(runs, key=lambda run: run.position.bound))
+        best = _all_subtypes(settled.position.subtypes, _prior(votes.num_voters, *sizes))
         order = np.arange(votes.num_classes)
         if gold is None:
             order = orientation(_class_probs(indicator, best)[rows.inverse], votes)
         best = Concentrations(best.classes[order], best.subtypes[order], best.votes[:, :, order])
         diagnostics: dict[str, Any] = {
             "label_probs": "variational posterior",
-            "evidence_bound": bound,
-            "iterations": iterations,
-            "converged": converged,
+            "evidence_bound": settled.position.bound,
+            "iterations": settled.rounds,
+            "converged": settled.converged,
             "flipped": not np.array_equal(order, np.arange(len(order))),
-            "start_evidence_bounds": np.array([run[1] for run in runs]),
+            "start_evidence_bounds": np.array([run.position.bound for run in runs]),
         }
         state = {f"{name}_concentration": value for name, value in best._asdict().items()}
         return Estimate(_params(best), diagnostics, state=state)
@@ -88,23 +96,23 @@ class Ebcc(GoldMethod):
         table = safe_log(by_subtype).reshape(votes.num_voters * votes.num_classes, -1)
         return logsumexp(vote_indicator(votes, votes.num_classes) @ table + log_prior, axis=1)
 
-    def _ascend(
-        self, rows: LabelledRows, indicator: Indicator, generator: np.random.Generator
-    ) -> tuple[Concentrations, float, int, bool]:
-        """Raise the evidence bound from vote shares that are divided among the subtypes at random."""
-        votes, counts, log_allowed = rows.votes, rows.counts, rows.log_allowed
-        division = generator.dirichlet(np.ones(self.num_subtypes), (votes.num_items, votes.num_classes))
-        labels = np.where(rows.gold[:, None] >= 0, np.exp(log_allowed), vote_shares(votes))
-        responsibilities = labels[:, :, None] * division
-        prior = _prior(votes.num_voters, votes.num_classes, self.num_subtypes)
-        bound = -np.inf
-        for iteration in range(1, self.max_iterations + 1):
-            fitted = _concentrations(indicator, counts, responsibilities, prior)
-            responsibilities, log_rows = _responsibilities(indicator, fitted, log_allowed)
-            before, bound = bound, float(counts @ log_rows) - _divergence(fitted, prior)
-            if bound - before < self.tolerance * counts.sum():
-                return fitted, bound, iteration, True
-        return fitted, bound, self.max_iterations, False
+    def _begin(self, ascent: SubtypeAscent, rows: LabelledRows, generator: np.random.Generator) -> Subtypes:
+        """Vote shares that are divided among the subtypes at random."""
+        shape = rows.votes.num_items, rows.votes.num_classes
+        division = generator.dirichlet(np.ones(self.num_subtypes), shape)
+        labels = np.where(rows.gold[:, None] >= 0, np.exp(rows.log_allowed), vote_shares(rows.votes))
+        return ascent.begin(labels[:, :, None] * division)
+
+
+def _all_subtypes(found: Subtypes, prior: Concentrations) -> Concentrations:
+    """Dirichlet posteriors of all subtypes; those that are not among the found ones have their priors."""
+    subtypes, votes = prior.subtypes.copy(), prior.votes.copy()
+    by_voter = found.votes.reshape(*votes.shape[:2], -1)
+    for label in range(len(subtypes)):
+        own = np.flatnonzero(found.label == label)
+        subtypes[label, : len(own)] += found.items[own]
+        votes[:, :, label, : len(own)] += by_voter[:, :, own]
+    return Concentrations(prior.classes + np.bincount(found.label, found.items, len(subtypes)), subtypes, votes)
 
 
 def _prior(num_voters: int, num_classes: int, num_subtypes: int) -> Concentrations:

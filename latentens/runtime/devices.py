@@ -5,9 +5,7 @@ one device, the devices of one machine, and those of several processes that were
 these must run it with the same data. With one device nothing is shared out and nothing is added.
 """
 
-import os
 from functools import lru_cache
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -16,9 +14,6 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, PyTree
 
 from latentens.runtime.threads import available_cores
-
-CACHE_VARIABLE = "LATENTENS_CACHE"
-"""Names the folder in which compiled programs are kept."""
 
 
 @lru_cache(maxsize=1)
@@ -68,16 +63,3 @@ def num_workers() -> int:
     One if there are several devices: two programs that both span them could wait for each other for ever.
     """
     return available_cores() if jax.device_count() == 1 else 1
-
-
-def keep_compiled(folder: str | Path | None = None) -> None:
-    """Keep compiled programs in a folder, so that a later process need not compile them again.
-
-    Args:
-        folder: The folder, by default what the variable LATENTENS_CACHE says; without either nothing is kept.
-    """
-    folder = folder or os.environ.get(CACHE_VARIABLE)
-    if folder:
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        jax.config.update("jax_compilation_cache_dir", str(folder))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)

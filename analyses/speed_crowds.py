@@ -1,0 +1,179 @@
+"""Sparse crowds: the default fits of Dawid–Skene EM and EBCC against crowd-kit and EBCC as published, and busy cores.
+
+    python analyses/speed_crowds.py --data ROOT --out DIR [--seed 0] [--skill 4] [--only crowds,ebcc,cores,start]
+
+Simulated crowds have the shapes of five public ones; others are in ROOT. Both sides run one after the other in this
+process on one thread, and every row has seconds, seconds of processor time, and the load. Writes `crowds.csv`,
+`ebcc.csv`, `cores.csv` and `start.csv`; all of it takes less than eight minutes on two quiet cores.
+"""
+
+import argparse
+import multiprocessing
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pandas as pd
+from crowdkit.aggregation import DawidSkene as CrowdKitDawidSkene
+from ebcc_reference import ebcc_reference
+from rich.console import Console
+from scaling import load_per_core
+from speed_aggregators import SHAPES, crowdkit_log_likelihood, simulated_crowd
+
+from latentens.datasets import load
+from latentens.methods import DawidSkeneEM, Ebcc
+from latentens.runtime.threads import one_blas_thread
+from latentens.votes import Votes
+
+CROWDS = ("bluebird", "dog", "rte", "zencrowd_us")
+
+STACK = """
+import sys, time, jax
+from latentens.datasets import load
+from latentens.methods import RBMStack
+votes = load("TG/1", root=sys.argv[1]).votes
+RBMStack().fit(votes, key=jax.random.key(0))
+wall, processor = time.perf_counter(), time.process_time()
+RBMStack().fit(votes, key=jax.random.key(1))
+print(time.perf_counter() - wall, time.process_time() - processor)
+"""
+
+
+def main(data: Path, out: Path, seed: int, skill: float, only: str) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    parts: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
+        "crowds": lambda: crowd_rows(crowds(data, seed, skill), seed),
+        "ebcc": lambda: ebcc_rows(crowds(data, seed, skill), seed),
+        "cores": lambda: core_rows(data),
+        "start": lambda: start_rows(seed),
+    }
+    for name in only.split(","):
+        rows = []
+        for row in parts[name]():
+            rows.append(row | {"load_per_core": load_per_core()})
+            Console(soft_wrap=True).print(rows[-1], highlight=False)
+            pd.DataFrame(rows).to_csv(out / f"{name}.csv", index=False)
+
+
+def crowds(data: Path, seed: int, skill: float) -> Iterator[tuple[str, Votes]]:
+    for shape in SHAPES:
+        yield f"simulated {shape.items:,} × {shape.voters:,}", simulated_crowd(shape, seed, skill)
+    for name in CROWDS:
+        yield name, load(name, root=data).votes
+
+
+def timed(work: Callable[[], Any]) -> tuple[Any, float, float]:
+    """A result, and the seconds and seconds of processor time that it took."""
+    wall, processor = time.perf_counter(), time.process_time()
+    with warnings.catch_warnings(), one_blas_thread():
+        warnings.simplefilter("ignore")
+        result = work()
+    return result, time.perf_counter() - wall, time.process_time() - processor
+
+
+def fresh(votes: Votes) -> Votes:
+    """The same votes, of which nothing has been worked out yet."""
+    return Votes(votes.storage, *votes.shape, votes.num_classes)
+
+
+def crowd_rows(sets: Iterator[tuple[str, Votes]], seed: int) -> Iterator[dict[str, Any]]:
+    """Default fits; crowd-kit adds no counts (1e-10), so its likelihood is compared at these."""
+    key = jax.random.key(seed)
+    for name, votes in sets:
+        table = pd.DataFrame(dict(zip(("task", "worker", "label"), votes.triplets, strict=True)))
+        theirs, their_seconds, their_processor = timed(lambda table=table: CrowdKitDawidSkene().fit(table))
+        ours, seconds, processor = timed(lambda votes=votes: DawidSkeneEM().fit(fresh(votes), key=key))
+        plain, _, _ = timed(lambda votes=votes: DawidSkeneEM(1e-10, 1e-10).fit(fresh(votes), key=key))
+        single, _, single_processor = timed(
+            lambda votes=votes: DawidSkeneEM(1e-10, 1e-10, random_starts=0).fit(fresh(votes), key=key)
+        )
+        their_round = their_processor / len(theirs.loss_history_)
+        yield {
+            "votes": name,
+            "seconds": seconds,
+            "crowd_kit_seconds": their_seconds,
+            "processor": processor,
+            "crowd_kit_processor": their_processor,
+            "ratio": their_processor / processor,
+            "ratio_per_round": their_round / (single_processor / single.diagnostics["iterations"]),
+            "log_likelihood": ours.diagnostics["log_likelihood"],
+            "log_likelihood_without_counts": plain.diagnostics["log_likelihood"],
+            "crowd_kit_log_likelihood": crowdkit_log_likelihood(theirs, votes),
+        }
+
+
+def ebcc_rows(sets: Iterator[tuple[str, Votes]], seed: int) -> Iterator[dict[str, Any]]:
+    """The default fit against as many starts of the published algorithm, of which one is run."""
+    for name, votes in sets:
+        ours, _, processor = timed(lambda votes=votes: Ebcc().fit(fresh(votes), key=jax.random.key(seed)))
+        reference, _, one_start = timed(lambda votes=votes: ebcc_reference(votes, seed))
+        theirs = one_start * Ebcc().restarts
+        agree = np.mean(reference.label_probs.argmax(axis=1) == ours.labels)
+        yield {
+            "votes": name,
+            "processor": processor,
+            "reference_processor": theirs,
+            "ratio": theirs / processor,
+            "rounds": ours.diagnostics["iterations"],
+            "reference_rounds": reference.rounds,
+            "same_labels": agree,
+        }
+
+
+def core_rows(data: Path) -> Iterator[dict[str, Any]]:
+    """The RBM stack on TG/1, warm, in a process of its own, on cores that are free, busy, few or bound from outside."""
+    for name in ("free", "one core busy", "pinned to one core", "OPENBLAS_NUM_THREADS=1"):
+        busy = multiprocessing.Process(target=spin, daemon=True) if name == "one core busy" else None
+        if busy:
+            busy.start()
+        variables = {k: v for k, v in os.environ.items() if k != "OPENBLAS_NUM_THREADS"}
+        variables |= {"OPENBLAS_NUM_THREADS": "1"} if "=" in name else {}
+        pin = (lambda: os.sched_setaffinity(0, {0})) if "pinned" in name else None
+        command = [sys.executable, "-c", STACK, str(data)]
+        done = subprocess.run(command, env=variables, preexec_fn=pin, capture_output=True, text=True, check=True)
+        if busy:
+            busy.terminate()
+        wall, processor = map(float, done.stdout.split())
+        yield {"cores": name, "seconds": wall, "processor": processor}
+
+
+def spin() -> None:
+    while True:
+        pass
+
+
+def start_rows(seed: int) -> Iterator[dict[str, Any]]:
+    """Whole commands on a file of 1,000 items × 30 voters × 3 classes: without compiled programs, then with them."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "votes.csv")
+        rng = np.random.default_rng(seed)
+        labels = rng.integers(0, 3, 1000)
+        matrix = np.where(rng.random((1000, 30)) < 0.6, labels[:, None], rng.integers(0, 3, (1000, 30)))
+        pd.DataFrame(matrix, columns=[f"voter{j}" for j in range(30)]).to_csv(path, index=False)
+        variables = {k: v for k, v in os.environ.items() if not k.startswith("JAX_")}
+        variables["LATENTENS_CACHE"] = str(Path(folder, "cache"))
+        for method in ("DawidSkeneEM", "MaximumLikelihood(DawidSkene)"):
+            for run in ("cold", "cached"):
+                start = time.perf_counter()
+                command = [sys.executable, "-m", "latentens.cli", "fit", str(path), "--method", method]
+                done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+                seconds = time.perf_counter() - start
+                yield {"method": method, "run": run, "seconds": seconds, "exit": done.returncode}
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--data", type=Path, required=True, help="folder of the data")
+    parser.add_argument("--out", type=Path, default=Path("out/speed_crowds"))
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--skill", type=float, default=4.0, help="skills are Beta(skill, 4): how often voters know")
+    parser.add_argument("--only", default="crowds,ebcc,cores,start", help="parts to run")
+    main(**vars(parser.parse_args()))
