@@ -6,8 +6,12 @@ from dataclasses import replace
 import jax
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import latentens as le
+from latentens.cli.app import app
+from latentens.comparison.twins import recommend as recommending
+from latentens.comparison.twins.catalogue import World
 from latentens.comparison.twins.expected_scores import Difference, Twin, TwinScores, contributions, sum_variance
 from latentens.comparison.twins.gold_numbers import mcnemar_number, to_check_accuracy, to_tell_worlds
 from latentens.comparison.twins.minimax import Column, choose, gold_column
@@ -234,3 +238,19 @@ def test_gold_numbers_grow_as_differences_shrink():
     assert to_tell_worlds(one, one) == np.inf
     assert mcnemar_number(0.1, 0.1) == np.inf
     assert 50 < to_check_accuracy(0.9) < 100
+
+
+def test_the_command_answers_first_and_writes_the_report(data, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    data.votes.to_frame().to_csv("votes.csv")
+    command = ["recommend", "votes.csv", "--quick", "--out", "results", "-m", "MajorityVote", "-m", "DawidSkeneEM"]
+    monkeypatch.setattr(
+        recommending, "default_worlds", lambda votes, quick: {"DawidSkene": World("DawidSkeneEM", DawidSkeneEM())}
+    )
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 0, done.output
+    assert done.stdout.index("Use DawidSkeneEM: ") < done.stdout.index("None of this proves")
+    assert le.load("results/tree.nc").attrs["recommended"] == "DawidSkeneEM"
+    page = (tmp_path / "results" / "report.html").read_text()
+    assert "Which method to use" in page
+    assert "no score can tell" not in page

@@ -10,8 +10,10 @@ import typer
 from typer import Argument, Option
 
 from latentens.cli.interrupts import tell_of_fits
+from latentens.cli.option_types import GoldFile, Items, MethodNames, Seed, VotesFile
 from latentens.cli.outputs import check_file, check_folder, write_whole
 from latentens.cli.reading_options import reads_votes
+from latentens.cli.recommend_command import recommend
 from latentens.cli.terminal import console, end_if_elsewhere, messages, say, status, tell, warnings_as_sentences
 from latentens.errors import LatentensError
 from latentens.runtime.compiled_cache import keep_compiled
@@ -31,15 +33,6 @@ app = typer.Typer(
 
 SIMULATED_ITEMS = 10_000
 SHOWCASE = Path("latentens-results")
-
-Items = Annotated[int, Option(min=1, help="Number of items of each simulated set.")]
-Seed = Annotated[int, Option(min=0, max=2**32 - 1, help="Seed; the same seed gives the same result.")]
-VotesFile = Annotated[Path, Argument(help="CSV or Parquet file: columns item, voter, vote, or one column per voter.")]
-GoldFile = Annotated[Path | None, Option(help="CSV or Parquet file of known labels (item, gold) for methods to use.")]
-MethodNames = Annotated[
-    list[str] | None,
-    Option("--methods", "-m", help="Such as 'RBMStack(hidden=(3, 1))' or 'short=Nuts(Tree)'. May be repeated."),
-]
 
 
 def run() -> None:
@@ -235,6 +228,9 @@ def check(
         place = write_whole(out, partial(support.pair_frame(found).to_csv, index=False))
         tell(f"{found.num_pairs} pairs of voters written to {place}")
         end_if_elsewhere(place, out)
+
+
+app.command()(reads_votes(recommend))
 
 
 @app.command()

@@ -5,10 +5,11 @@ from collections.abc import Mapping, Sequence
 from latentens.reporting.drawing import style
 from latentens.reporting.parts import MakePart, Part
 from latentens.reporting.prediction_part import prediction_part
+from latentens.reporting.recommendation_part import recommendation_part
 from latentens.reporting.signal_part import signal_part
 from latentens.reporting.view import View
 
-FIRST: tuple[MakePart, ...] = (signal_part,)
+FIRST: tuple[MakePart, ...] = (recommendation_part, signal_part)
 """Parts that answer a question of the reader: before the figures."""
 
 LATER: tuple[MakePart, ...] = (prediction_part,)

@@ -1,11 +1,13 @@
 """The summary of a report in plain language."""
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
 from latentens.comparison import EXACT
+from latentens.comparison.twins.tree_parts import GROUP
 from latentens.evaluation.scores import find_score
 from latentens.evaluation.statistics import CONFIDENT
 from latentens.reporting.findings import Findings, Leader
@@ -45,7 +47,9 @@ def summarise(view: View, means: Means, pairs: Pairs, findings: Findings) -> Sum
     if not view.estimates:
         return Summary("Every method failed here.", (), _troubles(view))
     if findings.labels is None or findings.probabilities is None:
-        headline = "No label is known here: no score can tell which method is right, only how far the methods agree."
+        headline = _recommended(view) or (
+            "No label is known here: no score can tell which method is right, only how far the methods agree."
+        )
         return Summary(headline, (*_unlabelled_reasons(view, means), *_distance_reasons(view, means)), _troubles(view))
     reasons = (
         _label_reason(view, means, pairs, findings.labels),
@@ -55,6 +59,13 @@ def summarise(view: View, means: Means, pairs: Pairs, findings: Findings) -> Sum
         *_impossible_reasons(findings),
     )
     return Summary(_headline(view, means, findings, findings.labels, findings.probabilities), reasons, _troubles(view))
+
+
+def _recommended(view: View) -> str:
+    """The answer of a recommendation from twins of the votes; empty if there is none."""
+    if GROUP not in view.node.children:
+        return ""
+    return str(json.loads(view.node[GROUP].attrs["sentences"])[0])
 
 
 def summarise_all(found: dict[str, Findings]) -> list[str]:

@@ -9,6 +9,8 @@ log-likelihood less that of the best world), `weight`, `ruled_out` (why, or empt
 """
 
 import json
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -19,6 +21,33 @@ from latentens.comparison.twins.expected_scores import SCORES, TwinScores
 from latentens.comparison.twins.twin_words import sentences
 
 GROUP = "recommendation"
+
+
+class CellText(NamedTuple):
+    """What is expected of a method in a world, as text: shares in percent, log score in nats."""
+
+    accuracy: str
+    interval: str
+    log_score: str
+    regret: str
+
+
+def plausible_worlds(found: xr.Dataset) -> list[str]:
+    """The worlds of a recommendation that are not ruled out."""
+    return [str(world) for world in found["world"].values[found["ruled_out"].values == ""]]
+
+
+def method_rows(found: xr.Dataset) -> Iterator[tuple[str, list[CellText]]]:
+    """Each method with what is expected of it in each plausible world, the exact posterior first."""
+    for method in found["estimator"].values:
+        rows = [found.sel(world=world, estimator=method) for world in plausible_worlds(found)]
+        yield str(method), [_cell_text(row) for row in rows]
+
+
+def _cell_text(row: xr.Dataset) -> CellText:
+    low, value, high = (100 * float(row[f"balanced_accuracy{end}"]) for end in ("_low", "", "_high"))
+    regret = 100 * float(row["balanced_accuracy_regret"])
+    return CellText(f"{value:.1f}", f"{low:.1f}–{high:.1f}", f"{float(row['log_score']):.2f}", f"{regret:.1f}")
 
 
 def recommendation_group(found: Evidence) -> xr.Dataset:

@@ -1,0 +1,15 @@
+"""Arguments and options that several commands have."""
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+Items = Annotated[int, Option(min=1, help="Number of items of each simulated set.")]
+Seed = Annotated[int, Option(min=0, max=2**32 - 1, help="Seed; the same seed gives the same result.")]
+VotesFile = Annotated[Path, Argument(help="CSV or Parquet file: columns item, voter, vote, or one column per voter.")]
+GoldFile = Annotated[Path | None, Option(help="CSV or Parquet file of known labels (item, gold) for methods to use.")]
+MethodNames = Annotated[
+    list[str] | None,
+    Option("--methods", "-m", help="Such as 'RBMStack(hidden=(3, 1))' or 'short=Nuts(Tree)'. May be repeated."),
+]

@@ -1,0 +1,89 @@
+"""The command `latentens recommend`: which method to trust on votes without labels."""
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+from typer import Option
+
+from latentens.cli.interrupts import tell_of_fits
+from latentens.cli.option_types import GoldFile, MethodNames, Seed, VotesFile
+from latentens.cli.outputs import check_folder, write_whole
+from latentens.cli.terminal import console, end_if_elsewhere, tell
+
+if TYPE_CHECKING:
+    from latentens.votes.reading import TableOptions
+
+
+def recommend(
+    votes: VotesFile,
+    out: Annotated[Path | None, Option(help="Folder for tree.nc, the report and finished fits.")] = None,
+    gold: GoldFile = None,
+    quick: Annotated[bool, Option("--quick", help="One twin, fewer items, cheap programs and methods.")] = False,
+    twins: Annotated[int, Option(min=1, help="Twins of each plausible world.")] = 5,
+    methods: MethodNames = None,
+    seed: Seed = 1,
+    scheduler: Annotated[str | None, Option(help="Dask scheduler, such as tcp://host:8786.")] = None,
+    *,
+    reading: "TableOptions",
+) -> None:
+    """Say which method to trust on votes without labels, and what to expect of it.
+
+    Programs of how votes come about are fitted to the votes. From those that the votes do not rule out, twins of the
+    data are drawn, whose labels are known, and every method is scored on them. Gold labels judge programs and methods.
+
+    Examples:
+        latentens recommend votes.csv --out results
+
+        latentens recommend votes.csv --gold gold.csv --quick
+    """
+    progress = tell_of_fits(out)
+    import jax
+
+    from latentens.cli import support
+    from latentens.cli.method_names import find_methods
+    from latentens.comparison import recommend, save
+    from latentens.reporting import report
+
+    chosen = find_methods(methods or [])
+    if out:
+        check_folder(out)
+    read = support.users_votes(votes, reading)
+    tell(support.understood(votes, read))
+    known = support.known_labels(read, gold, reading) if gold else None
+    with support.connected(scheduler) as client:
+        kept = {"folder": out / "cells" if out else None, "client": client, "on_progress": progress}
+        key = jax.random.key(seed)
+        tree = recommend(read, chosen or None, key=key, twins=twins, gold=known, quick=quick, **kept)
+    _print(tree["votes/recommendation"])
+    if out:
+        place = write_whole(out / "tree.nc", partial(save, tree))
+        tell(f"The recommendation is in {place}, the report in {report(tree, place.parent)}")
+        end_if_elsewhere(place, out / "tree.nc")
+
+
+def _print(found: Any) -> None:
+    """The answer, the table of methods and worlds, and the reasons."""
+    answer, *reasons = json.loads(found.attrs["sentences"])
+    tell(f"\n{answer}")
+    if "world" in found.dims:
+        console.print(_table(found))
+    for words in reasons:
+        tell(f"• {words}")
+
+
+def _table(found: Any) -> Table:
+    """Expected balanced accuracy with its interval, and log score, of each method in each plausible world."""
+    from latentens.comparison.twins.tree_parts import method_rows, plausible_worlds
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, title="expected balanced accuracy in % (90 % interval), log score")
+    table.add_column("method", overflow="fold")
+    for world in plausible_worlds(found.to_dataset()):
+        table.add_column(f"if {world}", justify="right")
+    for method, cells in method_rows(found.to_dataset()):
+        marked = f"{method} ←" if method == found.attrs["recommended"] else method
+        table.add_row(marked, *(f"{cell.accuracy} ({cell.interval}), {cell.log_score}" for cell in cells))
+    return table

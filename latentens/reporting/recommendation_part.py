@@ -1,0 +1,87 @@
+"""The part of a report that says which method to use where no label is known, from twins of the votes."""
+
+import json
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from latentens.comparison import EXACT
+from latentens.comparison.twins.tree_parts import GROUP, method_rows, plausible_worlds
+from latentens.reporting.drawing import PALETTE, Picture, render, row_axes
+from latentens.reporting.html import Html, element, table
+from latentens.reporting.parts import Part
+from latentens.reporting.table_cells import words_cell
+from latentens.reporting.view import View
+
+TABLE_WORDS = (
+    "Small: 90 % intervals of the balanced accuracy, and points lost against the exact posterior. Each column supposes "
+    "that votes come about as its program says."
+)
+
+
+def recommendation_part(view: View, colour: Mapping[str, str]) -> Part | None:
+    """The recommendation that is on record, if any."""
+    del colour  # colours stand for worlds here
+    if GROUP not in view.node.children:
+        return None
+    found = view.node[GROUP].to_dataset()
+    words = [words for words in json.loads(found.attrs["sentences"]) if words]
+    if "world" not in found.dims:
+        return Part(GROUP, "Which method to use", words)
+    body = [_method_table(found), element("p", TABLE_WORDS, class_="soft"), _world_table(found)]
+    return Part(GROUP, "Which method to use", words, [_picture(found)], body, {"twins": _frame(found)})
+
+
+def _method_table(found: xr.Dataset) -> Html:
+    worlds = plausible_worlds(found)
+    headings = ["Method"] + [f"if {world}: {what}" for world in worlds for what in ("balanced acc. %", "log score")]
+    rows = []
+    for method, cells in method_rows(found):
+        row: list[str] = [f"{method} (recommended)" if method == found.attrs["recommended"] else method]
+        for cell in cells:
+            row.append(element("td", cell.accuracy, element("small", f"{cell.interval}; −{cell.regret}")))
+            row.append(element("td", cell.log_score))
+        rows.append(row)
+    return table(headings, rows, EXACT)
+
+
+def _world_table(found: xr.Dataset) -> Html:
+    """How each world fared, and what rules it out."""
+    rows = []
+    for world in found["world"].values:
+        row = found.sel(world=world)
+        apart = f"{float(row['difference']):,.0f} ± {float(row['error']):,.0f}"
+        verdict = str(row["ruled_out"].item()) or f"possible, weight {float(row['weight']):.2f}"
+        rows.append(
+            [str(world), element("td", apart), words_cell(verdict), words_cell(str(row["check"].item()) or "–")]
+        )
+    return table(["World", "Held-out votes, nats from the best", "Verdict", "Predictive check"], rows)
+
+
+def _picture(found: xr.Dataset) -> Picture:
+    worlds, methods = plausible_worlds(found), [str(method) for method in found["estimator"].values]
+    figure, (axes,) = row_axes(methods, above=0.25)
+    for number, world in enumerate(worlds):
+        part = found.sel(world=world)
+        low, value, high = (100 * part[f"balanced_accuracy{end}"].to_numpy() for end in ("_low", "", "_high"))
+        places = np.arange(len(methods)) + 0.5 * (number + 0.5) / len(worlds) - 0.25
+        ends = np.maximum([value - low, high - value], 0.0)
+        colour = PALETTE[number % len(PALETTE)]
+        axes.errorbar(value, places, xerr=ends, fmt="o", markersize=4, color=colour, label=f"if {world}")
+    axes.set_xlabel("expected balanced accuracy (%)")
+    figure.legend(loc="outside upper left", ncols=2)
+    return Picture(
+        "recommendation",
+        "What to expect of each method",
+        "Balanced accuracy on twins of the votes, with 90 % intervals, in each world that is not ruled out.",
+        f"Expected balanced accuracy of {len(methods)} methods in {len(worlds)} worlds.",
+        render(figure),
+    )
+
+
+def _frame(found: xr.Dataset) -> pd.DataFrame:
+    """Every expected figure, one row for each world and method."""
+    wide = found[[name for name, values in found.items() if values.dims == ("world", "estimator")]]
+    return wide.to_dataframe().reset_index().dropna()
