@@ -9,9 +9,10 @@ import xarray as xr
 from latentens import Dataset, compare, load, save, simulate
 from latentens.cli.evidence_output import prediction_tables
 from latentens.comparison import data_trees
-from latentens.evaluation.predictive import held_out_log_likelihood, leave_one_out
+from latentens.evaluation.predictive import held_out_log_likelihood
 from latentens.methods import DawidSkeneEM, MajorityVote, Nuts
 from latentens.models import DawidSkene, OneCoin
+from latentens.reporting.check_part import check_part
 from latentens.reporting.prediction_part import prediction_part
 from latentens.reporting.signal_part import signal_part
 from latentens.reporting.view import views
@@ -90,10 +91,13 @@ def test_a_comparison_without_models_has_no_ranking(dataset):
     assert isinstance(view.node, xr.DataTree)
 
 
-def test_leaving_out_is_that_of_the_function(dataset, tree):
-    fit = SAMPLER.fit(dataset.votes, key=KEY)
-    theirs = data_trees(tree)["drawn"]["predictions"]["log_density"].sel(estimator="sampled")
-    assert leave_one_out(fit, dataset.votes).log_density.sum() == pytest.approx(float(theirs.sum()), abs=1.0)
+def test_the_page_says_whether_models_reproduce_the_votes(dataset):
+    methods = {"point": DawidSkeneEM(random_starts=0), "vote": MajorityVote()}
+    (view,) = views(compare(dataset, methods, key=KEY, resamples=20, checks=True))
+    part = check_part(view, {"point": "#0072b2"})
+    assert "reproduces the votes" in part.words[0]
+    assert list(part.tables["checks"]["method"]) == ["point"]
+    assert part.pictures[0].png.startswith(b"\x89PNG")
 
 
 def test_the_command_prints_the_ranking(tree):

@@ -86,6 +86,7 @@ def compare(
     seed: Seed = 1,
     repetitions: Annotated[int, Option(min=1, help="Fits of each method, with other keys.")] = 1,
     folds: Annotated[int, Option(min=0, help="Parts of the items to predict from the others, in as many fits.")] = 0,
+    checks: Annotated[bool, Option("--checks", help="Ask of each model if it reproduces the votes.")] = False,
     out: Annotated[Path | None, Option(help="Folder for tree.nc, the report and finished cells.")] = None,
     scheduler: Annotated[str | None, Option(help="Dask scheduler, such as tcp://host:8786.")] = None,
     *,
@@ -126,9 +127,9 @@ def compare(
     datasets = datasets or support.paper_datasets(items, seed)
     chosen = chosen or support.default_methods(datasets, showcase)
     key, cells = jax.random.key(seed), out / "cells" if out else None
-    started = partial(compare, datasets, chosen, key=key, repetitions=repetitions, folds=folds, folder=cells)
+    started = partial(compare, datasets, chosen, key=key, repetitions=repetitions, folds=folds, checks=checks)
     with support.connected(scheduler) as client:
-        tree = started(client=client, on_progress=progress)
+        tree = started(folder=cells, client=client, on_progress=progress)
     _hand_over(tree, out)
 
 

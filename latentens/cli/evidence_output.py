@@ -28,7 +28,7 @@ def prediction_tables(tree: Any) -> Iterator[RenderableType]:
             table.add_column(heading, justify="right")
         table.add_column("judged by")
         for model, row in frame.iterrows():
-            figures = (f"{value:,.1f}" for value in (row["elpd"], -row["difference"], row["difference_error"]))
+            figures = (f"{value:,.1f}" for value in (row["elpd"], abs(row["difference"]), row["difference_error"]))
             table.add_row(str(model), *figures, str(row["by"]))
         yield table
     if frames:

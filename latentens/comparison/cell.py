@@ -15,7 +15,7 @@ import psutil
 from jaxtyping import UInt32
 
 from latentens.comparison.axes import axis_names
-from latentens.comparison.pointwise import NOTHING_SAID, Pointwise, judge_pointwise
+from latentens.comparison.pointwise import NOTHING_SAID, Pointwise, judge_pointwise, recorded_check
 from latentens.datasets.dataset import Dataset
 from latentens.errors import LatentensError
 from latentens.evaluation.intervals import intervals
@@ -26,7 +26,7 @@ from latentens.runtime.store import Record
 
 Numbers = Mapping[str, float]
 
-PLAIN_PARTS = ("settings", "seconds", "peak_memory", "error", "diagnostics", "axes", "scores", "intervals")
+PLAIN_PARTS = ("settings", "seconds", "peak_memory", "error", "diagnostics", "axes", "scores", "intervals", "check")
 ARRAY_PARTS = ("params", "draws", "sample_stats")
 SINGLE_ARRAYS = ("label_probs", "log_likelihood", "log_density")
 
@@ -48,6 +48,7 @@ class Cell:
         resamples: Bootstrap samples behind the intervals of the scores; with 0 there are no intervals.
         folds: Parts of the items that point estimates are asked to predict from the others, 0 for none; None if nothing
             is asked about the votes.
+        checks: Whether to ask if the fitted model reproduces the votes.
     """
 
     dataset: Dataset
@@ -58,6 +59,7 @@ class Cell:
     key_data: UInt32[np.ndarray, " word"]
     resamples: int
     folds: int | None = None
+    checks: bool = False
 
     @property
     def address(self) -> tuple[str, int, str]:
@@ -83,6 +85,7 @@ class Outcome:
         scores: Scores by name.
         intervals: Bootstrap intervals of the scores.
         pointwise: What the fit says about the votes of each item.
+        check: Whether the fitted model reproduces the votes, as JSON; nothing where that was not asked.
     """
 
     settings: str
@@ -98,6 +101,7 @@ class Outcome:
     scores: Numbers = field(default_factory=dict)
     intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     pointwise: Pointwise = NOTHING_SAID
+    check: str = ""
 
     def to_record(self) -> Record:
         """What a store keeps of it."""
@@ -136,7 +140,9 @@ def run(cell: Cell) -> Outcome:
             judged = NOTHING_SAID
             if cell.folds is not None:
                 judged = judge_pointwise(fit, cell.method, cell.dataset.votes, key=key, folds=cell.folds)
-            return Outcome(repr(cell.method), seconds, memory, **_parts(fit, cell), **scored, pointwise=judged)
+            check = recorded_check(fit, cell.dataset.votes, key=key) if cell.checks else ""
+            found = {**_parts(fit, cell), **scored, "pointwise": judged, "check": check}
+            return Outcome(repr(cell.method), seconds, memory, **found)
         except Exception as caught:  # whatever a user's method does, the other cells go on
             error = str(caught) if isinstance(caught, LatentensError) else repr(caught)
     return Outcome(repr(cell.method), time.perf_counter() - start, peak_memory(), error)

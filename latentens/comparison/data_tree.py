@@ -12,7 +12,7 @@ and under the name of each data set:
     `estimates`      label_prob[repetition, estimator, item, label]
     `predictions`    log_density[estimator, item] of votes that a fit has not seen, and by[estimator], how it was found;
                      of the first repetition, for estimators that give votes a probability
-    `fits/ESTIMATOR/REPETITION`  settings, diagnostics and error as attributes, and below it
+    `fits/ESTIMATOR/REPETITION`  settings, diagnostics, error and check as attributes, and below it
         `params`                     estimated parameters, such as confusion[voter, true_class, vote_class]
         `log_likelihood`             votes[chain, draw, item], for estimators that give votes a probability
         `posterior`, `sample_stats`  draws of a sampled fit, [chain, draw, …]: this node is a tree that ArviZ opens
@@ -86,7 +86,7 @@ def _dataset_groups(dataset: Dataset, outcomes: Mapping[tuple[int, str], Outcome
     nodes = node_names(dict.fromkeys(name for _, name in fits))
     for (repetition, name), outcome in fits.items():
         about = {"estimator": name, "repetition": repetition}
-        about |= {key: getattr(outcome, key) for key in ("settings", "diagnostics", "error")}
+        about |= {key: getattr(outcome, key) for key in ("settings", "diagnostics", "error", "check")}
         node = f"fits/{nodes[name]}/{repetition}"
         groups[f"fits/{nodes[name]}"] = xr.Dataset(attrs={"estimator": name})
         groups[node] = xr.Dataset(attrs=about)

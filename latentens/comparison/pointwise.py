@@ -1,5 +1,6 @@
 """What a fit says about the votes themselves: the log-likelihood of every item, seen and unseen."""
 
+import json
 from typing import NamedTuple
 
 import jax
@@ -7,6 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from latentens.errors import LatentensError
+from latentens.evaluation.fit_check import check_fit
 from latentens.evaluation.predictive import held_out_log_likelihood, leave_one_out
 from latentens.methods.base import Fit, Method, model_params
 from latentens.programs.marginal import to_point
@@ -61,6 +63,24 @@ def judge_pointwise(fit: Fit, method: Method, votes: Votes, *, key: jax.Array, f
         return Pointwise(values[None, None], held_out, f"{folds} folds")
     number = _num_parameters(fit)
     return Pointwise(values[None, None], None if number is None else values - number / len(values), "AIC")
+
+
+def recorded_check(fit: Fit, votes: Votes, *, key: jax.Array) -> str:
+    """What `check_fit` says, as JSON: the verdict, and the histogram of vote counts; nothing without a model."""
+    if fit.model is None:
+        return ""
+    check = check_fit(fit, votes, key=key)
+    histogram = check.statistics[0]
+    return json.dumps(
+        {
+            "summary": check.summary,
+            "p_value": check.p_value,
+            "rejected": check.rejected,
+            "p_values": {part.name: part.p_value for part in check.statistics},
+            "cells": histogram.cells,
+            **{name: getattr(histogram, name).tolist() for name in ("observed", "expected", "deviation")},
+        }
+    )
 
 
 @double_precision

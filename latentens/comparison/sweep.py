@@ -35,6 +35,7 @@ def compare(
     folder: str | Path | None = None,
     resamples: int = 1000,
     folds: int = 0,
+    checks: bool = False,
     client: "Client | None" = None,
     on_progress: Progress | None = None,
 ) -> xr.DataTree:
@@ -55,6 +56,7 @@ def compare(
         resamples: Bootstrap samples behind the intervals of the scores.
         folds: Parts of the items that point estimates predict from the others, to see which model predicts votes best;
             this fits each method as many times more. By default that is judged by AIC.
+        checks: Whether to ask of each fitted model if it reproduces the votes (`check_fit`).
         client: A Dask client on whose workers the cells are run; by default they run here, one by one.
         on_progress: Called with the number of fits that are finished, without those that failed, and of all: at the
             beginning, and after each.
@@ -62,7 +64,7 @@ def compare(
     sets = [datasets] if isinstance(datasets, Dataset) else list(datasets)
     named = named_methods(methods)
     _check(sets, named, repetitions)
-    cells = [cell for dataset in sets for cell in cells_of(dataset, named, key, repetitions, resamples, folds)]
+    cells = [cell for dataset in sets for cell in cells_of(dataset, named, key, repetitions, resamples, folds, checks)]
     outcomes: dict[Address, Outcome] = {}
     for cell in cells:
         if cell.exact is not None and (cell.dataset.name, 0, EXACT) not in outcomes:
@@ -79,6 +81,7 @@ def cells_of(
     repetitions: int = 1,
     resamples: int = 0,
     folds: int | None = None,
+    checks: bool = False,
 ) -> list[Cell]:
     """The cells of one data set; the arguments are those of `compare`.
 
@@ -87,7 +90,7 @@ def cells_of(
     exact, made = dataset.bayes_posterior(), _made_for(dataset.votes, methods)
     keys = [key_data(_cell_key(key, dataset.name, repetition)) for repetition in range(repetitions)]
     return [
-        Cell(dataset, exact, name, method, repetition, keys[repetition], resamples, folds)
+        Cell(dataset, exact, name, method, repetition, keys[repetition], resamples, folds, checks)
         for repetition in range(repetitions)
         for name, method in made.items()
     ]

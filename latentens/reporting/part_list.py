@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from latentens.reporting.check_part import check_part
 from latentens.reporting.drawing import style
 from latentens.reporting.parts import MakePart, Part
 from latentens.reporting.prediction_part import prediction_part
@@ -12,7 +13,7 @@ from latentens.reporting.view import View
 FIRST: tuple[MakePart, ...] = (recommendation_part, signal_part)
 """Parts that answer a question of the reader: before the figures."""
 
-LATER: tuple[MakePart, ...] = (prediction_part,)
+LATER: tuple[MakePart, ...] = (prediction_part, check_part)
 """Parts to look things up in: after the figures, before the scores."""
 
 
