@@ -66,6 +66,8 @@ class Tree(GenerativeModel):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if not self.groups:
+            raise SettingError("Tree: groups must name the group of each voter, but is empty")
         if set(self.groups) != set(range(len(set(self.groups)))):
             raise SettingError(f"Tree: groups must be numbered 0, 1, … without a gap, not {sorted(set(self.groups))}")
         matrix = self.num_classes, self.num_classes

@@ -30,7 +30,7 @@ def test_accuracy_scatters_around_the_reference_mean(family, mean):
 def test_accuracy_on_crowds(name, expected):
     dataset = load_or_skip(name)
     known = dataset.labels >= 0
-    labels = DawidSkeneEM().fit(dataset.votes, key=KEY).labels
+    labels = DawidSkeneEM(0.01, 0.01).fit(dataset.votes, key=KEY).labels
     assert np.mean(labels[known] == dataset.labels[known]) == pytest.approx(expected, abs=0.005)
 
 

@@ -76,6 +76,7 @@ def test_every_number_has_bounds(name, value):
         (lambda: MaximumLikelihood(DawidSkene(), starts=0, warm=()), "MaximumLikelihood has no start"),
         (lambda: TopDownMLE(num_hidden=2), "num_hidden must be 0, 3 or more to determine a label, not 2"),
         (lambda: DawidSkene(num_classes=1), "DawidSkene: num_classes must be at least 2, not 1"),
+        (lambda: Tree(()), "Tree: groups must name the group of each voter, but is empty"),
         (lambda: Tree((0, 2)), "Tree: groups must be numbered 0, 1, … without a gap"),
     ],
 )

@@ -41,8 +41,9 @@ from latentens.votes.files import naming
 from latentens.votes.matching import gold_codes
 from latentens.votes.reading import TableOptions
 
-TWO_CLASS_METHODS = ("MajorityVote", "SpectralMetaLearner", "DawidSkeneEM", "LatentSpectral", "RBMStack")
-MANY_CLASS_METHODS = ("MajorityVote", "DawidSkeneEM", "Glad", "Ebcc")
+TEMPERED = "Tempered(DawidSkeneEM)"
+TWO_CLASS_METHODS = ("MajorityVote", "SpectralMetaLearner", "DawidSkeneEM", TEMPERED, "LatentSpectral", "RBMStack")
+MANY_CLASS_METHODS = ("MajorityVote", "DawidSkeneEM", TEMPERED, "Glad", "Ebcc")
 
 PAIRS_SHOWN = 10
 """So many dependent pairs of voters are printed."""

@@ -165,7 +165,7 @@ def check_independence(votes: Votes, *, key: jax.Array, level: float = 0.05, num
     model = DawidSkene(votes.num_voters, votes.num_classes)
     _refuse_unfit(model, votes)
     fit_key, check_key, split_key = jax.random.split(key, 3)
-    fit = DawidSkeneEM().fit(votes, key=fit_key)
+    fit = DawidSkeneEM(0.01, 0.01).fit(votes, key=fit_key)
     check = check_model(model, fit.params, votes, key=check_key, level=level, num_draws=num_draws)
     if check.groups and votes.num_classes == 2:
         return replace(check, groups=_split(check, votes, split_key))

@@ -48,6 +48,10 @@ class DawidSkeneEM(GoldMethod):
     random starts run on a sample first, and only the best one survives. The probabilities are the exact posterior at
     the estimates.
 
+    Pseudo-counts stand for what is known of voters before any vote: most of them are right more often than wrong. With
+    thousands of votes per voter they change nothing; with ten they keep a voter who was right ten times from being
+    believed without limit. The default lost least on simulated sparse crowds (`analyses/pseudo_counts.py`).
+
     Attributes:
         diagonal: Added to each voter's count of right votes on each label, as if that many more had been seen.
         off_diagonal: Added to each voter's count of each kind of wrong vote; zero in both gives the plain likelihood.
@@ -56,8 +60,8 @@ class DawidSkeneEM(GoldMethod):
         max_iterations: Limit on the number of iterations.
     """
 
-    diagonal: NotNegative = 0.01
-    off_diagonal: NotNegative = 0.01
+    diagonal: NotNegative = 4.0
+    off_diagonal: NotNegative = 1.0
     random_starts: CountOrZero = 10
     tolerance: Positive = 1e-9
     max_iterations: Count = 2000

@@ -23,18 +23,22 @@ class Tempered(GoldMethod):
 
     Methods that take voters to be independent are too sure of their labels where voters err together. To see this, no
     label is needed. The method is fitted without some of the items; each vote x on these is hidden and predicted from
-    the votes of the other voters by Σ_y p_τ(y | others) θ_j(x | y), with p_τ ∝ p^τ and with those confusion matrices θ
-    that predict best (see `VoteScore`). The τ at which hidden votes have the highest mean log-probability is applied to
-    the fit to all items. The most probable labels stay as they are.
+    the votes of the other voters by Σ_y p_τ(y | others) θ_j(x | y), with p_τ ∝ p^τ and with confusion matrices θ that
+    were learnt at the same τ from the votes on other items (see `VoteScore`). The τ at which hidden votes have the
+    highest mean log-probability is applied to the fit to all items, if there is evidence for it (see
+    `best_temperature`). The most probable labels stay as they are, and an item without votes keeps its posterior.
 
     What τ estimates: by Gibbs' inequality no prediction has a higher expected log-probability than p(x_j | others)
     itself. If voters are independent given the label and p(y | others) is exact, that is the prediction at τ = 1 with
     the true θ, so τ = 1 is the maximum in expectation. In general τ minimises the Kullback–Leibler divergence of such
     predictions from p(x_j | others). Where votes repeat each other they say less about the next vote than they would if
-    they were independent, and τ is below 1; it is also where parameters rest on few votes. The label gets the
-    confidence it deserves in so far as it depends on the votes as one more vote would: because of what moves all
-    voters alike, such as how hard an item is. Votes cannot tell copies from confirmations: where the method has taken
-    the opinion of a group of copyists for the label, they predict each other well, and it remains too sure.
+    they were independent, and τ is below 1; it is also where parameters rest on few votes. Votes that ignore the items
+    are predicted by nothing: neither fit nor θ has seen them, so τ goes to 0, where all labels are equally probable.
+
+    What it does not estimate: the label gets the confidence of one more vote. Where a vote is harder to tell than the
+    label, because voters err together on hard items or in groups, τ comes out too low, and the posterior can end up
+    less sure than it may be. Votes cannot tell copies from confirmations either: if fits to different items all take
+    the opinion of the same group of copyists for the label, it remains too sure.
 
     If true labels of some items are given, they choose τ, in the same way: each is predicted by a fit without its item.
 
@@ -59,7 +63,7 @@ class Tempered(GoldMethod):
         if votes.num_items < self.folds:
             raise VotesError(f"{self.folds} folds need as many items, but there are {votes.num_items}")
         held = hold_out(self.method, votes, self.folds, jax.random.fold_in(key, 0), gold)
-        found = by_votes = best_temperature(_together([VoteScore(part) for part in held.votes]))
+        found = by_votes = best_temperature(VoteScore(held.votes, held.seen))
         if held.labels:
             found = best_temperature(_together([_label_score(part) for part in held.labels]))
         fitted = fit_known(self.method, votes, key, gold)
@@ -68,11 +72,16 @@ class Tempered(GoldMethod):
             {**fitted.diagnostics, **_diagnostics(found, by_votes)},
             fitted.draws,
             fitted.state,
-            temper(fitted.label_probs, found.value),
+            _temper_voted(fitted.label_probs, votes, found.value),
         )
 
     def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
-        return temper(self.method._predict(estimate, votes), float(estimate.params["temperature"]))
+        return _temper_voted(self.method._predict(estimate, votes), votes, float(estimate.params["temperature"]))
+
+
+def _temper_voted(probs: Posterior, votes: Votes, temperature: float) -> Posterior:
+    """Tempered where there are votes; what is known without any is not too sure."""
+    return np.where(votes.tally.any(axis=1, keepdims=True), temper(probs, temperature), probs)
 
 
 def _together(scores: Sequence[Score]) -> Score:

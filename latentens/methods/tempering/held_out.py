@@ -13,18 +13,24 @@ from latentens.runtime.randomness import numpy_generator
 from latentens.votes import Votes
 from latentens.votes.labels import MISSING
 
-MOST_HIDDEN = 2**15
+MOST_HIDDEN = 2**14
 """Number of votes that are hidden at most; of more a random sample is taken."""
+
+
+NO_PAIRS = (
+    "Tempered predicts hidden votes from the votes of other voters on the same item, but no item has votes of two "
+    "voters: collect more votes on some items, or use the method without tempering"
+)
 
 
 class HiddenVotes(NamedTuple):
     """Votes that were hidden one at a time.
 
     Attributes:
-        item: The item of each hidden vote.
+        item: The item of each hidden vote, counted among those that were asked about.
         voter: Its voter.
         vote: The vote.
-        label_probs: The posterior of the item's label given the other voters' votes, by a fit without the item.
+        label_probs: The posterior of the item's label given the other voters' votes.
         num_voters: Number of voters.
     """
 
@@ -48,9 +54,16 @@ class HiddenLabels(NamedTuple):
 
 
 class HeldOut(NamedTuple):
-    """What was kept from each fit."""
+    """What each fit was asked about, one entry for each fold.
+
+    Attributes:
+        votes: Votes on items that the fit has not seen.
+        seen: Votes on the items that it was fitted to, each hidden in turn; the fit itself has seen it.
+        labels: True labels of items that the fit has not seen.
+    """
 
     votes: list[HiddenVotes]
+    seen: list[HiddenVotes]
     labels: list[HiddenLabels]
 
 
@@ -65,18 +78,22 @@ def hold_out(method: Method, votes: Votes, folds: int, key: jax.Array, gold: Gol
         gold: The code of each item's true label, −1 where it is unknown; None if none is known.
     """
     generator = numpy_generator(key)
-    hidden = _hidden_entries(votes, generator)
     fold = generator.permutation(votes.num_items) % folds
-    held = HeldOut([], [])
+    items = _asked_items(votes, generator)
+    asked, place = votes.take(items), fold[items]
+    hidden = _hidden_entries(asked, generator)
+    held = HeldOut([], [], [])
     for number in range(folds):
         others = np.flatnonzero(fold != number)
         known = None if gold is None else gold[others]
         fitted = fit_known(method, votes.take(others), jax.random.fold_in(key, number), known)
-        if (entries := hidden[fold[votes.triplets.item[hidden]] == number]).size:
-            held.votes.append(_ask_about_votes(fitted, votes, entries))
-        if gold is not None and (items := np.flatnonzero((fold == number) & (gold >= 0))).size:
-            probs = posterior_of(method, fitted, votes.take(items))
-            held.labels.append(HiddenLabels(gold[items], probs))
+        inside = place[asked.triplets.item[hidden]] == number
+        if inside.any() and not inside.all():
+            held.votes.append(_ask_about_votes(fitted, asked, hidden[inside]))
+            held.seen.append(_ask_about_votes(fitted, asked, hidden[~inside]))
+        if gold is not None and (told := np.flatnonzero((fold == number) & (gold >= 0))).size:
+            probs = posterior_of(method, fitted, votes.take(told))
+            held.labels.append(HiddenLabels(gold[told], probs))
     return held
 
 
@@ -90,16 +107,23 @@ def without_voter(votes: Votes, item: Int[np.ndarray, " row"], voter: Int[np.nda
     return replace(rows, storage=rows.storage.at(rows.storage.voter != voter[rows.storage.item]))
 
 
+def _asked_items(votes: Votes, generator: np.random.Generator) -> Int[np.ndarray, " asked"]:
+    """The items with two votes at least, or a sample of them."""
+    items = np.flatnonzero(votes.tally.sum(axis=1) > 1)
+    if not len(items):
+        raise VotesError(NO_PAIRS)
+    return items if len(items) <= MOST_HIDDEN else np.sort(generator.choice(items, MOST_HIDDEN, replace=False))
+
+
 def _hidden_entries(votes: Votes, generator: np.random.Generator) -> Int[np.ndarray, " hidden"]:
     """The votes on items with votes of another voter, or a sample of them."""
     item = votes.triplets.item
     voters = np.bincount(item[~votes.triplets.repeated], minlength=votes.num_items)
     entries = np.flatnonzero(voters[item] > 1)
     if not len(entries):
-        raise VotesError(
-            "Tempered predicts hidden votes from the votes of other voters on the same item, but no item has votes of "
-            "two voters: collect more votes on some items, or use the method without tempering"
-        )
+        raise VotesError(NO_PAIRS)
+    if len(np.unique(item[entries])) < 2:
+        raise VotesError("Tempered needs votes of two voters on two items at least, but only one item has them")
     return entries if len(entries) <= MOST_HIDDEN else np.sort(generator.choice(entries, MOST_HIDDEN, replace=False))
 
 

@@ -11,8 +11,17 @@ from scipy.special import softmax
 from latentens.methods.base import Posterior
 from latentens.runtime.numerics import safe_log
 
-TEMPERATURES = 2.0 ** np.arange(-8.0, 3.0)
-"""The temperatures that are tried first; the best one lies between the first and the last."""
+TEMPERATURES = np.array([0.0, *2.0 ** np.arange(-6.0, 3.0)])
+"""The temperatures that are tried first; at 0 the posterior says that nothing is known."""
+
+TRACE = 1e-6
+"""Stands for the temperature 0, so that the best label can still be told."""
+
+LESS, MORE = 1.0, 2.0
+"""A posterior is made less or more confident only if the gain is this many times its standard error."""
+
+FEWEST_ITEMS = 50
+"""With fewer items a standard error is too rough for a posterior to be made more confident."""
 
 STEP = 0.2
 """Derivatives with respect to log τ are differences over steps of this size."""
@@ -29,7 +38,7 @@ class Temperature(NamedTuple):
 
     Attributes:
         value: The best temperature.
-        standard_error: Its standard error, items being independent of each other; nan where the curve has no peak.
+        standard_error: Its standard error, items being independent of each other; nan at 0 and where there is no peak.
         tried: All temperatures that were tried, in increasing order.
         curve: The mean score of an item at each of them.
     """
@@ -42,33 +51,57 @@ class Temperature(NamedTuple):
 
 def temper(probs: Posterior, temperature: float) -> Posterior:
     """The posterior p_τ(y) ∝ p(y)^τ: less confident for τ below 1, more confident above, with the same best label."""
-    return softmax(temperature * safe_log(probs), axis=1)
+    return softmax(max(temperature, TRACE) * safe_log(probs), axis=1)
 
 
 def best_temperature(score: Score) -> Temperature:
-    """The temperature with the highest mean score; where it makes no difference, the nearest one to 1.
+    """The temperature with the highest mean score, if the evidence for it is enough.
 
-    The standard error is that of an M-estimator: `√Σ g² / |h|` with g the derivative of each item's score and h the
-    second derivative of their sum, both with respect to log τ.
+    It has to be better than 1 by once the standard error of the difference or by twice where it is above 1, for to be
+    too sure costs more than to be not sure enough; else it is 1. What is not better than 0 by once the standard error
+    is 0: nothing is known.
     """
-    means: dict[float, float] = {}
+    scores: dict[float, Float[np.ndarray, " item"]] = {}
 
-    def loss(log_temperature: float) -> float:
-        temperature = float(np.exp(log_temperature))
-        means[temperature] = float(score(temperature).mean())
-        return -means[temperature]
+    def mean(temperature: float) -> float:
+        if temperature not in scores:
+            scores[temperature] = score(temperature)
+        return float(scores[temperature].mean())
 
-    curve = -np.array([loss(log) for log in np.log(TEMPERATURES)])
+    value = _highest(mean)
+    if value != 1 and not _is_evident(scores[value] - scores[1.0], MORE if value > 1 else LESS):
+        value = 1.0
+    if value > 1 and len(scores[1.0]) < FEWEST_ITEMS:
+        value = 1.0
+    if value > 0 and np.ptp(scores[value] - scores[0.0]) > 0 and not _is_evident(scores[value] - scores[0.0], LESS):
+        value = 0.0
+    tried = np.array(sorted(scores))
+    curve = np.array([mean(temperature) for temperature in tried])
+    return Temperature(value, _standard_error(score, value), tried, curve)
+
+
+def _highest(mean: Callable[[float], float]) -> float:
+    """Where a curve is highest: the best of `TEMPERATURES`, and then between its neighbours."""
+    curve = np.array([mean(float(temperature)) for temperature in TEMPERATURES])
     equal = np.flatnonzero(curve > curve.max() - FLAT)
-    best = equal[np.argmin(np.abs(np.log(TEMPERATURES[equal])))]
-    low, high = np.log(TEMPERATURES[[max(best - 1, 0), min(best + 1, len(curve) - 1)]])
-    found = minimize_scalar(loss, bounds=(low, high), method="bounded", options={"xatol": 0.01})
-    value = float(np.exp(found.x)) if -found.fun > curve[best] + FLAT else float(TEMPERATURES[best])
-    tried = np.array(sorted(means))
-    return Temperature(value, _standard_error(score, value), tried, np.array([means[t] for t in tried]))
+    best = equal[np.argmin(np.abs(np.log(np.maximum(TEMPERATURES[equal], TEMPERATURES[1] / 2))))]
+    if best == 0:
+        return 0.0
+    low, high = np.log(TEMPERATURES[[max(best - 1, 1), min(best + 1, len(curve) - 1)]])
+    found = minimize_scalar(
+        lambda log: -mean(float(np.exp(log))), bounds=(low, high), method="bounded", options={"xatol": 0.05}
+    )
+    return float(np.exp(found.x)) if -found.fun > curve[best] + FLAT else float(TEMPERATURES[best])
+
+
+def _is_evident(gains: Float[np.ndarray, " item"], times: float) -> bool:
+    return bool(gains.mean() > times * gains.std() / np.sqrt(len(gains)))
 
 
 def _standard_error(score: Score, value: float) -> float:
+    """That of an M-estimator, `√Σ g² / |h|`: g is the slope of an item's score in log τ, h the bend of their sum."""
+    if value == 0:
+        return np.nan
     below, here, above = (score(value * float(np.exp(step))) for step in (-STEP, 0.0, STEP))
     slopes, bend = (above - below) / (2 * STEP), float((above + below - 2 * here).sum()) / STEP**2
     return value * float(np.sqrt(np.sum((slopes - slopes.mean()) ** 2))) / -bend if bend < 0 else np.nan
