@@ -29,13 +29,12 @@ def main(data: Path | None, out: Path, seed: int, items: int = PAPER_ITEMS) -> p
         chosen = rule.choose(rows_from_votes(dataset.votes), key=jax.random.key(seed))
         curves[family] = pd.Series(chosen.cumulative, range(1, len(chosen.cumulative) + 1))
         paper = ARCHITECTURES[family][1]
-        label = f"{dataset.name}: {chosen.num_hidden} (paper {paper})"
+        label = f"{dataset.name}: rank {chosen.effective_rank:.2f}, {chosen.num_hidden} (paper {paper})"
         axes.plot(curves[family], "o-", markersize=4, label=label)
-    axes.axhline(rule.threshold, color="black", linestyle="--", linewidth=0.8, label=f"threshold {rule.threshold}")
     axes.set(xlabel="number of singular values", ylabel="cumulative share of their sum")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.grid(alpha=0.3)
-    axes.legend(title="hidden units")
+    axes.legend(title="effective rank, hidden units")
     table = pd.DataFrame(curves).rename_axis("singular_value")
     write(out, "figure_singular_values", tree=table.to_xarray(), table=table, figure=figure)
     return table

@@ -14,13 +14,14 @@ from latentens.inference.orient import orientation
 from latentens.methods.base import Estimate, Method, Posterior
 from latentens.rbm.lemma import rbm_to_confusion, rbm_to_dawid_skene
 from latentens.rbm.machine import Machine
-from latentens.rbm.rows import rows_from_votes
+from latentens.rbm.rows import VisibleRows, rows_from_votes
 from latentens.rbm.scoring import exact_log_likelihoods, mean_log_likelihood
 from latentens.rbm.stack import Passing, Prediction, is_exact, permute_hidden, rows_above, top_probs
 from latentens.rbm.training.choice import choose_training
+from latentens.rbm.training.exact import ExactTraining
 from latentens.rbm.training.interface import Trained, Training
-from latentens.rbm.training.width_rule import SingularValueRule, narrowed
 from latentens.rbm.units import Units
+from latentens.rbm.width_rule import SingularValueRule, Width
 from latentens.runtime.devices import fetch
 from latentens.runtime.settings import Count
 from latentens.votes import Votes
@@ -57,7 +58,7 @@ class RBMStack(Method):
 
     def _fit(self, votes: Votes, key: jax.Array) -> Estimate:
         train_key, predict_key, score_key = jax.random.split(key, 3)
-        layers, curves = self._train_layers(votes, train_key)
+        layers, widths = self._train_layers(votes, train_key)
         machines = [layer.machine for layer in layers]
         label_probs = self._label_probs(machines, votes, predict_key)
         order = orientation(label_probs, votes)
@@ -72,7 +73,7 @@ class RBMStack(Method):
             "flipped": flipped,
             "training_curves": [layer.curve for layer in layers],
             "layers": [layer.diagnostics for layer in layers],
-            "singular_value_curves": curves,
+            **_describe_widths(widths),
             "converged": all(layer.diagnostics.get("converged", True) for layer in layers),
             "iterations": sum(layer.diagnostics["iterations"] for layer in layers),
             "log_likelihood": votes.num_items * likelihood.mean,
@@ -90,33 +91,57 @@ class RBMStack(Method):
         values = exact_log_likelihoods(stack_machines(estimate.params)[0], rows_from_votes(votes))
         return None if values is None else values[votes.patterns.inverse]
 
-    def _train_layers(self, votes: Votes, key: jax.Array) -> tuple[list[Trained], list[Float[np.ndarray, " unit"]]]:
-        """Train machine upon machine; with the SVD rule, until a layer has one unit."""
+    def _train_layers(self, votes: Votes, key: jax.Array) -> tuple[list[Trained], list[Width]]:
+        """Train machine upon machine; with the rule, until a layer has one unit."""
         rows = rows_from_votes(votes)
         layers: list[Trained] = []
-        curves: list[Float[np.ndarray, " unit"]] = []
+        widths: list[Width] = []
         while True:
             key, rule_key, train_key, next_key = jax.random.split(key, 4)
-            wide: tuple[Machine, ...] = ()
             if self.hidden is None:
-                num_hidden, curve, wide = self.rule.choose(rows, key=rule_key)
-                curves.append(curve)
-                if layers and num_hidden >= rows.num_units:
-                    num_hidden = 1  # a layer that does not narrow brings the stack no further
-            else:
-                num_hidden = self.hidden[len(layers)]
-            training = self.training or choose_training(rows, num_hidden)
-            starts = [narrowed(machine, num_hidden) for machine in wide]
-            layers.append(training.train(rows, num_hidden, key=train_key, starts=starts))
+                widths.append(self.rule.choose(rows, key=rule_key))
+            num_hidden = self.hidden[len(layers)] if self.hidden else widths[-1].num_hidden
+            if self.hidden is None and layers and num_hidden >= rows.num_units:
+                num_hidden = 1  # a layer that does not narrow brings the stack no further
+            layers.append(self._train_layer(rows, num_hidden, widths, train_key))
             if num_hidden == 1 and len(layers) >= len(self.hidden or ()):
-                return layers, curves
+                return layers, widths
             rows = rows_above(layers[-1].machine, rows, self.next_layer, key=next_key)
+
+    def _train_layer(self, rows: VisibleRows, num_hidden: int, widths: Sequence[Width], key: jax.Array) -> Trained:
+        """Train one machine, from where the rule's machines ended if there are any of that size."""
+        training = self.training
+        if training is None:
+            pooling = widths[-1].pooling if widths else 0.0
+            training = choose_training(rows, num_hidden, exact=ExactTraining(pooling=pooling))
+        starts = widths[-1].starts if widths and widths[-1].num_hidden == num_hidden else ()
+        return training.train(rows, num_hidden, key=key, starts=starts)
 
     def _label_probs(self, machines: Sequence[Machine], votes: Votes, key: jax.Array) -> Posterior:
         prediction = self.prediction or ("exact" if all(map(is_exact, machines)) else "sample")
         probs = fetch(top_probs(machines, rows_from_votes(votes), prediction, self.num_samples, key))
         probs = probs[votes.patterns.inverse]
         return np.column_stack([np.clip(1 - probs.sum(axis=1), 0, 1), probs])
+
+
+def _describe_widths(widths: Sequence[Width]) -> dict[str, Any]:
+    """What the rule found for each layer, and a warning where the votes support no hidden unit at all."""
+    if not widths:
+        return {}
+    warnings = []
+    if not widths[0].gains[0].supported:
+        gain = widths[0].gains[0]
+        warnings.append(
+            f"the votes hardly support a label: held-out items gain {gain.mean:.3g} ± {gain.standard_error:.2g} nats "
+            "by it; with so few votes use MajorityVote, or HierarchicalDawidSkene by Nuts"
+        )
+    return {
+        "singular_value_curves": [width.cumulative for width in widths],
+        "effective_ranks": [width.effective_rank for width in widths],
+        "held_out_gains": [np.array(width.gains) for width in widths],
+        "pooling": widths[0].pooling,
+        "warnings": warnings,
+    }
 
 
 def stack_params(machines: Sequence[Machine]) -> dict[str, Any]:

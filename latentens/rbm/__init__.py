@@ -27,13 +27,13 @@ from latentens.rbm.stack import hidden_representations
 from latentens.rbm.training import (
     ExactTraining,
     SampledTraining,
-    SingularValueRule,
     Trained,
     Training,
     choose_training,
     train_machine,
 )
 from latentens.rbm.units import Units
+from latentens.rbm.width_rule import SingularValueRule, Width
 
 __all__ = [
     "ConfusionParams",
@@ -48,6 +48,7 @@ __all__ = [
     "Training",
     "Units",
     "VisibleRows",
+    "Width",
     "choose_training",
     "confusion_to_rbm",
     "dawid_skene_to_rbm",

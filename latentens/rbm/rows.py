@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
@@ -54,6 +55,22 @@ class VisibleRows(NamedTuple):
                 f"{who} takes one vote of each voter on an item, but some votes are repeated: have few enough hidden "
                 "units to enumerate, or read the votes with duplicates='last'"
             )
+
+    @property
+    def vote_shares(self) -> Float[Array, " unit"]:
+        """The number of votes of each unit as a share of the items."""
+        return jnp.ones(self.num_units) if self.observed is None else self.weight @ self.observed
+
+    def split(self, share: float, key: jax.Array) -> tuple["VisibleRows", "VisibleRows"]:
+        """The rows of most items and those of the others, which are chosen at random and make up the given share."""
+        row_of_items = self.row_of_items()
+        size = min(max(1, round(share * len(row_of_items))), max(1, len(row_of_items) - 1))
+        chosen = np.asarray(jax.random.permutation(key, len(row_of_items)))
+        parts = []
+        for items in (chosen[size:] if len(chosen) > 1 else chosen, chosen[:size]):
+            counts = np.bincount(row_of_items[items], minlength=len(self.weight))
+            parts.append(self._replace(weight=shard_rows(counts / len(items)), num_items=len(items)))
+        return parts[0], parts[1]
 
     def row_of_items(self, num_items: int | None = None) -> Int[np.ndarray, " item"]:
         """The row of each item, in the order of the rows: each row as often as its weight says.
