@@ -31,7 +31,7 @@ from latentens.methods import DawidSkeneEM, MajorityVote, MaximumLikelihood, Spe
 from latentens.methods.dawid_skene_em import random_estimates
 from latentens.methods.independent.label_counts import count_rows, expectation, maximisation
 from latentens.models import DawidSkene
-from latentens.rbm import Machine
+from latentens.rbm import Machine, Units
 from latentens.rbm.machine import log_partition
 from latentens.votes import Triplets, Votes
 
@@ -77,7 +77,11 @@ def plan() -> list[dict[str, Any]]:
         for d in (10, 30, 100, 300, 1000)
         for name in ("DawidSkeneEM", "SpectralMetaLearner")
     ]
-    cells += [{"axis": "hidden units", "size": m, "method": "log Z and gradient"} for m in (4, 8, 12, 16, 20)]
+    cells += [
+        {"axis": "hidden units", "size": m, "method": f"log Z and gradient, {classes} classes", "classes": classes}
+        for classes, sizes in ((2, (4, 8, 12, 16, 20)), (3, (2, 4, 8, 12)), (4, (2, 4, 8, 10)))
+        for m in sizes
+    ]
     cells += [{"axis": "devices", "size": k, "method": "MaximumLikelihood", "votes": 10**6} for k in (1, 2, 4)]
     return cells
 
@@ -98,7 +102,7 @@ def load_per_core() -> float:
 
 def run_cell(cell: dict[str, Any]) -> dict[str, Any]:
     if cell["axis"] == "hidden units":
-        return run_enumeration(cell["size"], cell["seed"])
+        return run_enumeration(cell["size"], cell["classes"], cell["seed"])
     votes = make_votes(cell)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     start, start_cpu = time.perf_counter(), time.process_time()
@@ -113,11 +117,14 @@ def run_cell(cell: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def run_enumeration(num_hidden: int, seed: int) -> dict[str, Any]:
+def run_enumeration(num_hidden: int, num_classes: int, seed: int) -> dict[str, Any]:
     """The normaliser of a machine with 24 voters and its gradient, compiled before."""
+    units = Units(num_classes)
+    visible, hidden = 24 * units.width, num_hidden * units.width
     with jax.enable_x64(True):
         generator = np.random.default_rng(seed)
-        machine = Machine(*(jnp.asarray(generator.normal(size=s)) for s in ((24, num_hidden), 24, num_hidden)))
+        parts = (jnp.asarray(generator.normal(size=size)) for size in ((visible, hidden), visible, hidden))
+        machine = Machine(*parts, units, units)
         gradient = jax.jit(jax.value_and_grad(log_partition))
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         jax.block_until_ready(gradient(machine))

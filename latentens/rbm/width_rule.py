@@ -26,6 +26,9 @@ POOLINGS = (0.1, 1.0, 10.0, 100.0)
 """Precisions with which voters may be drawn towards their mean: from none to nearly equal voters, by powers of ten."""
 
 
+SIGNIFICANT = 2.0
+"""A gain of more standard errors than this is no accident: the usual level, since several sizes are tried."""
+
 QUICK = ExactTraining(restarts=2, max_iterations=400, tolerance=3e-5)
 
 
@@ -37,8 +40,8 @@ class Gain(NamedTuple):
 
     @property
     def supported(self) -> bool:
-        """Whether the gain exceeds its standard error."""
-        return self.mean > self.standard_error
+        """Whether the gain is significant."""
+        return self.mean > SIGNIFICANT * self.standard_error
 
 
 class Width(NamedTuple):
@@ -72,7 +75,7 @@ class SingularValueRule(Settings):
     (Roy & Vetterli 2007), and a layer has as many units as that, rounded up.
 
     **Support.** Machines of 1, 2, … units are trained on part of the items. A unit more is supported if it raises the
-    mean log-likelihood of the other items by more than one standard error of the difference. A layer has at most as
+    mean log-likelihood of the other items by more than two standard errors of the difference. A layer has at most as
     many units as are supported one after the other, and at least one. Rows of so few voters that a machine can already
     have any distribution, such as three binary ones with one unit, support no more.
 
