@@ -34,6 +34,7 @@ TINY = {
 TINY_SLOW = {
     "appendix_top_down": {"draws": 1, "items": 200, "overlaps": (0.1,)},
     "appendix_variational": {"sets": 1, "most_items": 200, "sweeps": ("coupling",)},
+    "cross_fit": {"sets": 1, "items": 200, "sources": ("condInd",), "programs": ("condInd",)},
     "figure_tree": {},
     "magic": {"blocks": 1, "methods": ("Vote", "RBM stack")},
     "partial_pooling": {"sets": 1, "items": 60, "voters": 8, "draws": 20},

@@ -1,0 +1,97 @@
+"""The tables of `README.md`, written from the files in `results/`, so that no figure is copied by hand.
+
+    python analyses/pages.py [--check]
+
+Between `<!-- table NAME -->` and `<!-- end -->` stands what `TABLES[NAME]` makes of its file. Analyses write their
+tables to DIR/NAME.csv; `all.py` copies those that are shown here to `results/`.
+"""
+
+import argparse
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+
+FOLDER = Path(__file__).parent
+PAGE = FOLDER / "README.md"
+PLACE = re.compile(r"(<!-- table ([\w ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def markdown(header: list[str], rows: list[list[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "".join(f"| {' | '.join(cells)} |\n".replace("|  |", "| |") for cells in lines)
+
+
+def figure(value: float, digits: int) -> str:
+    return "–" if pd.isna(value) else f"{value:.{digits}f}"
+
+
+def accuracies(table: pd.DataFrame) -> str:
+    """Balanced accuracy with its deviation, if there is one, beside the paper's, family by family."""
+    table = table.set_index(["family", "estimator"])
+    families = list(dict.fromkeys(table.index.get_level_values("family")))
+    rows = []
+    for method in dict.fromkeys(table.index.get_level_values("estimator")):
+        cells = [method]
+        for family in families:
+            row = table.loc[(family, method)] if (family, method) in table.index else pd.Series(dtype=float)
+            spread = row.get("deviation", float("nan"))
+            own = figure(row.get("balanced_accuracy", float("nan")), 2)
+            cells += [own + ("" if pd.isna(spread) else f" ± {spread:.2f}"), figure(row.get("paper", float("nan")), 2)]
+        rows.append(cells)
+    return markdown(["", *(name for family in families for name in (family, "paper"))], rows)
+
+
+def probabilities(table: pd.DataFrame) -> str:
+    """Log score and divergence from the exact posterior."""
+    scores, families = ["log_score", "mean_kl"], list(dict.fromkeys(table["family"]))
+    wide = table.pivot(index="estimator", columns="family", values=scores).reindex(dict.fromkeys(table["estimator"]))
+    columns = [(score, family) for score in scores for family in families]
+    rows = [[str(method), *(figure(row[column], 3) for column in columns)] for method, row in wide.iterrows()]
+    return markdown(["", *(f"{family}: {score.replace('_', ' ')}" for score, family in columns)], rows)
+
+
+def plain(table: pd.DataFrame) -> str:
+    """All columns; figures with two digits."""
+    rows = [
+        [figure(cell, 2) if isinstance(cell, float) else str(cell) for cell in row] for row in table.to_numpy(object)
+    ]
+    return markdown([name.replace("_", " ") for name in table.columns], rows)
+
+
+TABLES: dict[str, tuple[str, Callable[[pd.DataFrame], str]]] = {
+    "table 1": ("table_1", accuracies),
+    "table 1 probabilities": ("table_1", probabilities),
+    "cross fit": ("cross_fit", plain),
+    "latent spectral guard": ("latent_spectral_guard", plain),
+    "layered graph params": ("layered_graph_params", plain),
+}
+"""Each table's file and what is made of it."""
+
+
+def written(page: str) -> str:
+    """The page with its tables as the files have them."""
+
+    def table(found: re.Match[str]) -> str:
+        name, make = TABLES[found[2]]
+        path = FOLDER / "results" / f"{name}.csv"
+        content = make(pd.read_csv(path)) if path.is_file() else "Not measured yet.\n"
+        return f"{found[1]}\n{content}\n{found[3]}"
+
+    return PLACE.sub(table, page)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="only say whether the page is up to date")
+    page = PAGE.read_text(encoding="utf-8")
+    if not parser.parse_args().check:
+        PAGE.write_text(written(page), encoding="utf-8")
+    elif page != written(page):
+        sys.exit(f"{PAGE.name} differs from the files in results: run python analyses/pages.py")
+
+
+if __name__ == "__main__":
+    main()
