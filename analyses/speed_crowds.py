@@ -10,6 +10,7 @@ process on one thread, and every row has seconds, seconds of processor time, and
 import argparse
 import multiprocessing
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -45,6 +46,8 @@ wall, processor = time.perf_counter(), time.process_time()
 RBMStack().fit(votes, key=jax.random.key(1))
 print(time.perf_counter() - wall, time.process_time() - processor)
 """
+
+COMMAND = "from latentens.cli import main; main()"
 
 
 def main(data: Path, out: Path, seed: int, skill: float, only: str) -> None:
@@ -162,11 +165,31 @@ def start_rows(seed: int) -> Iterator[dict[str, Any]]:
         variables["LATENTENS_CACHE"] = str(Path(folder, "cache"))
         for method in ("DawidSkeneEM", "MaximumLikelihood(DawidSkene)"):
             for run in ("cold", "cached"):
-                start = time.perf_counter()
-                command = [sys.executable, "-m", "latentens.cli", "fit", str(path), "--method", method]
+                start, before = time.perf_counter(), children_processor()
+                command = [
+                    sys.executable,
+                    "-c",
+                    COMMAND,
+                    "fit",
+                    method,
+                    str(path),
+                    "--out",
+                    str(path.with_name("posterior.csv")),
+                ]
                 done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
-                seconds = time.perf_counter() - start
-                yield {"method": method, "run": run, "seconds": seconds, "exit": done.returncode}
+                yield {
+                    "method": method,
+                    "run": run,
+                    "seconds": time.perf_counter() - start,
+                    "processor": children_processor() - before,
+                    "exit": done.returncode,
+                }
+
+
+def children_processor() -> float:
+    """Seconds of processor time of the processes that were waited for."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ from typing import NamedTuple
 import jax
 import numpy as np
 import pandas as pd
-from arviz_stats.base import array_stats
 from jaxtyping import Float
 from scipy.special import logsumexp
 
@@ -56,6 +55,8 @@ def leave_one_out(fit: Fit, votes: Votes) -> LeaveOneOut:
         fit: A sampled fit, such as that of `Nuts`.
         votes: The votes that it was fitted to.
     """
+    from arviz_stats.base import array_stats  # imported late: the command need not wait for it
+
     if fit.draws is None:
         raise LatentensError(f"{fit.method} has no posterior draws; use held_out_log_likelihood, or fit by Nuts")
     distinct, _, inverse = votes.patterns

@@ -8,8 +8,6 @@ from typing import Any
 import jax
 import numpy as np
 from scipy.special import expit, softmax
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.neural_network import MLPClassifier
 
 from latentens.datasets import Dataset
 from latentens.errors import VotesError
@@ -81,7 +79,10 @@ class Supervised(Predictor):
         probs[:, estimate.state["classes"]] = found
         return probs
 
-    def _train(self, inputs: Any, labels: np.ndarray, seed: int) -> MLPClassifier:
+    def _train(self, inputs: Any, labels: np.ndarray, seed: int) -> Any:
+        from sklearn.exceptions import ConvergenceWarning  # imported late: other methods need not wait for it
+        from sklearn.neural_network import MLPClassifier
+
         network = MLPClassifier(self.hidden_layers, solver="lbfgs", max_iter=self.max_iterations, random_state=seed)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # told in the diagnostics

@@ -3,7 +3,6 @@
 import numpy as np
 from jaxtyping import Float, Int
 from scipy import linalg
-from sklearn.cluster import KMeans
 
 from latentens.methods.spectral.moments import Matrix, complete_blocks, leading_vector
 from latentens.runtime.threads import one_blas_thread
@@ -62,6 +61,8 @@ def candidate_groups(
         restarts: Starts of k-means.
         generator: Seeds k-means.
     """
+    from sklearn.cluster import KMeans  # imported late: it takes a second that other methods need not wait
+
     num_voters = len(scores)
     degree = scores.sum(axis=1)
     shrink = np.where(degree > 0, 1 / np.sqrt(np.where(degree > 0, degree, 1.0)), 0.0)
