@@ -61,14 +61,15 @@ def test_compare_of_a_users_votes_writes_tree_and_report_and_goes_on(invoke, tre
     assert list((tree_folder / "page").glob("*.html"))
 
 
-def test_fit_writes_the_posterior(invoke, tree_folder):
-    arguments = ("fit", "DawidSkeneEM(random_starts=2)", "t.csv", "--out", "posterior.csv")
+def test_fit_writes_labels_and_voters(invoke, tree_folder):
+    arguments = ("fit", "DawidSkeneEM(random_starts=2)", "t.csv", "--out", "posterior.csv", "--voters", "voters.csv")
     assert invoke(*arguments, cwd=tree_folder)[0] == 0
     written = pd.read_csv(tree_folder / "posterior.csv", index_col="item")
     votes = Votes.from_csv(tree_folder / "t.csv")
     fit = DawidSkeneEM(random_starts=2).fit(votes, key=jax.random.key(1))
     np.testing.assert_allclose(written[["prob_0", "prob_1"]], fit.label_probs, atol=1e-12)
     assert written["label"].tolist() == fit.labels.tolist()
+    assert list(pd.read_csv(tree_folder / "voters.csv")) == list(fit.voters)
 
 
 def test_votes_may_come_as_parquet(invoke, tree_folder):

@@ -1,5 +1,6 @@
 """The examples in the documents run when pasted."""
 
+import json
 import os
 import re
 import subprocess
@@ -8,10 +9,22 @@ from pathlib import Path
 
 import pytest
 
+from analyses.guide.notebooks import write_notebooks
+
 ROOT = Path(__file__).parents[1]
 
 
-@pytest.mark.parametrize("document", ["README.md", "models/README.md", "latentens/methods/README.md"])
+GUIDE = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "analyses" / "guide").glob("*.md"))
+SLOW = ("arviz.md",)
+
+
+def page(name):
+    return pytest.param(name, marks=[pytest.mark.slow] if name.endswith(SLOW) else [])
+
+
+@pytest.mark.parametrize(
+    "document", ["README.md", "models/README.md", "latentens/methods/README.md", *map(page, GUIDE)]
+)
 def test_python_examples_run(document, tmp_path):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / document).read_text(), flags=re.DOTALL)
     assert blocks
@@ -19,9 +32,19 @@ def test_python_examples_run(document, tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", "\n".join(blocks)],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "MPLBACKEND": "agg"},
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_guide_becomes_notebooks(tmp_path):
+    made = write_notebooks(tmp_path)
+    assert len(made) == len(GUIDE)
+    for path, name in zip(made, GUIDE, strict=True):
+        cells = json.loads(path.read_text("utf-8"))["cells"]
+        code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+        blocks = re.findall(r"```python\n(.*?)```", (ROOT / name).read_text("utf-8"), flags=re.DOTALL)
+        assert code == [block.strip("\n") for block in blocks]

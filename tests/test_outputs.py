@@ -121,7 +121,7 @@ def test_a_full_disk_loses_nothing(run, monkeypatch, tmp_path):
     assert error.strip() == (
         f"latentens: x.csv cannot be written (No space left on device); the result is in {elsewhere / 'x.csv'}"
     )
-    assert f"posterior written to {elsewhere / 'x.csv'}" in shown.replace("\n", "")
+    assert f"labels written to {elsewhere / 'x.csv'}" in shown.replace("\n", "")
     assert len(pd.read_csv(elsewhere / "x.csv")) == 12
     assert not list(tmp_path.glob("x.csv*"))
 
@@ -139,7 +139,7 @@ def test_names_are_no_markup(run, tmp_path):
     code, shown, error = run("fit", "MajorityVote", "o[red].csv", "--out", "p[/b].csv")
     assert (code, error) == (0, "")
     assert "o[red].csv: " in shown
-    assert "posterior written to p[/b].csv" in shown
+    assert "labels written to p[/b].csv" in shown
     code, shown, error = run("compare", "--votes", "o[red].csv", "-m", "[/b] :100:=MajorityVote")
     assert (code, error) == (0, "")
     assert "o[red]" in shown

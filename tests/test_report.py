@@ -15,7 +15,7 @@ from PIL import Image
 
 import latentens
 from latentens import Dataset, Votes
-from latentens.comparison import EXACT
+from latentens.comparison import EXACT, add_independence
 from latentens.datasets import load
 from latentens.errors import LatentensError
 from latentens.evaluation.differences import PairedDifference
@@ -33,6 +33,7 @@ from latentens.reporting.wording import summarise
 from latentens.reporting.write import safe_names
 from tests.reference import DATA, needs_data
 
+HOSTILE = ["</script><script>alert(1)</script>", '" onload="x', "[red]m[/red]", "$v_1$ <s>"]
 NASTY = '<b>my</b> & "data"/1'
 
 
@@ -91,8 +92,12 @@ def example_tree():
     known = Dataset(
         "known/1", votes, partly, DawidSkene(5), {name: np.asarray(value) for name, value in params.items()}
     )
-    unlabelled = Dataset(NASTY, Votes.from_matrix(rng.integers(-1, 3, (60, 4)), num_classes=3), np.full(60, -1))
-    return latentens.compare([known, unlabelled], METHODS, key=jax.random.key(3), repetitions=2, resamples=20)
+    words = np.array(["<u>a</u>", "b & c", "]]>", None], dtype=object)[rng.integers(-1, 3, (60, 4))]
+    table = pd.DataFrame(words, columns=HOSTILE, index=[f"<img src=x onerror=alert({i})>" for i in range(60)])
+    unlabelled = Dataset(NASTY, Votes.from_matrix(table), np.full(60, -1))
+    tree = latentens.compare([known, unlabelled], METHODS, key=jax.random.key(3), repetitions=2, resamples=20)
+    add_independence(tree, [unlabelled], key=jax.random.key(4))
+    return tree
 
 
 @pytest.fixture(scope="module")
@@ -164,6 +169,17 @@ def test_names_and_errors_are_text_and_not_markup(page, folder):
     for raw in ("<b>my</b>", "<i>", "<A>", "<more>", "<disagree>"):
         assert raw not in source
         assert raw in words(page)
+
+
+def test_names_of_items_voters_and_classes_are_text_everywhere(page, folder):
+    assert page.tags.count("script") == 1
+    assert not {"u", "s", "b", "i"} & set(page.tags)
+    assert not any("x" in image.get("src", "")[:4] for image in page.images)
+    text = words(page)
+    for name in (*HOSTILE, "<u>a</u>", "<img src=x onerror=alert("):
+        assert name in text
+    voters = pd.read_csv(folder / "voters.csv")
+    assert set(HOSTILE) <= set(voters["voter"])
 
 
 def test_scores_file_holds_the_scores_of_the_tree(tree, folder):

@@ -75,6 +75,57 @@ def test_page_is_whole_fits_and_asks_for_nothing(browser, folder):
     assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
 
 
+def test_tables_are_sorted_and_searched(browser):
+    box = "const box = document.querySelector('#data-2-voters .scroll'), rows = [...box.querySelectorAll('tbody tr')];"
+    order = box + "return rows.map(row => parseFloat(row.cells[2].dataset.order));"
+    press = box + "box.querySelectorAll('thead th')[2].querySelector('button').click();"
+    browser.execute_script(press)
+    rising = browser.execute_script(order)
+    assert rising == sorted(rising)
+    browser.execute_script(press)
+    assert browser.execute_script(order) == rising[::-1]
+    shown = browser.execute_script(
+        "const field = document.querySelector('#data-2-items input.search');"
+        "field.value = arguments[0]; field.dispatchEvent(new Event('input'));"
+        "return [...document.querySelector('#data-2-items .scroll').querySelectorAll('tbody tr')]"
+        ".filter(row => row.getClientRects().length).map(row => row.innerText);",
+        "60 %",
+    )
+    assert all("60" in words for words in shown)
+    assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
+
+
+def test_figures_tell_what_is_under_the_pointer(browser):
+    told = browser.execute_script(
+        "const image = document.querySelector('img[data-spots]'), [x, y, words] = JSON.parse(image.dataset.spots)[0];"
+        "image.scrollIntoView(); const frame = image.getBoundingClientRect();"
+        "image.dispatchEvent(new PointerEvent('pointermove', "
+        "{clientX: frame.left + x * frame.width, clientY: frame.top + y * frame.height}));"
+        "const tip = document.querySelector('.tip'); return [words, tip.hidden ? '' : tip.textContent];"
+    )
+    assert told[0] == told[1] != ""
+
+
+def test_colours_turn_dark(browser):
+    ground = "return getComputedStyle(document.body).backgroundColor"
+    bright = browser.execute_script(ground)
+    browser.execute_cdp_cmd(
+        "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": "dark"}]}
+    )
+    dark = browser.execute_script(ground)
+    assert sum(map(int, dark[4:-1].split(","))) < 100 < sum(map(int, bright[4:-1].split(",")))
+    browser.execute_script("document.querySelector('button.theme').click()")
+    assert browser.execute_script(ground) == bright
+
+
+def test_page_is_read_without_scripts(browser):
+    browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    browser.refresh()
+    text = browser.find_element("tag name", "main").text
+    assert "Items to look at" in text
+    assert "Scores" in text
+
+
 def requests_of(browser, page):
     """What the page asked for; the browser's own pages ask for things too."""
     messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]

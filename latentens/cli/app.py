@@ -130,6 +130,7 @@ def compare(
     started = partial(compare, datasets, chosen, key=key, repetitions=repetitions, folds=folds, checks=checks)
     with support.connected(scheduler) as client:
         tree = started(folder=cells, client=client, on_progress=progress)
+    support.record_independence(tree, datasets if out else [], key)
     _hand_over(tree, out)
 
 
@@ -158,8 +159,9 @@ def _hand_over(tree: "DataTree", out: Path | None) -> None:
 def fit(
     method: Annotated[str, Argument(help="A method's name, perhaps with settings (see `latentens methods`).")],
     votes: VotesFile,
-    out: Annotated[Path, Option(help="CSV file for the posterior of each item's label.")],
+    out: Annotated[Path, Option(help="CSV file for each item's label, its confidence and all probabilities.")],
     gold: GoldFile = None,
+    voters: Annotated[Path | None, Option(help="CSV file for the quality of each voter, with intervals.")] = None,
     seed: Seed = 1,
     *,
     reading: "TableOptions",
@@ -167,27 +169,22 @@ def fit(
     """Estimate the labels behind a file of votes.
 
     Examples:
-        latentens fit DawidSkeneEM votes.csv --out posterior.csv
+        latentens fit DawidSkeneEM votes.csv --out labels.csv --voters voters.csv
 
-        latentens fit 'RBMStack(hidden=(3, 1))' votes.csv --out posterior.csv
+        latentens fit 'RBMStack(hidden=(3, 1))' votes.csv --out labels.csv
     """
     from latentens.cli import support
     from latentens.cli.method_names import find_methods
 
-    check_file(out)
+    for file in filter(None, (out, voters)):
+        check_file(file)
     ((name, chosen),) = find_methods([method]).items()
     read = support.users_votes(votes, reading)
     tell(support.understood(votes, read))
     known = support.known_labels(read, gold, reading) if gold else None
     with status(f"Fitting {name}"):
         fitted = support.fit_votes(chosen(read), read, known, seed)
-    place = support.write_posterior(fitted, read, out)
-    tell(support.signal_words(read, seed))
-    for name in ("log_likelihood", "iterations", "converged", "warnings", "seconds"):
-        if fitted.diagnostics.get(name) not in (None, []):
-            tell(f"{name.replace('_', ' ')}: {fitted.diagnostics[name]}")
-    tell(f"posterior written to {place}")
-    end_if_elsewhere(place, out)
+    support.hand_over_fit(fitted, read, seed, out, voters)
 
 
 @app.command()
@@ -226,7 +223,7 @@ def check(
         with status("Asking what the voters are worth"):
             console.print(worth_words(read, seed))
     if out:
-        place = write_whole(out, partial(support.pair_frame(found).to_csv, index=False))
+        place = support.write_frame(support.pair_frame(found), out)
         tell(f"{found.num_pairs} pairs of voters written to {place}")
         end_if_elsewhere(place, out)
 

@@ -1,9 +1,10 @@
 """What the commands read, simulate, write and print; imported only when a command runs."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from latentens import methods
 from latentens.cli.method_names import METHOD_NAMES, find_methods
 from latentens.cli.outputs import write_whole
 from latentens.cli.reading_options import as_options
+from latentens.cli.terminal import end_if_elsewhere, status, tell
+from latentens.comparison import add_independence
 from latentens.comparison.own_program import OWN_PROGRAM, own_program
 from latentens.comparison.sweep import MethodFactory
 from latentens.datasets import (
@@ -39,6 +42,7 @@ from latentens.programs.model import GenerativeModel
 from latentens.votes import Votes
 from latentens.votes.files import naming
 from latentens.votes.matching import gold_codes
+from latentens.votes.names import listed
 from latentens.votes.reading import TableOptions
 
 TEMPERED = "Tempered(DawidSkeneEM)"
@@ -138,12 +142,40 @@ def connected(address: str | None) -> Iterator[Any]:
         yield client
 
 
-def write_posterior(fitted: Fit, votes: Votes, out: Path) -> Path:
-    """One row an item: the most probable label and the probability of each."""
-    classes = np.asarray(votes.class_names)
-    frame = pd.DataFrame(fitted.label_probs, columns=[f"prob_{name}" for name in classes])
-    frame.insert(0, "label", classes[fitted.labels])
-    return write_whole(out, frame.set_axis(pd.Index(votes.item_names, name="item"), axis=0).to_csv)
+def write_frame(frame: pd.DataFrame, out: Path) -> Path:
+    """Write a table; the result says where it is."""
+    return write_whole(out, partial(frame.to_csv, index=False))
+
+
+def record_independence(tree: Any, datasets: Iterable[Dataset], key: jax.Array) -> None:
+    """Put into a comparison whether the voters of data whose origin is unknown err independently."""
+    real = [dataset for dataset in datasets if dataset.model is None]
+    if real:
+        with status("Checking whether voters err independently"):
+            add_independence(tree, real, key=key)
+
+
+def hand_over_fit(fitted: Fit, votes: Votes, seed: int, out: Path, voters: Path | None) -> None:
+    """Write what a fit found, and say how it went."""
+    place = write_frame(fitted.to_frame(), out)
+    tell(signal_words(votes, seed))
+    for name in ("log_likelihood", "iterations", "converged", "warnings", "seconds"):
+        if fitted.diagnostics.get(name) not in (None, []):
+            tell(f"{name.replace('_', ' ')}: {fitted.diagnostics[name]}")
+    for words in flagged(fitted.voters):
+        tell(words)
+    tell(f"labels written to {place}")
+    if voters:
+        beside = write_frame(fitted.voters, voters)
+        tell(f"voters written to {beside}")
+        end_if_elsewhere(beside, voters)
+    end_if_elsewhere(place, out)
+
+
+def flagged(voters: pd.DataFrame) -> list[str]:
+    """A sentence for each kind of voter that a user should know of."""
+    flags = dict.fromkeys(str(flag) for flag in voters["flag"] if flag)
+    return [f"{flag[0].upper()}{flag[1:]}: {listed(voters['voter'][voters['flag'] == flag])}" for flag in flags]
 
 
 def write_simulation(dataset: Dataset, out: Path) -> tuple[Path, Path, Path]:

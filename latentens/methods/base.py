@@ -4,8 +4,9 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import jax
 import numpy as np
@@ -13,6 +14,8 @@ from jaxtyping import Float, Int
 
 from latentens.datasets.dataset import certain_where_known
 from latentens.errors import LatentensError, VotesError
+from latentens.methods.fit_text import fit_html, fit_text
+from latentens.methods.voter_quality import VoteCounts, count_by_label, quality_frame, voter_quality
 from latentens.programs.contract import inspect
 from latentens.programs.model import GenerativeModel
 from latentens.programs.tables import draws_log_likelihood, pointwise_log_likelihood
@@ -22,6 +25,9 @@ from latentens.runtime.threads import one_blas_thread
 from latentens.votes import Votes
 from latentens.votes.matching import Gold, align, gold_codes
 from latentens.votes.names import Names
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Posterior = Float[np.ndarray, "item label"]
 Arrays = Mapping[str, np.ndarray]
@@ -58,6 +64,7 @@ class Fit(Estimate):
         item_names: Names of the items.
         voter_names: Names of the voters; later votes are matched to them by name.
         class_names: The labels that the columns of `label_probs` stand for.
+        source: The votes that were fitted; a fit from a file has only what it keeps of them.
     """
 
     label_probs: Posterior = field(kw_only=True)
@@ -65,6 +72,35 @@ class Fit(Estimate):
     item_names: Names = field(kw_only=True)
     voter_names: Names = field(kw_only=True)
     class_names: Names = field(kw_only=True)
+    source: Votes | VoteCounts = field(kw_only=True)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is sent to another process: everything but the votes themselves."""
+        state = {name: value for name, value in vars(self).items() if name != "counts"}
+        return {**state, "source": self.counts}
+
+    @cached_property
+    def counts(self) -> VoteCounts:
+        """Votes on each item, and each voter's votes by label, weighted with the label probabilities."""
+        return count_by_label(self.source, self.label_probs) if isinstance(self.source, Votes) else self.source
+
+    def to_frame(self) -> "pd.DataFrame":
+        """One row per item: its name, its label as written, the label's probability, its votes, all probabilities."""
+        import pandas as pd
+
+        names = np.asarray(self.class_names)
+        best = {"item": self.item_names, "label": names[self.labels], "confidence": self.label_probs.max(axis=1)}
+        probs = {f"prob_{name}": self.label_probs[:, label] for label, name in enumerate(names)}
+        return pd.DataFrame({**best, "votes": self.counts.by_item, **probs})
+
+    @property
+    def voters(self) -> "pd.DataFrame":
+        """One row per voter: votes, accuracies with intervals, a flag for chance level or worse, the confusion matrix.
+
+        `latentens.methods.voter_quality` says where the numbers come from and what they leave out.
+        """
+        quality = voter_quality(self.params, self.draws, self.counts.by_voter)
+        return quality_frame(quality, self.voter_names, self.class_names)
 
     @property
     def labels(self) -> Int[np.ndarray, " item"]:
@@ -112,29 +148,10 @@ class Fit(Estimate):
         save_fit(self, path)
 
     def __repr__(self) -> str:
-        return f"Fit({', '.join(f'{name}: {text}' for name, text in self._summary().items())})"
+        return fit_text(self)
 
     def _repr_html_(self) -> str:
-        from html import escape
-
-        rows = (f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in self._summary().items())
-        return f"<table>{''.join(rows)}</table>"
-
-    def _summary(self) -> dict[str, str]:
-        """What is worth knowing at a glance."""
-        shares = np.bincount(self.labels, minlength=len(self.class_names)) / len(self.labels)
-        found = {
-            "method": repr(self.method),
-            "items": f"{len(self.label_probs):,}",
-            "voters": f"{len(self.voter_names):,}",
-            "labels": " ".join(f"{name} {share:.0%}" for name, share in zip(self.class_names, shares, strict=True)),
-            "mean confidence": f"{self.label_probs.max(axis=1).mean():.3f}",
-        }
-        for name in ("log_likelihood", "converged", "warnings"):
-            if self.diagnostics.get(name) not in (None, []):
-                value = self.diagnostics[name]
-                found[name.replace("_", " ")] = f"{value:,.2f}" if isinstance(value, float) else str(value)
-        return found
+        return fit_html(self)
 
 
 class Predictor(Settings, ABC):
@@ -258,6 +275,7 @@ def finished(method: Predictor, estimate: Estimate, votes: Votes, start: float, 
         item_names=votes.item_names,
         voter_names=votes.voter_names,
         class_names=votes.class_names,
+        source=votes,
     )
 
 

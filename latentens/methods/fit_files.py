@@ -13,9 +13,10 @@ import xarray as xr
 
 from latentens.errors import LatentensError
 from latentens.methods.base import Fit
+from latentens.methods.voter_quality import VoteCounts
 from latentens.votes.names import Names
 
-FORMAT = "latentens fit 1"
+FORMAT = "latentens fit 2"
 ARRAYS = ("params", "draws", "state")
 NAMES = ("item_names", "voter_names", "class_names")
 PLAIN = (str, int, float, bool, type(None))
@@ -40,7 +41,7 @@ def save_fit(fit: Fit, path: str | Path) -> None:
     for name in NAMES:
         names = getattr(fit, name)
         groups["/"].attrs[name] = json.dumps(len(names) if isinstance(names, range) else list(names), default=_plain)
-    groups["settings"] = _dataset(settings)
+    groups["settings"], groups["counts"] = _dataset(settings), _dataset(fit.counts._asdict())
     content = xr.DataTree.from_dict(groups).to_netcdf(engine="h5netcdf")  # in memory: on a full disk HDF5 crashes
     part = Path(f"{path}.part")
     try:
@@ -68,6 +69,7 @@ def load_fit(path: str | Path, types: Iterable[type | Callable[..., Any]] = ()) 
         diagnostics=json.loads(tree.attrs["diagnostics"]),
         label_probs=tree["label_probs"].to_numpy(),
         method=_decode(json.loads(tree.attrs["method"]), _arrays(tree, "settings"), known),
+        source=VoteCounts(**_arrays(tree, "counts")),
         **{name: _names(json.loads(tree.attrs[name])) for name in NAMES},
     )
 
@@ -81,7 +83,7 @@ def _open(path: str | Path) -> xr.DataTree:
     except (OSError, ValueError) as error:
         raise LatentensError(f"{path} is not a readable netCDF file ({error})") from None
     if tree.attrs.get("format") != FORMAT:
-        raise LatentensError(f"{path} does not hold a fit: save one with `fit.save`")
+        raise LatentensError(f"{path} does not hold a fit of this version: save one with `fit.save`")
     return tree
 
 

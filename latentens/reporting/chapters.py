@@ -11,6 +11,7 @@ import xarray as xr
 from latentens.reporting import figures, fit_figures, posterior_figures
 from latentens.reporting.drawing import Picture, colours, style
 from latentens.reporting.findings import find
+from latentens.reporting.label_tables import labels_frame, voters_frame
 from latentens.reporting.page import Chapter, page
 from latentens.reporting.part_list import FIRST, LATER, make_parts
 from latentens.reporting.score_tables import (
@@ -31,7 +32,9 @@ from latentens.runtime.progress import track_late
 
 def compose(tree: xr.DataTree) -> tuple[str, dict[str, Picture], dict[str, pd.DataFrame]]:
     """The text of the page, the figures and the tables by name."""
-    tables = csv_tables(tree, views(tree))
+    whole = views(tree)
+    mine = {"labels": labels_frame(whole), "voters": voters_frame(whole)}
+    tables = {name: frame for name, frame in mine.items() if len(frame)} | csv_tables(tree, whole)
     short = short_names(map(str, tree["scores/estimator"].to_numpy()))
     found = views(tree, short)
     means, pairs = averages(renamed(scores_frame(tree), short)), average_pairs(renamed(pairs_frame(tree), short))

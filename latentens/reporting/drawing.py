@@ -52,6 +52,10 @@ STYLE = {
 }
 
 
+Point = tuple[Axes, float, float, str]
+"""A place in the axes' data, and what a pointer is told there."""
+
+
 @dataclass(frozen=True)
 class Picture:
     """A drawn figure.

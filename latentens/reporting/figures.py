@@ -1,6 +1,6 @@
 """Figures of scores, of how sure methods are, and of how far they agree."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -9,7 +9,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 
 from latentens.comparison import EXACT
 from latentens.evaluation.statistics import CONFIDENT
-from latentens.reporting.drawing import WIDTH, Picture, render, row_axes, wrapped
+from latentens.reporting.drawing import WIDTH, Picture, Point, render, row_axes, spots, wrapped
 from latentens.reporting.score_tables import CONFIDENCE_STEPS, Mean, Means, agreement, confidence_shares
 from latentens.reporting.view import View
 
@@ -41,7 +41,18 @@ def score_figure(view: View, means: Means, colour: Mapping[str, str]) -> Picture
         "the labels, the log score the stated probabilities.",
         f"Dot plot of balanced accuracy and log score: {'; '.join(words)}.",
         render(figure),
+        spots(
+            figure, [*_mean_points(left, methods, accuracies, " %"), *_mean_points(right, methods, log_scores, " nats")]
+        ),
     )
+
+
+def _mean_points(axes: Axes, methods: Sequence[str], means: Sequence[Mean], unit: str) -> list[Point]:
+    """What a pointer is told at each dot."""
+    return [
+        (axes, mean.value, float(place), f"{method}: {mean.value:.2f}{unit} ({mean.low:.2f} to {mean.high:.2f})")
+        for place, (method, mean) in enumerate(zip(methods, means, strict=True))
+    ]
 
 
 def _dots(axes: Axes, means: Mapping[str, Mean], colour: Mapping[str, str]) -> None:
@@ -85,12 +96,27 @@ def sureness_figure(view: View) -> Picture:
     return Picture(
         "sureness",
         "How sure each method is",
-        "Each bar divides the items by the probability of their most probable label; the darkest part, with its "
-        f"number, are items above {CONFIDENT:g}. More dark than in the exact posterior, where that is known, "
+        "Each bar divides the items by the probability of their most probable label; the part at the right end, "
+        f"with its number, are items above {CONFIDENT:g}. More of these than in the exact posterior, if that is known, "
         "means that a method claims more than the votes support.",
         f"Stacked bars of stated confidence. Share of the items above {CONFIDENT:g}: " + ", ".join(words) + ".",
         render(figure),
+        spots(figure, _share_points(axes, methods, shares, starts)),
     )
+
+
+def _share_points(axes: Axes, methods: Sequence[str], shares: np.ndarray, starts: np.ndarray) -> list[Point]:
+    return [
+        (
+            axes,
+            float(starts[row, step] + shares[row, step] / 2),
+            float(row),
+            f"{methods[row]}: {shares[row, step]:.1f} % of the "
+            f"items between {CONFIDENCE_STEPS[step]:g} and {CONFIDENCE_STEPS[step + 1]:g}",
+        )
+        for row, step in np.ndindex(shares.shape)
+        if shares[row, step] > 0
+    ]
 
 
 def agreement_figure(view: View) -> Picture | None:
@@ -106,9 +132,7 @@ def agreement_figure(view: View) -> Picture | None:
     axes = figure.subplots()
     lowest = min(share.min(), 99.0)
     axes.imshow(share, cmap="Blues", vmin=lowest - (100 - lowest) * 0.3, vmax=100 + (100 - lowest) * 0.4, aspect="auto")
-    for (row, column), value in np.ndenumerate(share):
-        if row != column:
-            axes.text(column, row, f"{value:.1f}", ha="center", va="center", fontsize=7.5)
+    _write_shares(axes, share, lowest)
     axes.set_xticks(range(len(methods)), [str(number) for number in range(1, len(methods) + 1)])
     axes.set_yticks(range(len(methods)), [f"{number}   {wrapped(name)}" for number, name in enumerate(methods, 1)])
     axes.grid(False)
@@ -122,4 +146,20 @@ def agreement_figure(view: View) -> Picture | None:
         "Methods that agree can be wrong together.",
         f"Matrix of agreement between methods, from {share.min():.1f} to 100 percent.",
         render(figure),
+        spots(figure, _pair_points(axes, methods, share)),
     )
+
+
+def _write_shares(axes: Axes, share: np.ndarray, lowest: float) -> None:
+    for (row, column), value in np.ndenumerate(share):
+        if row != column:
+            ink = "white" if value > 100 - 0.25 * (100 - lowest) else "#1d2733"
+            axes.text(column, row, f"{value:.1f}", ha="center", va="center", fontsize=7.5, color=ink)
+
+
+def _pair_points(axes: Axes, methods: Sequence[str], share: np.ndarray) -> list[Point]:
+    return [
+        (axes, column, row, f"{methods[row]} and {methods[column]}: {share[row, column]:.1f} %")
+        for row, column in np.ndindex(share.shape)
+        if row != column
+    ]

@@ -9,10 +9,12 @@ from matplotlib.axes import Axes
 from latentens.comparison import EXACT
 from latentens.evaluation.reliability import reliability
 from latentens.evaluation.scores import mean_kl
-from latentens.reporting.drawing import Picture, evenly_spaced, panels, render, wrapped
+from latentens.reporting.drawing import Picture, Point, evenly_spaced, panels, render, spots, wrapped
 from latentens.reporting.view import View
 
 MOST_POINTS = 1500
+MOST_SPOTS = 150
+"""Of these a pointer can read the values."""
 
 
 def exact_figure(view: View, colour: Mapping[str, str]) -> Picture | None:
@@ -20,8 +22,12 @@ def exact_figure(view: View, colour: Mapping[str, str]) -> Picture | None:
     if view.exact is None or not view.estimates:
         return None
     figure, grid = panels(len(view.estimates), 2.2)
+    points: list[Point] = []
     for axes, (method, probs) in zip(grid, view.estimates.items(), strict=True):
         exact, estimated = _stated(view.exact), _stated(probs)
+        for place in evenly_spaced(len(exact), MOST_SPOTS):
+            words = f"{_item(view, place)}: exact {exact[place]:.3f}, {method} {estimated[place]:.3f}"
+            points.append((axes, exact[place], estimated[place], words))
         shown = evenly_spaced(len(exact), MOST_POINTS)
         axes.plot([0, 1], [0, 1], color=colour[EXACT], linewidth=0.8, linestyle=":")
         axes.plot(
@@ -39,7 +45,16 @@ def exact_figure(view: View, colour: Mapping[str, str]) -> Picture | None:
         "Scatter plots of estimated against exact posterior probabilities, one for each of: "
         + ", ".join(view.estimates),
         render(figure),
+        spots(figure, points),
     )
+
+
+def _item(view: View, place: int) -> str:
+    """The item behind an entry of `_stated`, with its class where there are more than two."""
+    if len(view.class_names) == 2:
+        return f"item {view.votes.item_names[place]}"
+    item, label = divmod(int(place), len(view.class_names))
+    return f"item {view.votes.item_names[item]}, class {view.class_names[label]}"
 
 
 def _unit_square(axes: Axes, title: str) -> None:

@@ -195,6 +195,7 @@ def _as_fit(world: FittedWorld, votes: Votes) -> Fit:
         item_names=votes.item_names,
         voter_names=votes.voter_names,
         class_names=votes.class_names,
+        source=votes,
     )
 
 

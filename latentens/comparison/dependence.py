@@ -1,0 +1,58 @@
+"""Whether voters err independently, put on record in a comparison, so that its report can draw it.
+
+Under the name of a data set, `independence` holds
+    residual[voter, other_voter]  correlation of two voters' votes less what independent voters would have
+    p_value[voter, other_voter]   of each pair, allowing for the number of pairs; 1 where a pair was not checked
+    group[voter]                  number of the group of dependent voters, −1 for none
+with `p_value` and `summary` of the whole as attributes.
+"""
+
+from collections.abc import Iterable
+
+import jax
+import numpy as np
+import xarray as xr
+
+from latentens.comparison.axes import coordinate
+from latentens.comparison.data_tree import data_trees
+from latentens.datasets.dataset import Dataset
+from latentens.errors import VotesError
+from latentens.evaluation.independence import ModelCheck, check_independence
+
+GROUP = "independence"
+
+
+def add_independence(tree: xr.DataTree, datasets: Iterable[Dataset], *, key: jax.Array) -> None:
+    """Check the voters of some data sets of a comparison, and put the result into its tree.
+
+    Votes that cannot be checked, such as those of hundreds of voters or of too few, are left out.
+
+    Args:
+        tree: What `latentens.compare` returned; it is changed.
+        datasets: Data sets of the comparison.
+        key: Random key; the same key gives the same result.
+    """
+    nodes = data_trees(tree)
+    for dataset in datasets:
+        try:
+            found = check_independence(dataset.votes, key=key)
+        except VotesError:
+            continue
+        nodes[dataset.name][GROUP] = xr.DataTree(_laid_out(found))
+
+
+def _laid_out(found: ModelCheck) -> xr.Dataset:
+    names = coordinate(found.voter_names)
+    group = np.full(len(names), -1)
+    for number, members in enumerate(found.groups):
+        group[list(members)] = number
+    both = ("voter", "other_voter")
+    return xr.Dataset(
+        {
+            "residual": (both, found.residual),
+            "p_value": (both, found.adjusted_p_values),
+            "group": ("voter", group),
+        },
+        {"voter": names, "other_voter": names},
+        {"p_value": found.p_value, "level": found.level, "summary": found.summary},
+    )

@@ -1,0 +1,130 @@
+"""A part on who votes like whom beyond what the label explains: the check of independence, drawn."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from latentens.comparison.dependence import GROUP
+from latentens.evaluation.label_dependence import label_dependence
+from latentens.reporting.drawing import WIDTH, Picture, render, spots, wrapped
+from latentens.reporting.html import Html, number_cell, table
+from latentens.reporting.parts import Part
+from latentens.reporting.view import View
+
+MOST_NUMBERS = 12
+"""Up to this many voters the cells hold numbers."""
+
+MOST_NAMES = 40
+MOST_SPOTS = 60
+MOST_PAIRS = 50
+MOST_NAMED = 5
+LEAST_KNOWN = 50
+"""Known labels from which on they are asked who depends on whom."""
+
+DARK = 0.6
+"""Cells beyond this share of the scale are dark, and what is written in them is white."""
+
+
+def dependence_part(view: View, colour: Mapping[str, str]) -> Part | None:
+    """The check of independence, if the comparison has it on record."""
+    del colour
+    if GROUP not in view.node.children:
+        return None
+    found = view.node[GROUP].to_dataset()
+    words = [
+        str(found.attrs["summary"]),
+        "Voters that copy each other, or share a source, count as one: methods that take voters to be independent are "
+        "then too sure. The check needs no label.",
+    ]
+    words += _by_known_labels(view)
+    pairs = _pairs(found)
+    body = [_pair_table(pairs)] if pairs else []
+    return Part("dependence", "Who votes like whom", words, [_heat_map(found)], body)
+
+
+def _by_known_labels(view: View) -> list[str]:
+    """The same by the known labels, which can tell who copies whom where the check without labels may mistake it."""
+    if view.votes.is_sparse or view.num_known < LEAST_KNOWN:
+        return []
+    known = label_dependence(view.votes.matrix, view.labels, len(view.class_names))
+    pairs = known.dependent()[:MOST_NAMED]
+    opening = f"By the {view.num_known:,} known labels, which are to be believed where the two differ,"
+    if not pairs:
+        return [f"{opening} no two voters depend on each other."]
+    named = (f"{view.voter_names[i]} and {view.voter_names[j]} ({known.correlation[i, j]:.2f})" for i, j in pairs)
+    return [f"{opening} those who vote alike beyond the label are: {', '.join(named)}."]
+
+
+def _pairs(found: xr.Dataset) -> list[tuple[str, str, float, float]]:
+    """The pairs that stand out, the strongest first."""
+    residual, p_values, names = found["residual"].to_numpy(), found["p_value"].to_numpy(), _names(found)
+    first, second = np.nonzero(np.triu(p_values <= found.attrs["level"], 1))
+    order = np.argsort(-np.abs(residual[first, second]), kind="stable")
+    places = [(int(first[k]), int(second[k])) for k in order]
+    return [(names[i], names[j], float(residual[i, j]), float(p_values[i, j])) for i, j in places]
+
+
+def _pair_table(pairs: list[tuple[str, str, float, float]]) -> Html:
+    rows = [
+        [one, other, number_cell(f"{residual:+.2f}"), number_cell(f"{p_value:.3f}")]
+        for one, other, residual, p_value in pairs[:MOST_PAIRS]
+    ]
+    return table(["Pairs that stand out", "and", "excess correlation", "p, for all pairs together"], rows)
+
+
+def _heat_map(found: xr.Dataset) -> Picture:
+    """Excess correlations of all pairs, voters of a group next to each other and in a frame."""
+    groups = found["group"].to_numpy()
+    order = np.lexsort((np.arange(len(groups)), np.where(groups < 0, len(groups), groups)))
+    values, names = found["residual"].to_numpy()[np.ix_(order, order)], [_names(found)[voter] for voter in order]
+    scale = max(float(np.abs(values).max(initial=0.0)), 0.1)
+    figure = Figure(figsize=(WIDTH, min(max(0.24 * len(order), 2.4), 5.0) + 0.9))
+    axes = figure.subplots()
+    shown = axes.imshow(values, cmap="RdBu_r", vmin=-scale, vmax=scale, aspect="auto")
+    _name_cells(axes, values, names, scale)
+    _frame_groups(axes, groups[order])
+    figure.colorbar(shown, ax=axes, shrink=0.8, label="excess correlation")
+    png = render(figure)
+    points = [
+        (axes, float(column), float(row), f"{names[row]} and {names[column]}: {values[row, column]:+.2f}")
+        for row, column in np.ndindex(values.shape)
+        if row != column and len(order) <= MOST_SPOTS
+    ]
+    return Picture(
+        "dependence",
+        "Agreement beyond the label",
+        "Red: two voters agree more often than two independent voters of their quality would; blue: less often. Frames "
+        "are groups of voters who depend on each other.",
+        f"Heat map of excess correlations between {len(order)} voters. {found.attrs['summary']}",
+        png,
+        spots(figure, points),
+    )
+
+
+def _name_cells(axes: Axes, values: np.ndarray, names: list[str], scale: float) -> None:
+    """Numbers in the cells and names at the sides, as far as there is room."""
+    if len(names) <= MOST_NUMBERS:
+        for (row, column), value in np.ndenumerate(values):
+            if row != column:
+                ink = "white" if abs(value) > DARK * scale else "#1d2733"
+                axes.text(column, row, f"{value:+.2f}", ha="center", va="center", fontsize=7, color=ink)
+    labels = [wrapped(name, 18).split("\n")[0] for name in names] if len(names) <= MOST_NAMES else []
+    axes.set_yticks(range(len(labels)), labels)
+    axes.set_xticks(range(len(labels)), labels, rotation=90)
+    axes.grid(False)
+    axes.tick_params(length=0)
+
+
+def _frame_groups(axes: Axes, groups: np.ndarray) -> None:
+    for number in np.unique(groups[groups >= 0]):
+        members = np.flatnonzero(groups == number)
+        corner, size = (members[0] - 0.5, members[0] - 0.5), len(members)
+        axes.add_patch(Rectangle(corner, size, size, fill=False, edgecolor="#111111", linewidth=1.6))
+
+
+def _names(found: xr.Dataset) -> list[str]:
+    return list(map(str, found["voter"].to_numpy()))

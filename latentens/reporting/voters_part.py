@@ -1,0 +1,146 @@
+"""A part on the voters: how good each is, with its uncertainty, and what it confuses."""
+
+from collections.abc import Mapping
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from latentens.methods.voter_quality import COVERAGE, MOST_CLASSES, VoterQuality
+from latentens.reporting.drawing import WIDTH, Picture, render, spots, wrapped
+from latentens.reporting.html import Html, details, element, number_cell, table
+from latentens.reporting.label_tables import quality
+from latentens.reporting.parts import Part
+from latentens.reporting.view import View
+
+MOST_DRAWN = 40
+"""Voters in the chart: the best and the worst if there are more."""
+
+MOST_MATRICES = 24
+"""Voters whose confusion matrices are shown, those with the most votes."""
+
+MOST_ROWS = 300
+PLAIN, FLAGGED = "#0b5394", "#c0392b"
+
+
+def voters_part(view: View, colour: Mapping[str, str]) -> Part | None:
+    """The quality of the voters by one method, for votes whose origin is unknown."""
+    del colour
+    if view.is_simulated or not view.estimates:
+        return None
+    method = judge(view)
+    found = quality(view, method)
+    order = np.argsort(-np.nan_to_num(found.balanced_accuracy.value, nan=-1.0), kind="stable")
+    body = [_quality_table(view, found, order)]
+    if len(view.class_names) <= MOST_CLASSES:
+        body.append(_matrices(view, found))
+    return Part("voters", "Quality of the voters", _words(view, method, found), [_chart(view, found, order)], body)
+
+
+def judge(view: View) -> str:
+    """The method by which voters are judged: the first that estimates what each confuses, best by likelihood."""
+    able = [
+        (method, fit)
+        for method, fit in view.first_fits.items()
+        if "confusion" in fit.params or {"sensitivity", "specificity"} <= set(fit.params)
+    ]
+    likely = [method for method, fit in able if "log_likelihood" in fit.diagnostics]
+    return next(iter([*likely, *(method for method, _ in able), *view.estimates]))
+
+
+def _words(view: View, method: str, found: VoterQuality) -> list[str]:
+    words = [
+        f"As {method} sees them. No label is behind these numbers but the method's own estimates: where those are "
+        f"wrong, so is the picture of the voters. Intervals of {100 * COVERAGE:.0f}\u00a0% take them as right; "
+        "voters whose intervals overlap widely should not be ranked."
+    ]
+    for flag in dict.fromkeys(filter(None, found.flags)):
+        names = [name for name, mine in zip(view.voter_names, found.flags, strict=True) if mine == flag]
+        listed = ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
+        words.append(f"{flag[0].upper()}{flag[1:]}: {listed}.")
+    return words
+
+
+def _chart(view: View, found: VoterQuality, order: np.ndarray) -> Picture:
+    """Balanced accuracies with their intervals, the best on top."""
+    drawn = order[~np.isnan(found.balanced_accuracy.value[order])]
+    if len(drawn) > MOST_DRAWN:
+        drawn = np.concatenate([drawn[: MOST_DRAWN // 2], drawn[-MOST_DRAWN // 2 :]])
+    figure = Figure(figsize=(WIDTH, 0.2 * len(drawn) + 0.8))
+    axes = figure.subplots()
+    _draw_voters(axes, found, drawn)
+    axes.axvline(100 / len(view.class_names), color="#555555", linewidth=0.9, linestyle=":")
+    axes.set_yticks(range(len(drawn)), [wrapped(view.voter_names[voter], 24).split("\n")[0] for voter in drawn])
+    axes.set_xlabel("balanced accuracy, % (dotted: chance)")
+    png = render(figure)
+    said = [_said(view, found, int(voter)) for voter in drawn]
+    value = 100 * found.balanced_accuracy.value[drawn]
+    points = [(axes, value[place], float(place), words) for place, words in enumerate(said)]
+    caption = "Each dot is a voter, the best on top; red ones are no better than chance or worse."
+    if len(drawn) < len(order):
+        caption += f" The best and the worst {MOST_DRAWN // 2} of {len(order)} are shown."
+    alternative = f"Dot plot. {'. '.join(said)}."
+    return Picture("voters", "Who can be relied on", caption, alternative, png, spots(figure, points))
+
+
+def _draw_voters(axes: Axes, found: VoterQuality, drawn: np.ndarray) -> None:
+    value, low, high = (100 * part[drawn] for part in found.balanced_accuracy)
+    for place, voter in enumerate(drawn):
+        colour = FLAGGED if found.flags[voter] else PLAIN
+        axes.plot([low[place], high[place]], [place, place], color=colour, linewidth=2.2, alpha=0.45)
+        axes.plot(value[place], place, "o", color=colour, markersize=4.5)
+    axes.set_ylim(len(drawn) - 0.4, -0.6)
+    axes.grid(False, axis="y")
+
+
+def _said(view: View, found: VoterQuality, voter: int) -> str:
+    value, low, high = (100 * part[voter] for part in found.balanced_accuracy)
+    flag = f", {found.flags[voter]}" if found.flags[voter] else ""
+    name = view.voter_names[voter]
+    return f"{name}: {value:.1f}\u00a0% ({low:.1f} to {high:.1f}), {found.votes[voter]:,} votes{flag}"
+
+
+def _quality_table(view: View, found: VoterQuality, order: np.ndarray) -> Html:
+    rows = [
+        [
+            view.voter_names[voter],
+            number_cell(f"{found.votes[voter]:,}", order=found.votes[voter]),
+            *(_range_cell(*(part[voter] for part in score)) for score in (found.balanced_accuracy, found.accuracy)),
+            found.flags[voter],
+        ]
+        for voter in order[:MOST_ROWS]
+    ]
+    return table(["Voter", "votes", "balanced accuracy, %", "accuracy, %", "remark"], rows)
+
+
+def _range_cell(value: float, low: float, high: float) -> Html:
+    if np.isnan(value):
+        return number_cell("–")
+    return number_cell(f"{100 * value:.1f}", element("small", f"{100 * low:.1f} – {100 * high:.1f}"), order=value)
+
+
+def _matrices(view: View, found: VoterQuality) -> Html:
+    """Small confusion matrices of the voters with the most votes."""
+    busiest = np.sort(np.argsort(-found.votes, kind="stable")[:MOST_MATRICES])
+    grids = [_matrix(view, found, int(voter)) for voter in busiest]
+    words = "Rows: the label, as estimated. Columns: the vote. Percent of each row."
+    more = f" The {MOST_MATRICES} voters with the most votes." if len(found.votes) > MOST_MATRICES else ""
+    shown = element("div", *grids, class_="matrices")
+    return details("What each voter confuses", element("p", words + more, class_="soft"), shown)
+
+
+def _matrix(view: View, found: VoterQuality, voter: int) -> Html:
+    head = element("tr", element("td"), *(element("th", name, scope="col") for name in view.class_names))
+    rows = [
+        element("tr", element("th", name, scope="row"), *map(_shaded, found.confusion[voter, label]))
+        for label, name in enumerate(view.class_names)
+    ]
+    name = element("caption", view.voter_names[voter])
+    return element("table", name, element("thead", head), element("tbody", *rows), class_="confusion")
+
+
+def _shaded(share: float) -> Html:
+    if np.isnan(share):
+        return element("td", "–")
+    colour = f"background: color-mix(in srgb, var(--accent) {45 * share:.0f}%, transparent)"
+    return element("td", f"{100 * share:.0f}", style=colour)
