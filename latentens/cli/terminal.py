@@ -2,18 +2,17 @@
 
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import typer
 from rich.console import Console
-from rich.status import Status
-from rich.text import Text
 
 from latentens.cli.reading_options import as_options
 from latentens.errors import LatentensWarning
+from latentens.runtime.progress import Advance, task
 
 console = Console(markup=False, emoji=False, highlight=False)
 messages = Console(stderr=True, soft_wrap=True, markup=False, emoji=False, highlight=False)
@@ -29,9 +28,9 @@ def say(sentence: object) -> None:
     messages.print(f"latentens: {as_options(str(sentence))}")
 
 
-def status(words: str) -> Status:
+def status(words: str) -> AbstractContextManager[Advance]:
     """A line that shows what is going on."""
-    return messages.status(Text(words))
+    return task(words, patience=0.0)
 
 
 def end_if_elsewhere(place: Path, out: Path) -> None:

@@ -16,6 +16,7 @@ from latentens.programs.model import GenerativeModel
 from latentens.programs.tables import build_tables
 from latentens.runtime.devices import fetch
 from latentens.runtime.parallel import stop_if_asked
+from latentens.runtime.progress import Advance, task
 
 CHUNK = 50
 """Steps of a chain between two returns to Python."""
@@ -47,17 +48,23 @@ class Sampler:
             for start, chain_key in zip(starts, keys, strict=True)
         ]
         jax.block_until_ready(_advance(self, observations, states[0]))  # compiles
-        chains = in_parallel(partial(self._run_chain, observations), states, "sampling")
+        with task(f"Sampling {len(states)} chains", len(states) * self._num_chunks) as advance:
+            chains = in_parallel(partial(self._run_chain, observations, advance), states, "")
         points, statistics = zip(*chains, strict=True)
         params = jax.device_get(_constrain_draws(self.model, stack(points)))
         return params, stack(statistics)
 
-    def _run_chain(self, observations: Observations, state: HMCState) -> tuple[Any, Any]:
+    @property
+    def _num_chunks(self) -> int:
+        return -(-(self.num_warmup + self.num_samples) // CHUNK)
+
+    def _run_chain(self, observations: Observations, advance: Advance, state: HMCState) -> tuple[Any, Any]:
         kept = []
-        for _ in range(-(-(self.num_warmup + self.num_samples) // CHUNK)):
+        for _ in range(self._num_chunks):
             stop_if_asked()
             state, chunk = _advance(self, observations, state)
             kept.append(fetch(chunk))
+            advance("")
         whole = jax.tree.map(lambda *parts: np.concatenate(parts), *kept)
         return jax.tree.map(lambda leaf: leaf[self.num_warmup : self.num_warmup + self.num_samples], whole)
 

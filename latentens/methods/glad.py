@@ -13,6 +13,7 @@ from latentens.methods.base import Estimate, GoldCodes, GoldMethod, Posterior
 from latentens.methods.independent.likelihood import named_params
 from latentens.methods.indicator import in_blocks
 from latentens.methods.labelled_rows import LabelledRows, labelled_rows
+from latentens.runtime.progress import track_late
 from latentens.runtime.settings import Count, Positive
 from latentens.votes import Votes
 from latentens.votes.triplets import Triplets
@@ -79,7 +80,7 @@ class Glad(GoldMethod):
         votes, counts, log_allowed = rows.votes, rows.counts, rows.log_allowed
         ability, ease = np.full(votes.num_voters, ABILITY_MEAN), np.full(votes.num_items, EASE_MEAN)
         objective, entries = -np.inf, votes.triplets
-        for iteration in range(1, self.max_iterations + 1):
+        for iteration in track_late(range(1, self.max_iterations + 1), "GLAD: rounds of the limit"):
             expected = _expect(votes, ability, ease, log_allowed)
             before = objective
             objective = _log_posterior(expected, counts, ability, ease)

@@ -19,6 +19,7 @@ from latentens.methods.independent.label_counts import (
     maximisation,
 )
 from latentens.runtime.numerics import safe_log
+from latentens.runtime.progress import Advance, task
 
 PLAIN_ROUNDS = 10
 """So many rounds are plain ones: far from an optimum a jump could lead to another one."""
@@ -78,10 +79,15 @@ class Ascent:
 
     def climb(self, expected: Expected) -> Optimum:
         """From expected counts of several starts to where each ends; the first one is never given up."""
+        with task("Expectation–maximisation") as advance:
+            return self._climb(expected, advance)
+
+    def _climb(self, expected: Expected, advance: Advance) -> Optimum:
         at = self._stand(maximisation(expected, self.pseudo_counts))
         running, bounds = np.arange(len(at.objective)), np.full(len(at.objective), FIRST_JUMP)
         optimum = _record(_empty_optimum(expected), running, at, rounds := 1)
         while rounds < self.max_iterations and len(running):
+            advance(f"Expectation–maximisation, round {rounds}, starts left: {len(running)}")
             after = self._stand(maximisation(at.expected, self.pseudo_counts))
             _record(optimum, running, after, rounds := rounds + 1)
             done = after.objective - at.objective < self.tolerance * after.expected.labels.sum(axis=0)

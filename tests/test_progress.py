@@ -1,0 +1,60 @@
+"""Progress: seen on a terminal, with steps within steps; silent in a pipe."""
+
+import os
+import pty
+import subprocess
+import sys
+
+import pytest
+
+CODE = """
+import time
+from latentens.runtime import progress
+from latentens.runtime.parallel import in_threads
+progress.PATIENCE = -1.0
+progress.INTERVAL = 0.0
+with progress.task("outer [b]words[/b]", 3, patience=0.0) as advance:
+    for _ in progress.track_late(range(3), lambda step: f"inner {step}"):
+        time.sleep(0.15)
+        advance("")
+assert in_threads(lambda part: part + 1, [1, 2, 3], description="in threads") == [2, 3, 4]
+print("done")
+"""
+
+
+def on_terminal(code):
+    """What a program writes on a terminal, and on its standard output."""
+    master, slave = pty.openpty()
+    env = {**os.environ, "TERM": "xterm", "COLUMNS": "120"}
+    done = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=slave, env=env, text=True)
+    os.close(slave)
+    shown = b""
+    while True:
+        try:
+            part = os.read(master, 4096)
+        except OSError:  # the other end is closed
+            break
+        shown += part
+    os.close(master)
+    return shown.decode(), done.communicate()[0]
+
+
+def test_a_terminal_shows_steps_within_steps():
+    shown, printed = on_terminal(CODE)
+    assert printed == "done\n"
+    assert "outer [b]words[/b]" in shown
+    assert "inner 1" in shown
+
+
+def test_a_pipe_stays_silent():
+    done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=True)
+    assert done.stdout == "done\n"
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("steps", [[], [1, 2, 3], iter("abc")])
+def test_steps_are_those_given(steps):
+    from latentens.runtime.progress import track_late
+
+    wanted = list(steps) if isinstance(steps, list) else list("abc")
+    assert list(track_late(steps, "words", total=3)) == wanted
