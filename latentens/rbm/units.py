@@ -7,7 +7,7 @@ indicator each, for which sigmoid and softplus take the place of softmax and log
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +17,7 @@ from jaxtyping import Array, Float, Int
 
 from latentens.errors import LatentensError
 from latentens.programs.distributions import binary_states
+from latentens.runtime.settings import Settings, at_least
 
 AnyArray = Array | np.ndarray
 """Arrays of JAX or NumPy: every function takes either."""
@@ -30,14 +31,14 @@ LARGEST_PRODUCT = 2.0**512
 
 @jax.tree_util.register_static
 @dataclass(frozen=True)
-class Units:
+class Units(Settings):
     """The kind of a layer's units: part of the structure of what has it, not of its data.
 
     Attributes:
         num_states: Number of states K of each unit.
     """
 
-    num_states: int = 2
+    num_states: Annotated[int, at_least(2)] = 2
 
     @property
     def width(self) -> int:
