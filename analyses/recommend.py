@@ -157,13 +157,20 @@ def coins(sets: int, seed: int) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["coins", "sets", "nothing to find", "perhaps little"]).set_index("coins")
 
 
+def _some_params(voters: int, key: jax.Array) -> dict[str, np.ndarray]:
+    """Voters of all kinds, better than chance, and classes that need not be equally frequent."""
+    generator = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+    rates = generator.uniform(0.55, 0.9, (2, voters))
+    return {"prevalence": generator.uniform(0.3, 0.7), "sensitivity": rates[0], "specificity": rates[1]}
+
+
 def coverage(repetitions: int, seed: int, items: int = 300, voters: int = 8, twins: int = 5) -> pd.DataFrame:
     """How often the real accuracy lies in the interval, on votes from the very program that is fitted."""
     model, rows = DawidSkene(voters), []
     methods = {"MajorityVote": MajorityVote(), "DawidSkeneEM": DawidSkeneEM()}
     for number in track_late(range(repetitions), "Coverage"):
         params_key, data_key, key = jax.random.split(jax.random.fold_in(jax.random.key(seed), number), 3)
-        drawn = le.simulate(model, items, key=data_key, params=model.example_params(params_key))
+        drawn = le.simulate(model, items, key=data_key, params=_some_params(voters, params_key))
         tree = le.recommend(drawn.votes, methods, {"DawidSkene": DawidSkeneEM()}, key=key, twins=twins)
         found = tree["votes/recommendation"].to_dataset()
         if "world" not in found:
