@@ -51,7 +51,7 @@ def main(
     if "coins" in parts:
         write(out, "recommend_coins", table=coins(sets, seed))
     if "coverage" in parts:
-        write(out, "recommend_coverage", table=coverage(repetitions, seed))
+        write(out, "recommend_coverage", table=coverage(out, repetitions, seed))
     if not frames:
         return pd.DataFrame()
     methods = pd.concat(frames, ignore_index=True)
@@ -164,29 +164,34 @@ def _some_params(voters: int, key: jax.Array) -> dict[str, np.ndarray]:
     return {"prevalence": generator.uniform(0.3, 0.7), "sensitivity": rates[0], "specificity": rates[1]}
 
 
-def coverage(repetitions: int, seed: int, items: int = 300, voters: int = 8, twins: int = 5) -> pd.DataFrame:
+def coverage(out: Path, repetitions: int, seed: int) -> pd.DataFrame:
     """How often the real accuracy lies in the interval, on votes from the very program that is fitted."""
-    model, rows = DawidSkene(voters), []
-    methods = {"MajorityVote": MajorityVote(), "DawidSkeneEM": DawidSkeneEM()}
+    frames = []
     for number in track_late(range(repetitions), "Coverage"):
-        params_key, data_key, key = jax.random.split(jax.random.fold_in(jax.random.key(seed), number), 3)
-        drawn = le.simulate(model, items, key=data_key, params=_some_params(voters, params_key))
-        tree = le.recommend(drawn.votes, methods, {"DawidSkene": DawidSkeneEM()}, key=key, twins=twins)
-        found = tree["votes/recommendation"].to_dataset()
-        if "world" not in found:
-            continue
-        for name, probs in zip(
-            tree["votes/estimates/estimator"].values, tree["votes/estimates/label_prob"].values[0], strict=True
-        ):
-            real = balanced_accuracy(drawn.labels, probs.argmax(axis=1))
-            mine = found.sel(world="DawidSkene", estimator=name)
-            low, value, high = (float(mine[f"balanced_accuracy{end}"]) for end in ("_low", "", "_high"))
-            rows.append((name, low <= real <= high, value - real, high - low))
-    frame = pd.DataFrame(rows, columns=["method", "covered", "bias", "width"])
-    groups = frame.groupby("method", sort=False)
-    return groups.agg(
-        covered=("covered", "mean"), sets=("covered", "size"), bias=("bias", "mean"), width=("width", "mean")
-    )
+        path = out / "parts" / f"coverage-{seed}-{number}.csv"
+        if not path.is_file():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            covered(jax.random.fold_in(jax.random.key(seed), number)).to_csv(path, index=False)
+        frames.append(pd.read_csv(path))
+    groups = pd.concat(frames).groupby("method", sort=False)
+    found = {"covered": ("covered", "mean"), "sets": ("covered", "size")}
+    return groups.agg(**found, bias=("bias", "mean"), width=("width", "mean"))
+
+
+def covered(key: jax.Array, items: int = 300, voters: int = 8, twins: int = 5) -> pd.DataFrame:
+    """Whether the real accuracy of each method lies in its interval, on one set."""
+    params_key, data_key, key = jax.random.split(key, 3)
+    drawn = le.simulate(DawidSkene(voters), items, key=data_key, params=_some_params(voters, params_key))
+    methods = {"MajorityVote": MajorityVote(), "DawidSkeneEM": DawidSkeneEM()}
+    tree = le.recommend(drawn.votes, methods, {"DawidSkene": DawidSkeneEM()}, key=key, twins=twins)
+    found, rows = tree["votes/recommendation"].to_dataset(), []
+    estimates = tree["votes/estimates/label_prob"].sel(repetition=0)
+    for name in methods if "world" in found else ():
+        real = balanced_accuracy(drawn.labels, estimates.sel(estimator=name).values.argmax(axis=1))
+        mine = found.sel(world="DawidSkene", estimator=name)
+        low, value, high = (float(mine[f"balanced_accuracy{end}"]) for end in ("_low", "", "_high"))
+        rows.append((name, low <= real <= high, value - real, high - low))
+    return pd.DataFrame(rows, columns=["method", "covered", "bias", "width"])
 
 
 if __name__ == "__main__":

@@ -10,8 +10,9 @@ from typer.testing import CliRunner
 
 import latentens as le
 from latentens.cli.app import app
+from latentens.cli.method_names import find_methods
 from latentens.comparison.twins import recommend as recommending
-from latentens.comparison.twins.catalogue import World
+from latentens.comparison.twins.catalogue import World, default_methods, default_worlds
 from latentens.comparison.twins.expected_scores import Difference, Twin, TwinScores, contributions, sum_variance
 from latentens.comparison.twins.gold_numbers import mcnemar_number, to_check_accuracy, to_tell_worlds
 from latentens.comparison.twins.minimax import Column, choose, gold_column
@@ -254,3 +255,12 @@ def test_the_command_answers_first_and_writes_the_report(data, tmp_path, monkeyp
     page = (tmp_path / "results" / "report.html").read_text()
     assert "Which method to use" in page
     assert "no score can tell" not in page
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_names_are_what_the_command_line_takes(classes):
+    votes = Votes.from_matrix(np.random.default_rng(0).integers(classes, size=(20, VOTERS)), num_classes=classes)
+    named = default_methods(votes, quick=False)
+    named |= {world.method_name: world.method(votes) for world in default_worlds(votes, quick=False).values()}
+    made = {name: make(votes) for name, make in find_methods(list(named)).items()}
+    assert made == named

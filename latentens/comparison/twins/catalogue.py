@@ -53,8 +53,8 @@ def default_worlds(votes: Votes, *, quick: bool) -> dict[str, World]:
         worlds["Tree"] = World("TreeMLE", TreeMLE())
         if votes.num_classes == 2:
             worlds["TopDown"] = World("TopDownMLE(starts=2)", TopDownMLE(starts=2))
-    worlds["Confounder"] = World("MaximumLikelihood(Confounder, starts=0)", _confounder)
-    worlds["ItemDifficulty"] = World("MaximumLikelihood(ItemDifficulty, starts=0)", _item_difficulty)
+    worlds["Confounder"] = World("MaximumLikelihood(Confounder, starts=0, tolerance=1e-5)", _confounder)
+    worlds["ItemDifficulty"] = World("MaximumLikelihood(ItemDifficulty, starts=0, tolerance=1e-5)", _item_difficulty)
     return worlds
 
 
@@ -89,8 +89,8 @@ def _is_dense(votes: Votes) -> bool:
 
 
 def _confounder(votes: Votes) -> Method:
-    return MaximumLikelihood(Confounder(votes.num_voters, votes.num_classes), starts=0)
+    return MaximumLikelihood(Confounder(votes.num_voters, votes.num_classes), starts=0, tolerance=1e-5)
 
 
 def _item_difficulty(votes: Votes) -> Method:
-    return MaximumLikelihood(ItemDifficulty(votes.num_voters, votes.num_classes), starts=0)
+    return MaximumLikelihood(ItemDifficulty(votes.num_voters, votes.num_classes), starts=0, tolerance=1e-5)
