@@ -66,7 +66,7 @@ def users_worlds(worlds: Methods) -> dict[str, World]:
 def default_methods(votes: Votes, *, quick: bool) -> dict[str, Method | MethodFactory]:
     """Methods by the names that the command line takes, the cheaper ones first.
 
-    The methods that fit the worlds join them where the votes do not rule the world out.
+    The methods that fit the worlds join them where the votes neither rule the world out nor contradict its program.
     """
     methods: dict[str, Method | MethodFactory] = {"MajorityVote": MajorityVote()}
     if votes.num_classes == 2 and not votes.has_repeats:

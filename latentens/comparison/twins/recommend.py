@@ -102,7 +102,10 @@ def recommend(
         choices = default_worlds(dataset.votes, quick=quick) if worlds is None else users_worlds(worlds)
         found = session.fit_worlds(found, choices)
         if methods is None:
-            chosen |= {world.method_name: world.method for world in found.kept}
+            sound = [
+                world for world in found.kept if world not in found.misfits
+            ]  # others may have another label in mind
+            chosen |= {world.method_name: world.method for world in sound}
         found = session.score(found, chosen, 1 if quick else twins, temper=methods is None and not quick)
     else:
         session.run(cells_of(dataset, chosen, work_key))
