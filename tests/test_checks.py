@@ -87,7 +87,7 @@ def test_residuals_and_standard_errors_are_those_of_refitting():
     replicates = []
     for seed in range(60):
         votes = draw(model, FIVE, 2000, seed)
-        fit = DawidSkeneEM(random_starts=0).fit(votes, key=KEY)
+        fit = DawidSkeneEM(0.01, 0.01, random_starts=0).fit(votes, key=KEY)
         replicates.append(raw_residuals(votes, fit.params)[pairs])
     check = check_model(model, fit.params, votes, key=KEY)
     np.testing.assert_allclose(check.residual[pairs], replicates[-1], atol=0.05 * check.standard_error[pairs].min())
@@ -97,7 +97,7 @@ def test_residuals_and_standard_errors_are_those_of_refitting():
 
 def test_residuals_do_not_depend_on_how_the_parameters_were_estimated():
     votes = draw(DawidSkene(5), FIVE, 5000, seed=3)
-    fit = DawidSkeneEM().fit(votes, key=KEY)
+    fit = DawidSkeneEM(0.01, 0.01).fit(votes, key=KEY)
     near = {name: value + 0.004 for name, value in fit.params.items()}
     fitted, moved = (check_model(DawidSkene(5), params, votes, key=KEY) for params in (fit.params, near))
     change = np.abs(moved.residual - fitted.residual) / np.where(fitted.checked, fitted.standard_error, 1)
