@@ -96,7 +96,7 @@ def test_numbers_and_their_text_are_the_same_name():
 
 
 GOLD_METHODS = {
-    "EM": DawidSkeneEM(random_starts=1),
+    "EM": DawidSkeneEM(0.01, 0.01, random_starts=1),
     "hard EM": IterativeMaximumLikelihood(),
     "GLAD": Glad(),
     "EBCC": Ebcc(restarts=1),
@@ -159,7 +159,7 @@ def one_coin(num_items, votes=None):
 
 SAVED = {
     "vote": MajorityVote(),
-    "EM": DawidSkeneEM(random_starts=1),
+    "EM": DawidSkeneEM(0.01, 0.01, random_starts=1),
     "spectral": SpectralMetaLearner(),
     "EBCC": Ebcc(restarts=1),
     "stack": RBMStack(hidden=(2, 1)),
