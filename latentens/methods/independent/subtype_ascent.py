@@ -164,10 +164,11 @@ class SubtypeAscent:
         return at, max(length / LONGER_JUMP, 1.0)
 
     def _neighbours(self, subtypes: Subtypes) -> list[Subtypes]:
-        """The same with one subtype given to another class that has room for it."""
-        room = np.bincount(subtypes.label, minlength=self.num_classes) < self.num_subtypes
-        places = np.arange(len(subtypes.label))
-        moves = [(i, k) for i in places for k in np.flatnonzero(room) if k != subtypes.label[i]]
+        """The same with one subtype given to another class that has room for it; no class of known items is emptied."""
+        sizes = np.bincount(subtypes.label, minlength=self.num_classes)
+        free = np.ones(len(subtypes.label), bool) if self.log_allowed is None else sizes[subtypes.label] > 1
+        room, places = np.flatnonzero(sizes < self.num_subtypes), np.arange(len(subtypes.label))
+        moves = [(i, k) for i in np.flatnonzero(free) for k in room if k != subtypes.label[i]]
         return [subtypes._replace(label=np.where(places == i, k, subtypes.label)) for i, k in moves]
 
 
