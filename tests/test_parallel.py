@@ -23,6 +23,15 @@ def test_results_come_in_the_order_of_the_parts():
     assert in_threads(slow_if_early, range(4), workers=4) == [0, 1, 2, 3]
 
 
+@pytest.fixture
+def heard():
+    """An interrupt is heard even where the session was started with interrupts ignored, as in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heard")
 def test_an_interrupt_stops_running_threads_and_starts_no_more():
     started = []
 
