@@ -20,6 +20,7 @@ def client():
         yield client
 
 
+@pytest.mark.slow
 def test_a_sweep_on_workers_survives_the_loss_of_one(client, tmp_path):
     pids = client.run(os.getpid)
     assert len(pids) == 2

@@ -32,6 +32,7 @@ def votes_given_label(model, params):
     return np.einsum("ls,sv->lv", joint / joint.sum(axis=1, keepdims=True), np.exp(tables.log_emission[0])[..., 1])
 
 
+@pytest.mark.slow
 def test_start_is_close_to_the_chain_whichever_way_its_units_are_turned():
     chain = dict(TopDown(8, 3).example_params(KEY))
     turned = chain | {

@@ -221,6 +221,7 @@ def test_layers_and_prediction_sum_over_all_hidden_states(machine, joint):
 
 
 @double_precision
+@pytest.mark.slow
 def test_sampling_agrees_with_the_exact_values(machine, joint):
     rows = VisibleRows(jnp.asarray(indicators(ROWS)), jnp.full(len(ROWS), 1 / len(ROWS)), len(ROWS), None, UNITS)
     chains = jnp.tile(rows.visible, (200, 1))

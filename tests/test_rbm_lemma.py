@@ -59,6 +59,7 @@ def expectation_maximisation(matrix, iterations=3000):
     return np.log(one + zero).sum(), prevalence, sensitivity, specificity
 
 
+@pytest.mark.slow
 def test_a_machine_with_one_unit_finds_the_dawid_skene_maximum():
     truth = {
         "prevalence": 0.4,

@@ -49,6 +49,7 @@ def test_groups_are_found_where_dawid_skene_copies_the_largest(grouped):
     assert find_tree(grouped.votes, key=KEY) == find_tree(grouped.votes, key=KEY)
 
 
+@pytest.mark.slow
 def test_tree_of_found_groups_is_near_exact_bayes(grouped):
     fit = TreeMLE(starts=0).fit(grouped.votes, key=KEY)
     independent = DawidSkeneEM().fit(grouped.votes, key=KEY)

@@ -158,6 +158,7 @@ def copied_pair():
     return votes, labels
 
 
+@pytest.mark.slow
 def test_dependence_is_found_among_voters_with_missing_votes_as_the_check_finds_it():
     votes, labels = copied_pair()
     assert (votes < 0).any(axis=0).all(), "nobody voted on every item"
