@@ -66,11 +66,11 @@ class TopDownMLE(Method):
         fits = self._fit_sizes(votes, key)
         needed = {size: fit for size, fit in fits.items() if size} if _needs_units(fits) else {0: fits[0]}
         best = min(needed, key=lambda size: needed[size].diagnostics[self.criterion])
-        by_size = {size: fit.diagnostics[self.criterion] for size, fit in fits.items()}
         diagnostics = {
             **fits[best].diagnostics,
             "architecture": (votes.num_voters, best, 1) if best else (votes.num_voters, 1),
-            f"{self.criterion}_by_hidden_units": by_size,
+            "aic_by_hidden_units": {size: fit.diagnostics["aic"] for size, fit in fits.items()},
+            "bic_by_hidden_units": {size: fit.diagnostics["bic"] for size, fit in fits.items()},
         }
         others = [_label_change(fits[best], fit, votes) for size, fit in needed.items() if size != best]
         if max(others, default=0.0) > diagnostics["label_change"]:
