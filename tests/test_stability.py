@@ -2,9 +2,10 @@ import jax
 import numpy as np
 import pytest
 
-from latentens import simulate
-from latentens.inference.stability import NEAR, fits_about_as_well, label_warnings
-from latentens.methods import MaximumLikelihood
+from latentens import Votes, simulate
+from latentens.datasets import simulate_paper
+from latentens.inference.stability import NEAR, Labelling, fits_about_as_well, label_change, label_warnings
+from latentens.methods import DawidSkeneEM, MaximumLikelihood
 from latentens.models import TopDown
 
 KEY = jax.random.key(0)
@@ -49,3 +50,46 @@ def test_labels_that_the_votes_do_not_determine_are_reported():
     assert len(fit.diagnostics["optima"]) > 1
     assert sum(optimum["starts"] for optimum in fit.diagnostics["optima"]) == 4
     assert fit.diagnostics["log_likelihood"] == pytest.approx(fit.log_likelihood(votes).sum())
+
+
+def test_change_counts_items_of_rows_with_other_labels():
+    """Four items of three rows, two of which change; nothing counts at an optimum that is clearly behind."""
+    counts, log_likelihood = np.array([1, 2, 1]), np.array([-1.0, -2.0, -3.0])
+    best, other = (Labelling(log_likelihood, np.array(labels)) for labels in ([0, 1, 1], [0, 0, 1]))
+    assert label_change(best, other, counts) == 0.5
+    assert label_change(best, other, counts, penalty=1.0) == 0.0
+
+
+def two_juries(seed, num_items=300, accuracies=(0.8, 0.8)):
+    """Six voters on one question, and six on another that has nothing to do with it."""
+    generator = np.random.default_rng(seed)
+    answers = generator.integers(2, size=(2, num_items))
+    correct = [generator.random((num_items, 6)) < accuracy for accuracy in accuracies]
+    parts = [np.where(right, own[:, None], 1 - own[:, None]) for right, own in zip(correct, answers, strict=True)]
+    return Votes.from_matrix(np.hstack(parts)), answers
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_dawid_skene_reports_that_either_jury_may_be_right(seed):
+    votes, answers = two_juries(seed)
+    fit = DawidSkeneEM().fit(votes, key=KEY)
+    assert 0.3 < fit.diagnostics["label_change"] < 0.7
+    assert any("weakly identified" in words for words in fit.diagnostics["warnings"])
+    known = np.where(np.arange(len(answers[0])) < 60, answers[1], -1)  # some labels say which question is meant
+    told = DawidSkeneEM().fit(votes, key=KEY, gold=known)
+    assert told.diagnostics["label_change"] == 0.0
+    assert np.mean(told.labels == answers[1]) > 0.9
+
+
+def test_dawid_skene_trusts_the_better_jury():
+    votes, answers = two_juries(0, 2000, (0.85, 0.82))
+    fit = DawidSkeneEM().fit(votes, key=KEY)
+    assert len(fit.diagnostics["optima"]) > 1
+    assert fit.diagnostics["label_change"] == 0.0
+    assert np.mean(fit.labels == answers[0]) > 0.9
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_labels_of_independent_voters_are_identified(number):
+    fit = DawidSkeneEM().fit(simulate_paper("condInd", number, 500).votes, key=KEY)
+    assert fit.diagnostics["label_change"] < 0.01

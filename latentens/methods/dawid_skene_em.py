@@ -6,10 +6,11 @@ from typing import Any
 import jax
 import numpy as np
 from jaxtyping import Float
-from scipy.special import expit
+from scipy.special import expit, logsumexp, softmax
 
-from latentens.inference.optima import list_optima, local_optimum_warnings
+from latentens.inference.optima import group_starts, list_optima, local_optimum_warnings
 from latentens.inference.orient import orientation, vote_shares
+from latentens.inference.stability import Labelling, label_change, label_warnings
 from latentens.methods.base import Estimate, GoldCodes, GoldMethod, Posterior, posterior_of
 from latentens.methods.independent.ascent import Ascent, Optimum
 from latentens.methods.independent.label_counts import (
@@ -20,7 +21,7 @@ from latentens.methods.independent.label_counts import (
     expect_labels,
     expectation,
 )
-from latentens.methods.independent.likelihood import from_named_params, named_params, posterior
+from latentens.methods.independent.likelihood import from_named_params, log_joint, named_params, posterior
 from latentens.methods.indicator import by_blocks, in_blocks, vote_indicator
 from latentens.methods.spectral.imbalance import third_moment_imbalance
 from latentens.methods.spectral.moments import rates_at
@@ -46,7 +47,8 @@ class DawidSkeneEM(GoldMethod):
     side, by plain rounds first and then by squared extrapolation. On many votes the worse half of the starts is given
     up after ten rounds, and again after twenty, forty …, but never the vote shares; with very many distinct rows the
     random starts run on a sample first, and only the best one survives. The probabilities are the exact posterior at
-    the estimates.
+    the estimates. Where another start ends at an optimum that fits about as well and has other labels, a warning says
+    so; `label_change` in the diagnostics is the share of labels that change.
 
     Pseudo-counts stand for what is known of voters before any vote: most of them are right more often than wrong. With
     thousands of votes per voter they change nothing; with ten they keep a voter who was right ten times from being
@@ -82,7 +84,7 @@ class DawidSkeneEM(GoldMethod):
             "converged": bool(optimum.converged[optimum.best]),
             "flipped": not np.array_equal(order, np.arange(len(order))),
             "start_log_likelihoods": optimum.log_likelihood,
-            **_compare_starts(optimum),
+            **_compare_starts(optimum, largest_label_change(optimum, votes, gold)),
         }
         return Estimate(named_params(shares, confusion), diagnostics)
 
@@ -138,7 +140,40 @@ class DawidSkeneEM(GoldMethod):
         return Ascent(data, pseudo_counts, self.tolerance, self.max_iterations).climb(expected)
 
 
-def _compare_starts(optimum: Optimum) -> dict[str, Any]:
+def largest_label_change(optimum: Optimum, votes: Votes, gold: GoldCodes | None) -> float:
+    """The largest share of labels that change at another optimum that fits about as well as the best.
+
+    Starts that were given up are at no optimum and do not count.
+    """
+    kept = np.flatnonzero(~optimum.given_up)
+    best, *others = (int(kept[starts[0]]) for starts in group_starts(optimum.objective[kept]))
+    if not others:
+        return 0.0
+    counts = votes.patterns.counts if gold is None else np.ones(votes.num_items)
+    log_prior = optimum.objective - optimum.log_likelihood
+    here = _labelling(optimum.estimates, best, votes, gold)
+    return max(
+        label_change(
+            here, _labelling(optimum.estimates, start, votes, gold), counts, log_prior[best] - log_prior[start]
+        )
+        for start in others
+    )
+
+
+def _labelling(estimates: Estimates, start: int, votes: Votes, gold: GoldCodes | None) -> Labelling:
+    """What one start says about the distinct rows or, where labels are known, about the items."""
+    shares, confusion = estimates.shares[:, start], estimates.confusion[:, start].transpose(1, 0, 2)
+    rows, _, inverse = votes.patterns
+    joint = by_blocks(lambda part: log_joint(vote_indicator(part, len(shares)), shares, confusion), rows)
+    if gold is None:
+        joint = joint[:, orientation(softmax(joint, axis=1)[inverse], votes)]
+    else:
+        possible = (gold[:, None] < 0) | (gold[:, None] == np.arange(len(shares)))
+        joint = np.where(possible, joint[inverse], -np.inf)
+    return Labelling(logsumexp(joint, axis=1), joint.argmax(axis=1))
+
+
+def _compare_starts(optimum: Optimum, change: float) -> dict[str, Any]:
     """The optima that were found, and warnings of what they mean."""
     best = optimum.best
     words = [] if optimum.converged[best] else [f"not converged after {optimum.iterations[best]} iterations"]
@@ -147,7 +182,8 @@ def _compare_starts(optimum: Optimum) -> dict[str, Any]:
     return {
         "optima": list_optima(optimum.objective[~optimum.given_up]),
         "starts_given_up": int(optimum.given_up.sum()),
-        "warnings": words,
+        "label_change": change,
+        "warnings": words + label_warnings(change),
     }
 
 

@@ -17,7 +17,7 @@ from latentens.inference.em import Expectation
 from latentens.inference.optima import group_starts, list_optima
 from latentens.inference.optimise import Optima, descend, minimise, stack
 from latentens.inference.orient import orientation
-from latentens.inference.stability import fits_about_as_well, label_warnings
+from latentens.inference.stability import Labelling, label_change, label_warnings
 from latentens.methods.base import Estimate, GoldCodes, GoldMethod, Method, Posterior
 from latentens.methods.majority_vote import MajorityVote
 from latentens.programs.marginal import (
@@ -115,7 +115,8 @@ class MaximumLikelihood(GoldMethod):
         order = np.arange(probs.shape[1]) if fixed else orientation(probs, votes)
         params, remaining = _oriented(self.model, found, order)
         likelihood = logsumexp(joint, axis=0)
-        change = self._label_change(optima, likelihood, probs[:, order].argmax(axis=1), votes, observations, inverse)
+        labelled = Labelling(likelihood, joint[order].argmax(axis=0))
+        change = self._label_change(optima, labelled, votes, observations, None if fixed else inverse)
         total = float(fetch(observations.counts) @ likelihood)
         diagnostics = self._report(optima, params, total, change, votes.num_items)
         diagnostics |= self._held_out(votes, gold, split_key)
@@ -124,20 +125,19 @@ class MaximumLikelihood(GoldMethod):
     def _label_change(
         self,
         optima: Optima,
-        best: Float[np.ndarray, " row"],
-        labels: Int[np.ndarray, " item"],
+        best: Labelling,
         votes: Votes,
         observations: Observations,
-        inverse: Int[np.ndarray, " item"],
+        inverse: Int[np.ndarray, " item"] | None,
     ) -> float:
-        """The largest share of labels that change at another optimum that fits about as well."""
+        """The largest share of labels that change at another optimum; those are oriented if there is an `inverse`."""
         change, counts = 0.0, fetch(observations.counts)
         for start, *_ in group_starts(-votes.num_items * optima.losses)[1:]:
             joint = fetch(_label_log_joint(self.model, optima.point(start), observations))
-            if fits_about_as_well(best, logsumexp(joint, axis=0), counts):
-                probs = softmax(joint, axis=0).T[inverse]
-                order = np.arange(probs.shape[1]) if self.model.anchored else orientation(probs, votes)
-                change = max(change, float(np.mean(probs[:, order].argmax(axis=1) != labels)))
+            if inverse is not None:
+                joint = joint[orientation(softmax(joint, axis=0).T[inverse], votes)]
+            other = Labelling(logsumexp(joint, axis=0), joint.argmax(axis=0))
+            change = max(change, label_change(best, other, counts))
         return change
 
     def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array
 
 from latentens.errors import SettingError, VotesError
-from latentens.inference.stability import fits_about_as_well, label_warnings
+from latentens.inference.stability import Labelling, label_change, label_warnings
 from latentens.methods.base import Estimate, Fit, Method, Posterior
 from latentens.methods.maximum_likelihood import MaximumLikelihood
 from latentens.methods.rbm_stack import RBMStack, stack_machines
@@ -124,8 +124,8 @@ def _needs_units(fits: Mapping[int, Fit]) -> bool:
 def _label_change(best: Fit, other: Fit, votes: Votes) -> float:
     """The share of labels that change at the optimum of another size, if that fits about as well."""
     extra = other.diagnostics["num_parameters"] - best.diagnostics["num_parameters"]
-    near = fits_about_as_well(best.log_likelihood(votes), other.log_likelihood(votes), np.ones(votes.num_items), extra)
-    return float(np.mean(best.labels != other.labels)) if near else 0.0
+    here, there = (Labelling(fit.log_likelihood(votes), fit.labels) for fit in (best, other))
+    return label_change(here, there, np.ones(votes.num_items), extra)
 
 
 def _model(num_voters: int, num_hidden: int) -> DawidSkene | TopDown:

@@ -38,11 +38,18 @@ def log_odds(indicator: Indicator, sensitivity: PerVoter, specificity: PerVoter)
     return given_label[:, 1] - given_label[:, 0]
 
 
+def log_joint(
+    indicator: Indicator, shares: Float[np.ndarray, " label"], confusion: Confusion
+) -> Float[np.ndarray, "row label"]:
+    """`log p(votes, label)` of each row."""
+    return safe_log(shares) + log_likelihoods(indicator, confusion)
+
+
 def posterior(
     indicator: Indicator, shares: Float[np.ndarray, " label"], confusion: Confusion
 ) -> Float[np.ndarray, "row label"]:
     """`p(label | votes)` of each row."""
-    return softmax(safe_log(shares) + log_likelihoods(indicator, confusion), axis=1)
+    return softmax(log_joint(indicator, shares, confusion), axis=1)
 
 
 def lean_to_score(
