@@ -73,8 +73,8 @@ def observe(
         _, first, inverse, counts = np.unique(pairs, return_index=True, return_inverse=True, return_counts=True)
         excluded = (gold[first] >= 0) & (gold[first] != np.arange(structure.num_labels)[:, None])
         rows, log_allowed = votes.take(first), np.where(excluded, -np.inf, 0.0)
-    num_rows = round_up(few_lengths(len(counts)))
     elements_per_row = math.prod(len(structure.hidden[name].support) for name in structure.vote_parents | {"label"})
+    num_rows = round_up(few_lengths(len(counts), elements_per_row))
     check_memory(
         COPIES * 8.0 * elements_per_row * num_rows / count_row_blocks(num_rows, elements_per_row),
         f"fitting {model} to {len(counts):,} distinct rows of votes",

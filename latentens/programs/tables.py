@@ -237,7 +237,7 @@ def _blocks(
     for block in blocks:
         part = distinct.between(block.start, block.stop)
         # blocks are filled up, so that all of them, and data of about the same size, share one compiled program
-        yield tables, encode(part, structure.num_vote_classes, few_lengths(blocks[0].stop)), part.num_items
+        yield tables, encode(part, structure.num_vote_classes, few_lengths(blocks[0].stop, width)), part.num_items
 
 
 def check_form(model: GenerativeModel, votes: Votes) -> Structure:

@@ -90,7 +90,7 @@ def rows_from_votes(votes: Votes) -> VisibleRows:
     rows, counts, _ = votes.patterns
     cast = _count_votes(rows)
     observed = cast.sum(axis=2, dtype=np.int32)
-    filling = round_up(few_lengths(len(cast), digits=3)) - len(cast)
+    filling = round_up(few_lengths(len(cast), cast[0].size, digits=3)) - len(cast)
     visible = np.pad(cast[:, :, 1:].reshape(len(cast), -1).astype(float), ((0, filling), (0, 0)))
     weight = np.pad(counts / votes.num_items, (0, filling))
     known = shard_rows(np.pad(observed if votes.has_repeats else observed > 0, ((0, filling), (0, 0))), axis=0)

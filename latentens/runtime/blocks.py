@@ -6,6 +6,10 @@
 BLOCK_ELEMENTS = 2**20
 """What is made of a block has about this many elements: 8 MiB of floats, near what a core's cache holds."""
 
+SMALL_ROWS = 256
+SMALL_ELEMENTS = 2**16
+"""What is made of so many rows costs next to nothing if it has at most so many elements."""
+
 COPIES = 6
 """Arrays of that size that are in memory at a time, those of a gradient included."""
 
@@ -22,7 +26,17 @@ def row_blocks(num_rows: int, elements_per_row: float, block_elements: int = BLO
     return [slice(start, min(start + size, num_rows)) for start in range(0, num_rows, size)]
 
 
-def few_lengths(num_rows: int, digits: int = 4) -> int:
-    """The next number with few leading binary digits: data of about the same size share compiled programs."""
+def few_lengths(num_rows: int, elements_per_row: float, digits: int = 4) -> int:
+    """A number of rows to fill up to, one of few: data of about the same size share compiled programs.
+
+    Small data are filled up to one size, which costs less than the overhead of a call, unless much is made of a row.
+
+    Args:
+        num_rows: Number of rows.
+        elements_per_row: Number of elements of what is made of a row.
+        digits: Larger numbers have so many leading binary digits and zeros after them.
+    """
+    if num_rows <= SMALL_ROWS and SMALL_ROWS * elements_per_row <= SMALL_ELEMENTS:
+        return SMALL_ROWS
     step = 2 ** max(0, num_rows.bit_length() - digits)
     return -(-num_rows // step) * step
