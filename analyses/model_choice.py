@@ -5,8 +5,9 @@
 
 Sets of the paper's four families are drawn anew; on each, every model is fitted to a part of the items and judged by
 the log-likelihood of the others. The simplest model is chosen that is not clearly behind the best. The confusion table
-counts how often each one is; beside it is the accuracy of its labels and of exact Bayes. On real sets (with --data) there is no true model, only labels: the
-choice and its accuracy are reported beside those of the model with the best labels. Finished sets are not done again.
+counts how often each one is; beside it is the accuracy of its labels and of exact Bayes. On real sets (with --data)
+there is no true model, only labels: the choice and its accuracy are reported beside those of the model with the best
+labels. Finished sets are not done again.
 """
 
 import json
