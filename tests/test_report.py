@@ -5,6 +5,7 @@ import io
 import re
 from dataclasses import dataclass, replace
 from html.parser import HTMLParser
+from unittest.mock import Mock
 
 import jax
 import numpy as np
@@ -15,10 +16,11 @@ from PIL import Image
 
 import latentens
 from latentens import Dataset, Votes
-from latentens.comparison import EXACT, add_independence
+from latentens.comparison import EXACT, add_independence, dependence
 from latentens.datasets import load
-from latentens.errors import LatentensError
+from latentens.errors import LatentensError, VotesError
 from latentens.evaluation.differences import PairedDifference
+from latentens.evaluation.effective_voters import EffectiveVoters, Worth
 from latentens.inference.orient import vote_shares
 from latentens.methods import DawidSkeneEM, MajorityVote
 from latentens.methods.base import Estimate, Method
@@ -30,6 +32,7 @@ from latentens.reporting.score_tables import Mean, confidence_shares, split_sett
 from latentens.reporting.table_cells import score_tables
 from latentens.reporting.view import views
 from latentens.reporting.wording import summarise
+from latentens.reporting.worth_part import worth_part
 from latentens.reporting.write import safe_names
 from tests.reference import DATA, needs_data
 
@@ -238,6 +241,25 @@ def test_unlabelled_data_get_agreement_and_no_score(page, tree):
     labels = np.array([probs.argmax(axis=1) for probs in view.posteriors.values()])
     everywhere = np.mean([len(set(column)) == 1 for column in labels.T])
     assert f"All 3 methods give the same label to {100 * everywhere:.1f} % of the items" in text
+
+
+def test_page_says_what_voters_are_worth_or_how_to_ask(tree, monkeypatch):
+    _, view = views(tree)
+    colour = dict.fromkeys(view.posteriors, "#000000")
+    assert worth_part(views(tree)[0], colour) is None  # the process behind the votes is known
+    assert "not computed" in worth_part(view, colour).words[0]
+    found = EffectiveVoters(Worth(2.6, 2.9, 0.4), 2.1, 3.3, DawidSkene(4, 3), 4, 0.9)
+    for answer in (found, VotesError("there are too many")):
+        monkeypatch.setattr(dependence, "effective_voters", Mock(side_effect=[answer]))
+        asked = tree.copy()
+        dependence.add_worth(asked, [Dataset(NASTY, view.votes, np.full(60, -1))], key=jax.random.key(0))
+        first, *more = worth_part(views(asked)[1], colour).words
+        if answer is found:
+            assert "4 voters, worth about 2.6 independent ones (90% interval 2.1 to 3.3)" in first
+            assert "2.9" in more[0]
+        else:
+            assert first == "What the voters are worth cannot be told: there are too many."
+            assert not more
 
 
 def test_draws_are_summarised_by_arviz(folder):

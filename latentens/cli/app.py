@@ -86,7 +86,9 @@ def compare(
     seed: Seed = 1,
     repetitions: Annotated[int, Option(min=1, help="Fits of each method, with other keys.")] = 1,
     folds: Annotated[int, Option(min=0, help="Parts of the items to predict from the others, in as many fits.")] = 0,
-    checks: Annotated[bool, Option("--checks", help="Ask of each model if it reproduces the votes.")] = False,
+    checks: Annotated[
+        bool, Option("--checks", help="Ask if models reproduce the votes, and what voters are worth.")
+    ] = False,
     out: Annotated[Path | None, Option(help="Folder for tree.nc, the report and finished cells.")] = None,
     scheduler: Annotated[str | None, Option(help="Dask scheduler, such as tcp://host:8786.")] = None,
     *,
@@ -110,7 +112,7 @@ def compare(
     progress = tell_of_fits(out)
     import jax
 
-    from latentens.cli import support
+    from latentens.cli import evidence_output, support
     from latentens.cli.method_names import find_methods, find_model
     from latentens.comparison import compare
 
@@ -123,6 +125,7 @@ def compare(
     datasets += [support.users_dataset(votes, truth, gold, reading)] if votes else []
     for dataset in datasets:
         tell(support.understood(dataset.name, dataset.votes, dataset.labels))
+    evidence_output.tell_signals(datasets, seed)
     datasets += [support.simulated(*named, items, seed) for named in models]
     datasets = datasets or support.paper_datasets(items, seed)
     chosen = chosen or support.default_methods(datasets, showcase)
@@ -131,6 +134,8 @@ def compare(
     with support.connected(scheduler) as client:
         tree = started(folder=cells, client=client, on_progress=progress)
     support.record_independence(tree, datasets if out else [], key)
+    if checks:
+        evidence_output.record_worth(tree, datasets, key)
     _hand_over(tree, out)
 
 
@@ -204,7 +209,7 @@ def check(
     """
     import jax
 
-    from latentens.cli import support
+    from latentens.cli import evidence_output, support
     from latentens.evaluation.independence import check_independence
 
     if out:
@@ -213,15 +218,13 @@ def check(
     tell(support.understood(votes, read))
     with status("Checking whether voters err independently"):
         found = check_independence(read, key=jax.random.key(seed), level=level)
-    for words in (support.signal_words(read, seed), found.summary):
+    for words in (evidence_output.signal_words(read, seed), found.summary):
         console.print(words)
     if found.rejected:
         console.print(support.pair_table(found))
     if worth:
-        from latentens.cli.evidence_output import worth_words
-
         with status("Asking what the voters are worth"):
-            console.print(worth_words(read, seed))
+            console.print(evidence_output.worth_words(read, seed))
     if out:
         place = support.write_frame(support.pair_frame(found), out)
         tell(f"{found.num_pairs} pairs of voters written to {place}")

@@ -1,6 +1,6 @@
 """What the commands print that needs no label: which model predicts votes best, and what voters are worth."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import jax
@@ -8,8 +8,13 @@ from rich.box import SIMPLE_HEAD
 from rich.console import RenderableType
 from rich.table import Table
 
-from latentens.errors import LatentensError
+from latentens.cli.terminal import console, messages, status
+from latentens.comparison import add_worth, data_trees
+from latentens.comparison.dependence import WORTH
+from latentens.datasets import Dataset
+from latentens.errors import LatentensError, VotesError
 from latentens.evaluation.effective_voters import effective_voters
+from latentens.evaluation.signal import check_signal
 from latentens.reporting.prediction_part import WARNING, ranking_frame
 from latentens.reporting.view import views
 from latentens.votes import Votes
@@ -41,3 +46,27 @@ def worth_words(votes: Votes, seed: int) -> str:
         return effective_voters(votes, key=jax.random.key(seed), resamples=RESAMPLES).summary
     except LatentensError as error:
         return f"What the voters are worth cannot be told: {error}."
+
+
+def record_worth(tree: Any, datasets: Iterable[Dataset], key: jax.Array) -> None:
+    """Put into a comparison how many independent voters those of unknown origin are worth, and print it."""
+    real = [dataset for dataset in datasets if dataset.model is None]
+    with status("Asking what the voters are worth"):
+        add_worth(tree, real, key=key, resamples=RESAMPLES)
+    nodes = data_trees(tree)
+    for dataset in real:
+        console.print(f"{dataset.name}: {nodes[dataset.name][WORTH].attrs['summary']}")
+
+
+def signal_words(votes: Votes, seed: int) -> str:
+    """Whether voters agree more than by chance, in one sentence or two."""
+    try:
+        return check_signal(votes, key=jax.random.key(seed)).summary
+    except VotesError as error:  # nobody can agree with anybody
+        return f"Whether there is a signal cannot be told: {error}."
+
+
+def tell_signals(datasets: Iterable[Dataset], seed: int) -> None:
+    """Say on standard error of each data set whether its voters agree more than by chance."""
+    for dataset in datasets:
+        messages.print(f"{dataset.name}: {signal_words(dataset.votes, seed)}")

@@ -16,10 +16,11 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from latentens import methods
+from latentens.cli.evidence_output import signal_words
 from latentens.cli.method_names import METHOD_NAMES, find_methods
 from latentens.cli.outputs import write_whole
 from latentens.cli.reading_options import as_options
-from latentens.cli.terminal import end_if_elsewhere, status, tell
+from latentens.cli.terminal import end_if_elsewhere, messages, status, tell
 from latentens.comparison import add_independence
 from latentens.comparison.own_program import OWN_PROGRAM, own_program
 from latentens.comparison.sweep import MethodFactory
@@ -33,10 +34,9 @@ from latentens.datasets import (
     simulate,
     simulate_paper,
 )
-from latentens.errors import LatentensError, VotesError
+from latentens.errors import LatentensError
 from latentens.evaluation import scores as evaluation
 from latentens.evaluation.independence import ModelCheck
-from latentens.evaluation.signal import check_signal
 from latentens.methods.base import Fit, GoldMethod, Method, fit_known
 from latentens.programs.model import GenerativeModel
 from latentens.votes import Votes
@@ -158,7 +158,7 @@ def record_independence(tree: Any, datasets: Iterable[Dataset], key: jax.Array) 
 def hand_over_fit(fitted: Fit, votes: Votes, seed: int, out: Path, voters: Path | None) -> None:
     """Write what a fit found, and say how it went."""
     place = write_frame(fitted.to_frame(), out)
-    tell(signal_words(votes, seed))
+    messages.print(signal_words(votes, seed))
     for name in ("log_likelihood", "iterations", "converged", "warnings", "seconds"):
         if fitted.diagnostics.get(name) not in (None, []):
             tell(f"{name.replace('_', ' ')}: {fitted.diagnostics[name]}")
@@ -258,14 +258,6 @@ def _check_usable(votes: Votes, path: Path) -> None:
     for number, what in ((votes.num_items, "item"), (votes.num_voters, "voter")):
         if number < 2:
             raise LatentensError(f"{path} has votes of only one {what}; at least two are needed")
-
-
-def signal_words(votes: Votes, seed: int) -> str:
-    """Whether voters agree more than by chance, in one sentence or two."""
-    try:
-        return check_signal(votes, key=jax.random.key(seed)).summary
-    except VotesError as error:  # nobody can agree with anybody
-        return f"Whether there is a signal cannot be told: {error}."
 
 
 def refuse_strays(options: Mapping[str, Any], owner: str, given: Any) -> None:

@@ -4,7 +4,8 @@ Under the name of a data set, `independence` holds
     residual[voter, other_voter]  correlation of two voters' votes less what independent voters would have
     p_value[voter, other_voter]   of each pair, allowing for the number of pairs; 1 where a pair was not checked
     group[voter]                  number of the group of dependent voters, −1 for none
-with `p_value` and `summary` of the whole as attributes.
+with `p_value` and `summary` of the whole as attributes; `worth` has attributes only: how many independent voters these
+are worth, `by_information` with `low` and `high` at a `level`, `by_correlation`, the `model`, and a `summary`.
 """
 
 from collections.abc import Iterable
@@ -16,10 +17,13 @@ import xarray as xr
 from latentens.comparison.axes import coordinate
 from latentens.comparison.data_tree import data_trees
 from latentens.datasets.dataset import Dataset
-from latentens.errors import VotesError
+from latentens.errors import LatentensError, VotesError
+from latentens.evaluation.effective_voters import effective_voters
 from latentens.evaluation.independence import ModelCheck, check_independence
+from latentens.votes import Votes
 
 GROUP = "independence"
+WORTH = "worth"
 
 
 def add_independence(tree: xr.DataTree, datasets: Iterable[Dataset], *, key: jax.Array) -> None:
@@ -39,6 +43,29 @@ def add_independence(tree: xr.DataTree, datasets: Iterable[Dataset], *, key: jax
         except VotesError:
             continue
         nodes[dataset.name][GROUP] = xr.DataTree(_laid_out(found))
+
+
+def add_worth(tree: xr.DataTree, datasets: Iterable[Dataset], *, key: jax.Array, resamples: int = 20) -> None:
+    """Ask how many independent voters those of some data sets are worth, and put the answer into the tree.
+
+    Args:
+        tree: What `latentens.compare` returned; it is changed.
+        datasets: Data sets of the comparison.
+        key: Random key; the same key gives the same result.
+        resamples: Number of bootstrap resamples behind the interval.
+    """
+    nodes = data_trees(tree)
+    for dataset in datasets:
+        nodes[dataset.name][WORTH] = xr.DataTree(xr.Dataset(attrs=_worth(dataset.votes, key, resamples)))
+
+
+def _worth(votes: Votes, key: jax.Array, resamples: int) -> dict[str, float | str]:
+    try:
+        found = effective_voters(votes, key=key, resamples=resamples)
+    except LatentensError as error:
+        return {"summary": f"What the voters are worth cannot be told: {error}."}
+    figures = {"low": found.low, "high": found.high, "level": found.level, "model": repr(found.model)}
+    return {"summary": found.summary, **found.worth._asdict(), **figures}
 
 
 def _laid_out(found: ModelCheck) -> xr.Dataset:

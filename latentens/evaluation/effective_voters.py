@@ -13,6 +13,7 @@ from latentens.datasets import simulate
 from latentens.errors import VotesError
 from latentens.methods.base import Fit, model_params
 from latentens.methods.maximum_likelihood import MaximumLikelihood
+from latentens.methods.tree_mle import find_tree
 from latentens.models import DawidSkene, TopDown, TruncatedGaussian
 from latentens.programs.model import GenerativeModel, Params
 from latentens.programs.tables import bayes_posterior, checked_tables
@@ -23,6 +24,9 @@ from latentens.votes import Votes
 
 SIMULATED_ITEMS = 10_000
 """Items behind each mean over rows of votes."""
+
+MOST_VOTERS = 100
+"""Of more voters than this nobody asks what they are worth: they share few items, and the models take too long."""
 
 MORE_VOTERS = 2
 """Panels of up to this many times the number of voters are compared with them."""
@@ -151,13 +155,13 @@ def effective_voters(
     Args:
         votes: The votes.
         models: Models of which that with the lowest BIC is taken; by default independent voters, a common factor, and
-            hidden units (for more than two classes, independent voters only).
+            hidden units; for more than two classes, independent voters and the groups that `find_tree` finds.
         key: Random key; the same key gives the same result.
         resamples: Number of bootstrap resamples.
         level: Coverage of the interval.
     """
     fit_key, worth_key, resample_key = jax.random.split(key, 3)
-    candidates = _candidates(votes) if models is None else models
+    candidates = _candidates(votes, fit_key) if models is None else models
     fits = [MaximumLikelihood(model, starts=4).fit(votes, key=fit_key) for model in candidates]
     number = int(np.argmin([fit.diagnostics["bic"] for fit in fits]))
     model, params = candidates[number], model_params(candidates[number], fits[number])
@@ -172,8 +176,13 @@ def effective_voters(
     return EffectiveVoters(worth, float(low), float(high), model, votes.num_voters, level)
 
 
-def _candidates(votes: Votes) -> list[GenerativeModel]:
+def _candidates(votes: Votes, key: jax.Array) -> list[GenerativeModel]:
+    if votes.num_voters > MOST_VOTERS:
+        raise VotesError(f"there are {votes.num_voters:,} voters; keep the {MOST_VOTERS} with the most votes or fewer")
     independent = DawidSkene(votes.num_voters, votes.num_classes)
-    if votes.num_classes > 2:
+    if votes.num_classes == 2:
+        return [independent, TruncatedGaussian(votes.num_voters), TopDown(votes.num_voters, 3)]
+    try:
+        return [independent, find_tree(votes, key=key)]
+    except VotesError:  # three voters, repeated votes, or no pattern at all
         return [independent]
-    return [independent, TruncatedGaussian(votes.num_voters), TopDown(votes.num_voters, 3)]

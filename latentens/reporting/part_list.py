@@ -12,11 +12,12 @@ from latentens.reporting.recommendation_part import recommendation_part
 from latentens.reporting.signal_part import signal_part
 from latentens.reporting.view import View
 from latentens.reporting.voters_part import voters_part
+from latentens.reporting.worth_part import worth_part
 
 FIRST: tuple[MakePart, ...] = (recommendation_part, signal_part)
 """Parts that answer a question of the reader: before the figures."""
 
-LATER: tuple[MakePart, ...] = (items_part, voters_part, dependence_part, prediction_part, check_part)
+LATER: tuple[MakePart, ...] = (items_part, voters_part, dependence_part, worth_part, prediction_part, check_part)
 """Parts to look things up in: after the figures, before the scores."""
 
 
