@@ -4,7 +4,9 @@ import jax
 import numpy as np
 import pytest
 
+from latentens import Votes
 from latentens.errors import LimitError
+from latentens.methods import DawidSkeneEM, RBMStack
 from latentens.rbm import (
     ExactTraining,
     Machine,
@@ -16,9 +18,12 @@ from latentens.rbm import (
 )
 from latentens.rbm.enumeration import enumeration_cost
 from latentens.rbm.machine import log_unnormalised
+from latentens.rbm.rows import RowSizes, rows_from_votes, sizes_from_votes
 from latentens.rbm.training.choice import announce
-from latentens.runtime.limits import MEMORY_VARIABLE
+from latentens.rbm.width_rule import too_long_for_gaps
+from latentens.runtime.limits import MEMORY_VARIABLE, TIME_VARIABLE
 from latentens.runtime.precision import double_precision
+from latentens.votes import Triplets
 
 
 def rows(num_rows=50, num_visible=12, gaps=False):
@@ -105,3 +110,52 @@ def test_exact_training_that_would_take_too_long_is_refused(monkeypatch):
     monkeypatch.setenv("LATENTENS_SECONDS", "1")
     with pytest.raises(LimitError, match=r"exact training of 12 hidden units would take about .* use SampledTraining"):
         ExactTraining().train(rows(num_rows=10**4, gaps=True), 12, key=jax.random.key(0))
+
+
+def sparse_crowd(num_items=400, num_voters=60, num_classes=3, votes_an_item=4):
+    """Votes stored as triplets, of voters who are right on seven items of ten."""
+    generator = np.random.default_rng(5)
+    labels = generator.integers(num_classes, size=num_items)
+    voter = np.sort([generator.choice(num_voters, votes_an_item, replace=False) for _ in labels], axis=1).ravel()
+    item = np.repeat(np.arange(num_items), votes_an_item)
+    wrong = (labels[item] + generator.integers(1, num_classes, len(item))) % num_classes
+    vote = np.where(generator.random(len(item)) < 0.7, labels[item], wrong)
+    triplets = Triplets(item.astype(np.int32), voter.astype(np.int32), vote.astype(np.int8))
+    return Votes(triplets, num_items, num_voters, num_classes)
+
+
+@pytest.mark.parametrize("num_classes", [2, 3])
+@pytest.mark.parametrize("hidden", [None, (1,)])
+def test_a_crowd_too_large_for_machines_gets_one_unit_by_the_lemma(monkeypatch, num_classes, hidden):
+    monkeypatch.setenv(TIME_VARIABLE, "0.01")
+    votes = sparse_crowd(num_classes=num_classes)
+    key = jax.random.key(0)
+    fit, independent = (method.fit(votes, key=key) for method in (RBMStack(hidden=hidden), DawidSkeneEM()))
+    assert fit.diagnostics["architecture"] == (60, 1)
+    assert "would take about" in fit.diagnostics["fallback"]
+    assert "raise it by LATENTENS_SECONDS" in fit.diagnostics["fallback"]
+    np.testing.assert_array_equal(fit.label_probs, independent.label_probs)
+    np.testing.assert_allclose(fit.predict(votes), fit.label_probs, atol=1e-10)
+    np.testing.assert_allclose(fit.log_likelihood(votes), independent.log_likelihood(votes), rtol=1e-9)
+    dense = Votes.from_matrix(votes.matrix, num_classes=num_classes)  # by way of the machine itself
+    np.testing.assert_allclose(fit.predict(dense), fit.label_probs, atol=1e-9)
+
+
+def test_the_estimate_counts_rows_voters_and_states():
+    small, large = RowSizes(1_000, 100, 2, gaps=True), RowSizes(20_000, 766, 4, gaps=True)
+    assert too_long_for_gaps(small) is None
+    assert "on 20,000 rows of 766 voters, would take about" in too_long_for_gaps(large)
+    assert too_long_for_gaps(large._replace(gaps=False)) is None
+    assert sizes_from_votes(sparse_crowd()) == RowSizes(400, 60, 3, gaps=True)
+    whole = Votes.from_matrix(np.repeat([[0, 1], [1, 1]], 5, axis=0), num_classes=2)
+    assert sizes_from_votes(whole) == RowSizes(2, 2, 2, gaps=False)
+
+
+def test_a_machine_too_large_is_refused_with_the_estimate_and_the_remedy(monkeypatch):
+    votes, key = sparse_crowd(), jax.random.key(0)
+    monkeypatch.setenv(TIME_VARIABLE, "0.01")
+    with pytest.raises(LimitError, match=r"sampled training of 3 .* about 1? ?seconds, .* or use DawidSkeneEM"):
+        RBMStack(hidden=(3, 1), training=SampledTraining()).fit(votes, key=key)
+    monkeypatch.setenv(MEMORY_VARIABLE, "100KiB")
+    with pytest.raises(LimitError, match=r"400 distinct rows of 60 voters, .* 4\d\d\.\d KiB .*; use DawidSkeneEM"):
+        rows_from_votes(votes)

@@ -87,6 +87,7 @@ def test_votes_without_a_label_are_warned_of():
     fit = RBMStack().fit(votes, key=KEY)
     assert fit.diagnostics["architecture"] == (6, 1)
     assert "hardly support a label" in fit.diagnostics["warnings"][0]
+    assert "the votes support no second one, by which held-out items gain" in fit.diagnostics["notes"][0]
 
 
 @double_precision

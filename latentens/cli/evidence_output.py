@@ -8,7 +8,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import RenderableType
 from rich.table import Table
 
-from latentens.cli.terminal import console, messages, status
+from latentens.cli.terminal import messages, status, tell
 from latentens.comparison import add_worth, data_trees
 from latentens.comparison.dependence import WORTH
 from latentens.datasets import Dataset
@@ -55,7 +55,7 @@ def record_worth(tree: Any, datasets: Iterable[Dataset], key: jax.Array) -> None
         add_worth(tree, real, key=key, resamples=RESAMPLES)
     nodes = data_trees(tree)
     for dataset in real:
-        console.print(f"{dataset.name}: {nodes[dataset.name][WORTH].attrs['summary']}")
+        tell(f"{dataset.name}: {nodes[dataset.name][WORTH].attrs['summary']}")
 
 
 def signal_words(votes: Votes, seed: int) -> str:

@@ -159,7 +159,7 @@ def hand_over_fit(fitted: Fit, votes: Votes, seed: int, out: Path, voters: Path 
     """Write what a fit found, and say how it went."""
     place = write_frame(fitted.to_frame(), out)
     messages.print(signal_words(votes, seed))
-    for name in ("log_likelihood", "iterations", "converged", "warnings", "seconds"):
+    for name in ("log_likelihood", "iterations", "converged", "fallback", "warnings", "notes", "seconds"):
         if fitted.diagnostics.get(name) not in (None, []):
             tell(f"{name.replace('_', ' ')}: {fitted.diagnostics[name]}")
     for words in flagged(fitted.voters):

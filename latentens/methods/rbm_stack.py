@@ -8,20 +8,24 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
+from scipy.special import logsumexp, softmax
 
 from latentens.errors import SettingError
 from latentens.inference.orient import orientation
 from latentens.methods.base import Estimate, Method, Posterior
-from latentens.rbm.lemma import rbm_to_confusion, rbm_to_dawid_skene
+from latentens.methods.dawid_skene_em import DawidSkeneEM
+from latentens.methods.independent.likelihood import from_named_params, log_joint
+from latentens.methods.indicator import by_blocks, vote_indicator
+from latentens.rbm.lemma import confusion_to_rbm, rbm_to_confusion, rbm_to_dawid_skene
 from latentens.rbm.machine import Machine
-from latentens.rbm.rows import VisibleRows, rows_from_votes
+from latentens.rbm.rows import VisibleRows, rows_from_votes, sizes_from_votes
 from latentens.rbm.scoring import exact_log_likelihoods, mean_log_likelihood
 from latentens.rbm.stack import Passing, Prediction, is_exact, permute_hidden, rows_above, top_probs
 from latentens.rbm.training.choice import choose_training
 from latentens.rbm.training.exact import ExactTraining
 from latentens.rbm.training.interface import Trained, Training
 from latentens.rbm.units import Units
-from latentens.rbm.width_rule import SingularValueRule, Width
+from latentens.rbm.width_rule import SingularValueRule, Width, too_long_for_gaps
 from latentens.runtime.devices import fetch
 from latentens.runtime.settings import Count
 from latentens.votes import Votes
@@ -32,7 +36,9 @@ class RBMStack(Method):
     """Machines trained greedily from the votes up to one unit, which is the label.
 
     Votes and hidden units have as many states as there are classes. The states of the unit at the top are matched to
-    the classes by the vote shares. With one machine of one unit this is Dawid & Skene's model.
+    the classes by the vote shares. With one machine of one unit this is Dawid & Skene's model. On crowds so large and
+    sparse that the rule for the sizes would take too long, it is fitted as such, and `fallback` in the diagnostics says
+    why.
 
     Attributes:
         hidden: Sizes of the hidden layers, such as (3, 1), the last one 1; by default found by `rule`.
@@ -57,6 +63,8 @@ class RBMStack(Method):
             raise SettingError(f"RBMStack: the last of the hidden sizes must be 1, as in (3, 1), not {self.hidden}")
 
     def _fit(self, votes: Votes, key: jax.Array) -> Estimate:
+        if (reason := self._reason_for_one_unit(votes)) is not None:
+            return _one_unit(votes, key, reason)
         train_key, predict_key, score_key = jax.random.split(key, 3)
         layers, widths = self._train_layers(votes, train_key)
         machines = [layer.machine for layer in layers]
@@ -83,13 +91,23 @@ class RBMStack(Method):
         return Estimate(stack_params(machines), diagnostics, state=state, label_probs=label_probs)
 
     def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
+        if _is_independent(estimate, votes):
+            return softmax(_independent_log_joint(estimate, votes), axis=1)
         key = jax.random.wrap_key_data(jnp.asarray(estimate.state["prediction_key"]))
         return self._label_probs(stack_machines(estimate.params), votes, key)
 
     def _log_likelihood(self, estimate: Estimate, votes: Votes) -> Float[np.ndarray, " row"] | None:
         """Of the lowest machine, if it can be enumerated; those above it say nothing about votes."""
+        if _is_independent(estimate, votes):
+            return logsumexp(_independent_log_joint(estimate, votes), axis=1)
         values = exact_log_likelihoods(stack_machines(estimate.params)[0], rows_from_votes(votes))
         return None if values is None else values[votes.patterns.inverse]
+
+    def _reason_for_one_unit(self, votes: Votes) -> str | None:
+        """Why one unit is fitted without training a machine; None if there is no reason."""
+        if self.hidden not in (None, (1,)) or self.training is not None or self.rule.training is not None:
+            return None
+        return too_long_for_gaps(sizes_from_votes(votes), one_unit=self.hidden is not None)
 
     def _train_layers(self, votes: Votes, key: jax.Array) -> tuple[list[Trained], list[Width]]:
         """Train machine upon machine; with the rule, until a layer has one unit."""
@@ -124,24 +142,77 @@ class RBMStack(Method):
         return np.column_stack([np.clip(1 - probs.sum(axis=1), 0, 1), probs])
 
 
+def _one_unit(votes: Votes, key: jax.Array, reason: str) -> Estimate:
+    """One machine of one unit, trained as what it is: Dawid & Skene's model, by expectation–maximisation."""
+    fit = DawidSkeneEM().fit(votes, key=key)
+    shares, confusion = from_named_params(fit.params)
+    shares = np.maximum(shares, np.finfo(np.float64).tiny)  # a label that no item has
+    machine = confusion_to_rbm(shares / shares.sum(), confusion)
+    found = {name: fit.diagnostics[name] for name in ("flipped", "converged", "iterations", "log_likelihood")}
+    diagnostics = {
+        "label_probs": "probability of the top unit given the votes",
+        "architecture": (votes.num_voters, 1),
+        "layers": [{"training": "expectation–maximisation", "iterations": found["iterations"]}],
+        **found,
+        "label_change": fit.diagnostics["label_change"],
+        "fallback": f"one hidden unit, that is Dawid & Skene's model, fitted by DawidSkeneEM: {reason}",
+        "warnings": fit.diagnostics["warnings"],
+    }
+    state = {"prediction_key": np.asarray(jax.random.key_data(key))}
+    return Estimate(stack_params([machine]), diagnostics, state=state, label_probs=fit.label_probs)
+
+
+def _is_independent(estimate: Estimate, votes: Votes) -> bool:
+    """Whether votes stored as triplets need not be laid out for a machine: it has one unit, and the lemma holds."""
+    return votes.is_sparse and "prevalence" in estimate.params
+
+
+def _independent_log_joint(estimate: Estimate, votes: Votes) -> Float[np.ndarray, "row label"]:
+    params = from_named_params({name: np.asarray(value) for name, value in estimate.params.items()})
+    return by_blocks(lambda part: log_joint(vote_indicator(part, len(params[0])), *params), votes)
+
+
 def _describe_widths(widths: Sequence[Width]) -> dict[str, Any]:
-    """What the rule found for each layer, and a warning where the votes support no hidden unit at all."""
+    """What the rule found for each layer, in numbers and, where one unit is all, in words."""
     if not widths:
         return {}
-    warnings = []
-    if not widths[0].gains[0].supported:
-        gain = widths[0].gains[0]
-        warnings.append(
-            f"the votes hardly support a label: held-out items gain {gain.mean:.3g} ± {gain.standard_error:.2g} nats "
-            "by it; with so few votes use MajorityVote, or HierarchicalDawidSkene by Nuts"
-        )
     return {
         "singular_value_curves": [width.cumulative for width in widths],
         "effective_ranks": [width.effective_rank for width in widths],
         "held_out_gains": [np.array(width.gains) for width in widths],
         "pooling": widths[0].pooling,
-        "warnings": warnings,
+        "warnings": _warnings(widths[0]),
+        "notes": _notes(widths[0]),
     }
+
+
+def _warnings(width: Width) -> list[str]:
+    """A warning where the votes support no hidden unit at all."""
+    gain = width.gains[0]
+    if gain.supported:
+        return []
+    return [
+        f"the votes hardly support a label: held-out items gain {gain.mean:.3g} ± {gain.standard_error:.2g} nats "
+        "by it; with so few votes use MajorityVote, or HierarchicalDawidSkene by Nuts"
+    ]
+
+
+def _notes(width: Width) -> list[str]:
+    """Why there is only one hidden unit, where that is so."""
+    if width.num_hidden > 1:
+        return []
+    words = "one hidden unit, which makes this Dawid & Skene's model"
+    if len(width.gains) == 1:
+        return [f"{words}: with so few voters one unit can already have any distribution of votes"]
+    gain = width.gains[1]
+    if gain.supported:
+        return [f"{words}: the weights of more units point in one direction only"]
+    if not np.isfinite(gain.mean):
+        return [f"{words}: a machine of two is too large to be judged by held-out items"]
+    return [
+        f"{words}: the votes support no second one, by which held-out items gain {gain.mean:.2g} ± "
+        f"{gain.standard_error:.1g} nats each"
+    ]
 
 
 def stack_params(machines: Sequence[Machine]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from latentens.rbm.rows import VisibleRows
+from latentens.rbm.rows import RowSizes, VisibleRows
 from latentens.rbm.units import MOST_STATES
 
 OPERATIONS_PER_SECOND = 1e9
@@ -32,19 +32,19 @@ class EnumerationCost(NamedTuple):
         return self.seconds <= LONGEST_EVALUATION and self.states <= MOST_STATES
 
 
-def enumeration_cost(rows: VisibleRows, num_hidden: int) -> EnumerationCost:
+def enumeration_cost(rows: VisibleRows | RowSizes, num_hidden: int) -> EnumerationCost:
     """Estimate the cost by sizes: the smaller layer is enumerated once, the hidden one for each row with gaps.
 
     Args:
-        rows: The rows.
+        rows: The rows, or their sizes.
         num_hidden: Number of hidden units, which have as many states as the visible ones.
     """
-    num_rows, num_visible = rows.visible.shape
-    width = num_hidden * rows.units.width
-    operations = float(num_rows * num_visible * width) * 2
-    states = rows.units.num_states ** min(rows.num_units, num_hidden)
+    sizes = rows.sizes if isinstance(rows, VisibleRows) else rows
+    num_visible, width = ((sizes.num_states - 1) * number for number in (sizes.num_units, num_hidden))
+    operations = float(sizes.num_rows * num_visible * width) * 2
+    states = sizes.num_states ** min(sizes.num_units, num_hidden)
     operations += float(states) * max(num_visible, width) * STATE_OPERATIONS
-    if rows.observed is not None:
-        states = rows.units.num_states**num_hidden
-        operations += float(num_rows) * states * num_visible * GAP_OPERATIONS
+    if sizes.gaps:
+        states = sizes.num_states**num_hidden
+        operations += float(sizes.num_rows) * states * num_visible * GAP_OPERATIONS
     return EnumerationCost(states, operations / OPERATIONS_PER_SECOND)

@@ -11,11 +11,27 @@ from latentens.errors import VotesError
 from latentens.rbm.units import Units
 from latentens.runtime.blocks import few_lengths
 from latentens.runtime.devices import fetch, round_up, shard_rows
+from latentens.runtime.limits import check_memory
 from latentens.runtime.precision import double_precision
 from latentens.votes import Votes
 
 MEAN_PSEUDO = 1e-4
 """Share of the data by which the means of visible units are drawn towards equal shares of their states."""
+
+
+class RowSizes(NamedTuple):
+    """What the cost of a machine depends on: how many rows there are, and of what."""
+
+    num_rows: int
+    num_units: int
+    num_states: int
+    gaps: bool
+    """Whether some votes are missing or repeated."""
+
+    @property
+    def num_bytes(self) -> float:
+        """Memory of the rows laid out for a machine: indicators as numbers, and which votes were cast."""
+        return float(self.num_rows) * self.num_units * (8 * (self.num_states - 1) + self.num_states + 1)
 
 
 class VisibleRows(NamedTuple):
@@ -39,6 +55,11 @@ class VisibleRows(NamedTuple):
     def num_units(self) -> int:
         """Number of visible units."""
         return self.units.count(self.visible)
+
+    @property
+    def sizes(self) -> RowSizes:
+        """How many rows there are, and of what."""
+        return RowSizes(len(self.weight), self.num_units, self.units.num_states, self.observed is not None)
 
     @property
     def means(self) -> Float[Array, " visible"]:
@@ -87,6 +108,12 @@ class VisibleRows(NamedTuple):
 @double_precision
 def rows_from_votes(votes: Votes) -> VisibleRows:
     """The distinct rows of votes, filled up to one of few lengths: each length is compiled only once."""
+    sizes = sizes_from_votes(votes)
+    check_memory(
+        sizes.num_bytes,
+        f"{sizes.num_rows:,} distinct rows of {sizes.num_units:,} voters, laid out for a machine,",
+        "use DawidSkeneEM, which takes votes as they are, or leave voters with few votes out",
+    )
     rows, counts, _ = votes.patterns
     cast = _count_votes(rows)
     observed = cast.sum(axis=2, dtype=np.int32)
@@ -102,6 +129,13 @@ def rows_from_votes(votes: Votes) -> VisibleRows:
         None if complete else known,
         Units(max(2, votes.num_classes)),
     )
+
+
+def sizes_from_votes(votes: Votes) -> RowSizes:
+    """The sizes of what `rows_from_votes` would make, without making it."""
+    rows = votes.patterns.votes
+    complete = bool((rows.tally.sum(axis=1) == votes.num_voters).all()) and not votes.has_repeats
+    return RowSizes(rows.num_items, votes.num_voters, max(2, votes.num_classes), not complete)
 
 
 def _count_votes(votes: Votes) -> Int[np.ndarray, "row voter state"] | Bool[np.ndarray, "row voter state"]:

@@ -9,13 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from latentens.rbm.enumeration import enumeration_cost
+from latentens.rbm.enumeration import LONGEST_EVALUATION, enumeration_cost
 from latentens.rbm.machine import Machine
-from latentens.rbm.rows import VisibleRows
+from latentens.rbm.rows import RowSizes, VisibleRows
 from latentens.rbm.scoring import exact_log_likelihoods
 from latentens.rbm.training.choice import choose_training
-from latentens.rbm.training.exact import ExactTraining, centred_weights
+from latentens.rbm.training.exact import EVALUATIONS, ExactTraining, centred_weights
 from latentens.rbm.training.interface import Trained, Training
+from latentens.runtime.limits import TIME_VARIABLE, time_limit
 from latentens.runtime.precision import double_precision
 from latentens.runtime.settings import Count, NotNegative, PartialShare, Settings
 
@@ -30,6 +31,27 @@ SIGNIFICANT = 2.0
 """A gain of more standard errors than this is no accident: the usual level, since several sizes are tried."""
 
 QUICK = ExactTraining(restarts=2, max_iterations=400, tolerance=3e-5)
+
+
+def too_long_for_gaps(sizes: RowSizes, *, one_unit: bool = False) -> str | None:
+    """Why rows with gaps get one unit by other means, in words: it would take too long. None if it would not.
+
+    One unit is trained at every pooling and once more in the end, which together cost about two trainings, and two
+    units once. Complete rows are cheap, since states are enumerated only once for all of them.
+
+    Args:
+        sizes: The sizes of the rows.
+        one_unit: Whether the rows need not be asked for the width, since it is known to be one.
+    """
+    one, two = (EVALUATIONS * enumeration_cost(sizes, number).seconds for number in (1, 2))
+    seconds, limit = one if one_unit else 2 * one + two, time_limit(EVALUATIONS * LONGEST_EVALUATION)
+    if not sizes.gaps or seconds <= limit:
+        return None
+    wanted = "to train one hidden unit exactly" if one_unit else "to ask the votes how many hidden units they support"
+    return (
+        f"{wanted}, on {sizes.num_rows:,} rows of {sizes.num_units:,} voters, would take about {seconds:,.0f} seconds, "
+        f"more than the limit of {limit:,.0f}; raise it by {TIME_VARIABLE}, or leave voters with few votes out"
+    )
 
 
 class Gain(NamedTuple):

@@ -276,6 +276,8 @@ def _fit_troubles(fit: FitRecord) -> Iterable[str]:
         yield f"{fit.method} fell back: {diagnostics['fallback']}"
     for warning in diagnostics.get("warnings", ()):
         yield f"{fit.method} warns: {warning}"
+    for note in diagnostics.get("notes", ()):
+        yield f"{fit.method} notes: {note}"
     if diagnostics.get("converged") is False and not diagnostics.get("warnings"):
         yield f"{fit.method} did not converge"
     if diagnostics.get("tree_supported") is False:

@@ -30,11 +30,11 @@ def memory_limit() -> float:
     return float(match.group(1)) * UNITS[match.group(2)]
 
 
-def time_limit() -> float:
-    """Seconds that one step may be expected to take."""
-    given = os.environ.get(TIME_VARIABLE, "inf")
+def time_limit(default: float = float("inf")) -> float:
+    """Seconds that one step may be expected to take; the default holds where no limit is set."""
+    given = os.environ.get(TIME_VARIABLE)
     try:
-        limit = float(given)
+        limit = default if given is None else float(given)
     except ValueError:
         limit = -1.0
     if not limit >= 0:
@@ -57,15 +57,16 @@ def check_memory(size: float, purpose: str, remedy: str) -> None:
         )
 
 
-def check_time(seconds: float, purpose: str, remedy: str) -> None:
-    """Refuse a step that would take too long, if a limit is set.
+def check_time(seconds: float, purpose: str, remedy: str, default: float = float("inf")) -> None:
+    """Refuse a step that would take too long.
 
     Args:
         seconds: Its estimate.
         purpose: What would take it, as the subject of a sentence.
         remedy: What to do instead.
+        default: The limit where none is set.
     """
-    if seconds > (limit := time_limit()):
+    if seconds > (limit := time_limit(default)):
         raise LimitError(
             f"{purpose} would take about {seconds:,.0f} seconds, more than the limit of {limit:,.0f}; "
             f"{remedy}, or raise the limit by {TIME_VARIABLE}"
