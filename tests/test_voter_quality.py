@@ -6,12 +6,22 @@ import jax
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import beta
 
 import latentens as le
 from latentens import Dataset, Votes
+from latentens.inference.independent_skill import count_by_label
+from latentens.inference.skill_record import (
+    CHANCE,
+    INFORMATION,
+    REVERSED,
+    SILENT,
+    WORSE,
+    lay_out,
+    skills_of,
+    without_intervals,
+)
 from latentens.methods import DawidSkeneEM, MajorityVote
-from latentens.methods.voter_quality import CHANCE, REVERSED, SILENT, WORSE, count_by_label, voter_quality
+from latentens.methods.voter_skill import voter_skill
 from latentens.votes import Triplets
 from tests.reference import KEY, votes_of_classes
 
@@ -58,6 +68,9 @@ def test_voters_are_flagged(fitted):
         assert (seen[f"{name}_low"] <= seen[name]).all()
         assert (seen[name] <= seen[f"{name}_high"]).all()
     assert voters.loc["silent", ["accuracy", "accuracy_low"]].isna().all()
+    assert set(voters["intervals"]) == {INFORMATION}
+    skill = voter_skill(fit, Votes.from_matrix(table))
+    np.testing.assert_array_equal(voters["accuracy_low"], skill.accuracy_low)
 
 
 @pytest.mark.parametrize("storage", ["matrix", "triplets", "repeats"])
@@ -70,57 +83,53 @@ def test_counts_are_those_of_a_loop(storage):
     if storage != "matrix":
         votes = Votes(Triplets(item, voter, vote), 40, 4, 3)
     probs = np.random.default_rng(1).dirichlet(np.ones(3), 40)
-    expected, on_items = np.zeros((4, 3, 3)), np.zeros(40)
+    expected = np.zeros((4, 3, 3))
     for i, v, x in zip(item, voter, vote, strict=True):
-        on_items[i] += 1
         expected[v, :, x] += probs[i]
-    counts = count_by_label(votes, probs)
-    np.testing.assert_allclose(counts.by_voter, expected)
-    np.testing.assert_array_equal(counts.by_item, on_items)
+    np.testing.assert_allclose(count_by_label(votes, probs), expected)
 
 
 def test_without_a_confusion_matrix_votes_are_counted_with_the_posterior_as_weights():
     table, _ = crowd(seed=1)
     votes = Votes.from_matrix(table)
     fit = MajorityVote().fit(votes, key=KEY)
-    counts = count_by_label(votes, fit.label_probs).by_voter[0]
+    counts, shares = count_by_label(votes, fit.label_probs)[0], fit.label_probs.mean(axis=0)
+    right = np.diag(counts) / counts.sum(axis=1)
     row = fit.voters.iloc[0]
-    assert row["accuracy"] == pytest.approx(np.trace(counts) / counts.sum())
+    assert row["accuracy"] == pytest.approx(right @ shares)
+    assert row["balanced_accuracy"] == pytest.approx(right.mean())
     assert row["says_no_if_yes"] == pytest.approx(counts[1, 0] / counts[1].sum())
-
-
-def test_interval_of_one_rate_is_that_of_its_beta_posterior():
-    by_voter = np.array([[[30.0, 10.0], [0.0, 0.0]]])
-    found = voter_quality({}, None, by_voter).accuracy
-    np.testing.assert_allclose([found.low[0], found.high[0]], beta.ppf([0.025, 0.975], 30.5, 10.5), rtol=1e-9)
-    assert found.value[0] == pytest.approx(0.75)
+    assert row[["accuracy_low", "balanced_accuracy_high"]].isna().all()
+    assert row["intervals"] == "not known"
 
 
 def test_intervals_cover_the_true_rates():
-    """With known labels, as the posterior is then right: nominal 95 %, over 20 sets."""
+    """Nominal 95 %, of balanced accuracies, over 20 sets whose labels are not known."""
     inside = []
     for seed in range(20):
-        table, labels = crowd(200, seed)
-        votes = Votes.from_matrix(table)
-        found = voter_quality({}, None, count_by_label(votes, np.eye(2)[labels]).by_voter).balanced_accuracy
-        inside += list((found.low[:4] <= [0.95, 0.9, 0.5, 0.15]) & (found.high[:4] >= [0.95, 0.9, 0.5, 0.15]))
+        votes = Votes.from_matrix(crowd(600, seed)[0])
+        found = DawidSkeneEM(random_starts=0).fit(votes, key=KEY).voters[:4]
+        truth = [0.95, 0.9, 0.5, 0.15]
+        inside += list((found["balanced_accuracy_low"] <= truth) & (found["balanced_accuracy_high"] >= truth))
     assert np.mean(inside) > 0.88
 
 
 def test_chance_does_not_depend_on_how_often_a_vote_is_cast():
-    by_voter = np.array([[[180.0, 20.0], [90.0, 10.0]], [[180.0, 20.0], [10.0, 90.0]]])
-    assert voter_quality({}, None, by_voter).flags == [CHANCE, ""]
-    three = np.array([[[2.0, 60, 60], [60, 2, 60], [60, 60, 2]]])
-    assert voter_quality({}, None, three).flags == [WORSE]
+    def flags(confusion, error):
+        found = skills_of(np.full(len(confusion[0]), 1 / len(confusion[0])), np.array(confusion))
+        return lay_out(found, np.full(found.size, error), np.full(len(confusion), 300), 0.95, INFORMATION).flags
+
+    assert flags([[[0.9, 0.1], [0.9, 0.1]], [[0.9, 0.1], [0.1, 0.9]]], 0.01) == [CHANCE, ""]
+    assert flags([[[0.02, 0.49, 0.49], [0.49, 0.02, 0.49], [0.49, 0.49, 0.02]]], 0.01) == [WORSE]
 
 
-def test_draws_give_the_intervals_of_a_sampled_fit():
-    rng = np.random.default_rng(0)
-    draws = {name: rng.beta(80, 20, (2, 100, 3)) for name in ("sensitivity", "specificity")}
-    params = {name: value.mean((0, 1)) for name, value in draws.items()}
-    found = voter_quality(params, draws, np.full((3, 2, 2), 50.0)).balanced_accuracy
-    balanced = (draws["sensitivity"] + draws["specificity"]).reshape(-1, 3) / 2
-    np.testing.assert_allclose([found.low, found.high], np.quantile(balanced, [0.025, 0.975], axis=0))
+def test_without_intervals_the_estimate_decides():
+    confusion = np.array([[[0.7, 0.3], [0.4, 0.6]], [[0.5, 0.5], [0.5, 0.5]], [[0.2, 0.8], [0.8, 0.2]]])
+    assert without_intervals(skills_of(np.array([0.5, 0.5]), confusion), np.array([9, 9, 9])).flags == [
+        "",
+        CHANCE,
+        CHANCE,
+    ]
 
 
 def test_tables_survive_a_file_and_a_journey(fitted, tmp_path):

@@ -8,13 +8,15 @@ import pytest
 
 from latentens import Votes, log_likelihood, simulate
 from latentens.errors import LatentensError
-from latentens.inference import skill
-from latentens.inference.skill import skills
+from latentens.inference import independent_skill, skill
+from latentens.inference.skill import estimated_skill, skills
+from latentens.inference.skill_record import AS_FITTED, NOT_KNOWN
 from latentens.methods import DawidSkeneEM, MajorityVote
 from latentens.methods.voter_skill import voter_skill
 from latentens.models import DawidSkene, Tree
 from latentens.programs.tables import checked_tables
 from latentens.runtime.precision import double_precision
+from latentens.votes import Triplets
 from tests.conftest import arbitrary_params
 
 KEY = jax.random.key(0)
@@ -67,9 +69,9 @@ def test_errors_are_those_of_a_hessian_by_differences(votes, fit):
             prevalence,
             1 - prevalence,
         )
-        assert found.standard_error[voter] == pytest.approx(np.sqrt(slope @ covariance @ slope), rel=1e-3)
-    assert (found.low < found.accuracy).all()
-    assert (found.accuracy < found.high).all()
+        assert found.accuracy_error[voter] == pytest.approx(np.sqrt(slope @ covariance @ slope), rel=1e-3)
+    assert (found.accuracy_low < found.accuracy).all()
+    assert (found.accuracy < found.accuracy_high).all()
 
 
 def test_intervals_cover_the_truth(votes):
@@ -77,8 +79,30 @@ def test_intervals_cover_the_truth(votes):
     for seed in range(15):
         drawn = simulate(MODEL, 600, key=jax.random.key(seed), params=TRUTH).votes
         found = voter_skill(DawidSkeneEM(random_starts=0).fit(drawn, key=KEY), drawn, level=0.8)
-        covered.append((found.low <= ACCURACY) & (found.high >= ACCURACY))
+        covered.append((found.accuracy_low <= ACCURACY) & (found.accuracy_high >= ACCURACY))
     assert 0.68 < np.mean(covered) < 0.92
+
+
+def test_closed_form_and_derivatives_of_the_program_agree(votes):
+    """With gaps and repeated votes."""
+    chosen = np.sort(np.random.default_rng(0).integers(2400, size=2000))
+    some = Votes(Triplets(*(column[chosen] for column in votes.triplets)), 600, 4, 2)
+    fit = DawidSkeneEM(diagonal=0.0, off_diagonal=0.0).fit(some, key=KEY)
+    quick = voter_skill(fit, some)
+    for part, other in zip(quick[:-1], estimated_skill(MODEL, fit.params, some)[:-1], strict=True):
+        np.testing.assert_allclose(part, other, rtol=1e-4)
+
+
+def test_known_labels_leave_the_errors_of_frequencies(votes):
+    labels = simulate(MODEL, 600, key=KEY, params=TRUTH).labels
+    fit = DawidSkeneEM(diagonal=0.0, off_diagonal=0.0).fit(votes, key=KEY, gold=labels)
+    found = voter_skill(fit, votes)
+    right = fit.params["sensitivity"]
+    np.testing.assert_allclose(
+        found.confusion_error[:, 1, 1], np.sqrt(right * (1 - right) / (labels == 1).sum()), rtol=1e-6
+    )
+    unknown = voter_skill(DawidSkeneEM(diagonal=0.0, off_diagonal=0.0).fit(votes, key=KEY), votes)
+    assert (found.accuracy_error < unknown.accuracy_error).all()
 
 
 def test_skill_of_a_tree_goes_through_the_opinions():
@@ -90,8 +114,8 @@ def test_skill_of_a_tree_goes_through_the_opinions():
     )
     hidden_right = params["hidden_sensitivity"][0]
     right = hidden_right * params["voter_sensitivity"][0] + (1 - hidden_right) * (1 - params["voter_specificity"][0])
-    assert found[6:].reshape(6, 2, 2)[0, 1, 1] == pytest.approx(right)
-    np.testing.assert_allclose(flipped[6:].reshape(6, 2, 2), found[6:].reshape(6, 2, 2)[:, ::-1])
+    assert found[12:].reshape(6, 2, 2)[0, 1, 1] == pytest.approx(right)
+    np.testing.assert_allclose(flipped[12:].reshape(6, 2, 2), found[12:].reshape(6, 2, 2)[:, ::-1])
 
 
 def test_draws_give_means_and_quantiles(votes, fit):
@@ -106,7 +130,7 @@ def test_draws_give_means_and_quantiles(votes, fit):
     np.testing.assert_allclose(found.confusion_error[:, 0, 0], drawn.std(axis=0, ddof=1))
     share = draws["prevalence"].reshape(-1, 1)
     accuracy = share * draws["sensitivity"].reshape(-1, 4) + (1 - share) * drawn
-    np.testing.assert_allclose([found.low, found.high], np.quantile(accuracy, [0.05, 0.95], axis=0))
+    np.testing.assert_allclose([found.accuracy_low, found.accuracy_high], np.quantile(accuracy, [0.025, 0.975], axis=0))
 
 
 def test_a_perfect_voter_has_an_interval():
@@ -114,20 +138,33 @@ def test_a_perfect_voter_has_an_interval():
     matrix[:6, 3] = 1 - matrix[:6, 3]
     votes = Votes.from_matrix(matrix)
     found = voter_skill(DawidSkeneEM(diagonal=0.0, off_diagonal=0.0).fit(votes, key=KEY), votes)
-    assert (found.high > 0.99).tolist() == [True, True, True, False]
-    assert (found.low > 0.5).all()
-    assert (found.low < 0.999).all()
+    assert (found.accuracy_high > 0.99).tolist() == [True, True, True, False]
+    assert (found.accuracy_low > 0.5).all()
+    assert (found.accuracy_low < 0.999).all()
 
 
 def test_with_very_many_parameters_labels_are_taken_as_fitted(votes, fit, monkeypatch):
     exact = voter_skill(fit, votes)
-    monkeypatch.setattr(skill, "MAX_PARAMETERS", 3)
+    monkeypatch.setattr(independent_skill, "MAX_INDEPENDENT", 3)
     found = voter_skill(fit, votes)
-    assert found.labels_as_fitted
+    assert found.intervals == AS_FITTED
     np.testing.assert_allclose(found.accuracy, exact.accuracy)
-    assert (found.standard_error < exact.standard_error).all()
+    assert (found.accuracy_error < exact.accuracy_error).all()
+
+
+def test_a_program_of_very_many_parameters_too(votes, fit, monkeypatch):
+    monkeypatch.setattr(skill, "MAX_PARAMETERS", 3)
+    found = estimated_skill(MODEL, fit.params, votes)
+    np.testing.assert_allclose(found.accuracy, voter_skill(fit, votes).accuracy)
+    assert found.intervals == AS_FITTED
+
+
+def test_other_votes_than_the_fitted_ones_are_refused(votes, fit):
+    with pytest.raises(LatentensError, match="the fit is to 600 items, the votes are on 10"):
+        voter_skill(fit, votes.take(np.arange(10)))
 
 
 def test_a_method_without_a_model_is_refused(votes):
+    assert set(MajorityVote().fit(votes, key=KEY).voters["intervals"]) == {NOT_KNOWN}
     with pytest.raises(LatentensError, match="has no generative model"):
         voter_skill(MajorityVote().fit(votes, key=KEY), votes)

@@ -27,7 +27,7 @@ from latentens.runtime.store import Record
 Numbers = Mapping[str, float]
 
 PLAIN_PARTS = ("settings", "seconds", "peak_memory", "error", "diagnostics", "axes", "scores", "intervals", "check")
-ARRAY_PARTS = ("params", "draws", "sample_stats")
+ARRAY_PARTS = ("params", "voters", "draws", "sample_stats")
 SINGLE_ARRAYS = ("label_probs", "log_likelihood", "log_density")
 
 MEMORY_INTERVAL = 0.005
@@ -78,6 +78,7 @@ class Outcome:
         error: What went wrong, or nothing.
         label_probs: Estimated posterior of the labels.
         params: Estimated parameters.
+        voters: What the fit knows of the voters, by the names of `VoterSkill`.
         diagnostics: How the fit went, as JSON.
         draws: Posterior draws, if any.
         sample_stats: The sampler's statistics, if any.
@@ -94,6 +95,7 @@ class Outcome:
     error: str = ""
     label_probs: Posterior | None = None
     params: Mapping[str, np.ndarray] = field(default_factory=dict)
+    voters: Mapping[str, np.ndarray] = field(default_factory=dict)
     diagnostics: str = "{}"
     draws: Mapping[str, np.ndarray] = field(default_factory=dict)
     sample_stats: Mapping[str, np.ndarray] = field(default_factory=dict)
@@ -151,6 +153,7 @@ def run(cell: Cell) -> Outcome:
 def _parts(fit: Fit, cell: Cell) -> dict[str, Any]:
     """What is recorded of a fit, by the names of `Outcome`."""
     arrays = {"params": fit.params, "draws": fit.draws or {}, "sample_stats": fit.diagnostics.get("sample_stats", {})}
+    arrays["voters"] = fit.summary.skill._asdict()
     found: dict[str, Any] = {
         part: {name: np.asarray(value) for name, value in values.items()} for part, values in arrays.items()
     }

@@ -14,6 +14,7 @@ and under the name of each data set:
                      of the first repetition, for estimators that give votes a probability
     `fits/ESTIMATOR/REPETITION`  settings, diagnostics, error and check as attributes, and below it
         `params`                     estimated parameters, such as confusion[voter, true_class, vote_class]
+        `voters`                     skill of the voters with errors and intervals, by the names of `VoterSkill`
         `log_likelihood`             votes[chain, draw, item], for estimators that give votes a probability
         `posterior`, `sample_stats`  draws of a sampled fit, [chain, draw, …]: this node is a tree that ArviZ opens
 Votes and true labels are codes: places in the coordinates `vote_class` and `label`, which hold the names. An estimator
@@ -48,7 +49,7 @@ EXACT = "exact Bayes"
 """What the exact posterior is called among the estimators."""
 
 COMMON = ("scores", "intervals", "pairs")
-FORMAT = "latentens comparison 2"
+FORMAT = "latentens comparison 3"
 LIBRARIES = ("latentens", "jax", "numpyro", "numpy", "scipy", "xarray")
 
 Address = tuple[str, int, str]
@@ -91,6 +92,7 @@ def _dataset_groups(dataset: Dataset, outcomes: Mapping[tuple[int, str], Outcome
         groups[f"fits/{nodes[name]}"] = xr.Dataset(attrs={"estimator": name})
         groups[node] = xr.Dataset(attrs=about)
         groups[f"{node}/params"] = _labelled(outcome.params, outcome.axes, dataset.votes)
+        groups[f"{node}/voters"] = _labelled(outcome.voters, _voter_axes(outcome.voters), dataset.votes)
         if outcome.pointwise.log_likelihood is not None:
             groups[f"{node}/log_likelihood"] = _draws(
                 {"votes": outcome.pointwise.log_likelihood}, {"votes": ("item",)}, dataset.votes
@@ -157,6 +159,10 @@ def _labelled(arrays: Arrays, axes: Mapping[str, tuple[str, ...]], votes: Votes,
         found[variable] = ((*leading, *axes.get(name, default)), array)
     used = {axis for dimensions, _ in found.values() for axis in dimensions}
     return xr.Dataset(found, _along(votes, *used))
+
+
+def _voter_axes(arrays: Arrays) -> dict[str, tuple[str, ...]]:
+    return {name: ("voter", "true_class", "vote_class")[: array.ndim] for name, array in arrays.items()}
 
 
 def _draws(arrays: Arrays, axes: Mapping[str, tuple[str, ...]], votes: Votes) -> xr.Dataset:

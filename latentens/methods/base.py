@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from latentens.datasets.dataset import certain_where_known
 from latentens.errors import LatentensError, VotesError
 from latentens.methods.fit_text import fit_html, fit_text
-from latentens.methods.voter_quality import VoteCounts, count_by_label, quality_frame, voter_quality
+from latentens.methods.voter_table import VoteSummary, voter_table
 from latentens.programs.contract import inspect
 from latentens.programs.model import GenerativeModel
 from latentens.programs.tables import draws_log_likelihood, pointwise_log_likelihood
@@ -65,6 +65,7 @@ class Fit(Estimate):
         voter_names: Names of the voters; later votes are matched to them by name.
         class_names: The labels that the columns of `label_probs` stand for.
         source: The votes that were fitted; a fit from a file has only what it keeps of them.
+        known: The codes of the labels that the method was told, −1 where it was not, if it was told any.
     """
 
     label_probs: Posterior = field(kw_only=True)
@@ -72,17 +73,22 @@ class Fit(Estimate):
     item_names: Names = field(kw_only=True)
     voter_names: Names = field(kw_only=True)
     class_names: Names = field(kw_only=True)
-    source: Votes | VoteCounts = field(kw_only=True)
+    source: Votes | VoteSummary = field(kw_only=True)
+    known: GoldCodes | None = field(default=None, kw_only=True)
 
     def __getstate__(self) -> dict[str, Any]:
         """What is sent to another process: everything but the votes themselves."""
-        state = {name: value for name, value in vars(self).items() if name != "counts"}
-        return {**state, "source": self.counts}
+        state = {name: value for name, value in vars(self).items() if name != "summary"}
+        return {**state, "source": self.summary, "known": None}
 
     @cached_property
-    def counts(self) -> VoteCounts:
-        """Votes on each item, and each voter's votes by label, weighted with the label probabilities."""
-        return count_by_label(self.source, self.label_probs) if isinstance(self.source, Votes) else self.source
+    def summary(self) -> VoteSummary:
+        """Votes on each item, and what is known of the voters."""
+        from latentens.methods.voter_skill import quick_skill  # which is about fits
+
+        if not isinstance(self.source, Votes):
+            return self.source
+        return VoteSummary(self.source.tally.sum(axis=1), quick_skill(self, self.source))
 
     def to_frame(self) -> "pd.DataFrame":
         """One row per item: its name, its label as written, the label's probability, its votes, all probabilities."""
@@ -91,16 +97,17 @@ class Fit(Estimate):
         names = np.asarray(self.class_names)
         best = {"item": self.item_names, "label": names[self.labels], "confidence": self.label_probs.max(axis=1)}
         probs = {f"prob_{name}": self.label_probs[:, label] for label, name in enumerate(names)}
-        return pd.DataFrame({**best, "votes": self.counts.by_item, **probs})
+        votes = self.source.tally.sum(axis=1) if isinstance(self.source, Votes) else self.source.by_item
+        return pd.DataFrame({**best, "votes": votes, **probs})
 
     @property
     def voters(self) -> "pd.DataFrame":
         """One row per voter: votes, accuracies with intervals, a flag for chance level or worse, the confusion matrix.
 
-        `latentens.methods.voter_quality` says where the numbers come from and what they leave out.
+        Intervals are there as far as they can be had at once, and the column of that name says what they rest on;
+        `latentens.methods.voter_skill` computes them for every generative model.
         """
-        quality = voter_quality(self.params, self.draws, self.counts.by_voter)
-        return quality_frame(quality, self.voter_names, self.class_names)
+        return voter_table(self.summary.skill, self.voter_names, self.class_names)
 
     @property
     def labels(self) -> Int[np.ndarray, " item"]:
@@ -276,6 +283,7 @@ def finished(method: Predictor, estimate: Estimate, votes: Votes, start: float, 
         voter_names=votes.voter_names,
         class_names=votes.class_names,
         source=votes,
+        known=gold,
     )
 
 

@@ -12,11 +12,12 @@ import numpy as np
 import xarray as xr
 
 from latentens.errors import LatentensError
+from latentens.inference.skill_record import VoterSkill
 from latentens.methods.base import Fit
-from latentens.methods.voter_quality import VoteCounts
+from latentens.methods.voter_table import VoteSummary
 from latentens.votes.names import Names
 
-FORMAT = "latentens fit 2"
+FORMAT = "latentens fit 3"
 ARRAYS = ("params", "draws", "state")
 NAMES = ("item_names", "voter_names", "class_names")
 PLAIN = (str, int, float, bool, type(None))
@@ -41,7 +42,8 @@ def save_fit(fit: Fit, path: str | Path) -> None:
     for name in NAMES:
         names = getattr(fit, name)
         groups["/"].attrs[name] = json.dumps(len(names) if isinstance(names, range) else list(names), default=_plain)
-    groups["settings"], groups["counts"] = _dataset(settings), _dataset(fit.counts._asdict())
+    groups["settings"], groups["votes"] = _dataset(settings), _dataset({"by_item": fit.summary.by_item})
+    groups["voters"] = _dataset(fit.summary.skill._asdict())
     content = xr.DataTree.from_dict(groups).to_netcdf(engine="h5netcdf")  # in memory: on a full disk HDF5 crashes
     part = Path(f"{path}.part")
     try:
@@ -69,9 +71,15 @@ def load_fit(path: str | Path, types: Iterable[type | Callable[..., Any]] = ()) 
         diagnostics=json.loads(tree.attrs["diagnostics"]),
         label_probs=tree["label_probs"].to_numpy(),
         method=_decode(json.loads(tree.attrs["method"]), _arrays(tree, "settings"), known),
-        source=VoteCounts(**_arrays(tree, "counts")),
-        **{name: _names(json.loads(tree.attrs[name])) for name in NAMES},
+        source=VoteSummary(tree["votes/by_item"].to_numpy(), skill_of(_arrays(tree, "voters"))),
+        **dict[str, Any]({name: _names(json.loads(tree.attrs[name])) for name in NAMES}),
     )
+
+
+def skill_of(arrays: Mapping[str, np.ndarray]) -> VoterSkill:
+    """What is known of the voters, from arrays that hold it."""
+    found: dict[str, Any] = {**arrays, "intervals": str(arrays["intervals"])}
+    return VoterSkill(**found)
 
 
 def _open(path: str | Path) -> xr.DataTree:

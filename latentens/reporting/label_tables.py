@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from latentens.methods.voter_quality import VoterQuality, count_by_label, quality_frame, voter_quality
+from latentens.methods.voter_table import voter_table
 from latentens.reporting.view import View
 
 
@@ -31,20 +31,14 @@ def labels_frame(views: Sequence[View]) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
 
 
-def quality(view: View, method: str) -> VoterQuality:
-    """The quality of the voters of a data set by the first fit of a method."""
-    draws = view.draws.get(method)
-    sampled = None if draws is None else {str(k): v.to_numpy() for k, v in draws["posterior"].data_vars.items()}
-    counts = count_by_label(view.votes, view.posteriors[method])
-    return voter_quality(view.first_fits[method].params, sampled, counts.by_voter)
-
-
 def voters_frame(views: Sequence[View]) -> pd.DataFrame:
     """The quality of each voter by each method."""
     frames = []
     for view in views:
         for method in view.estimates:
-            frame = quality_frame(quality(view, method), view.voter_names, view.class_names)
+            if (skill := view.first_fits[method].skill) is None:
+                continue
+            frame = voter_table(skill, view.voter_names, view.class_names)
             frame.insert(0, "estimator", method)
             frame.insert(0, "dataset", view.name)
             frames.append(frame)

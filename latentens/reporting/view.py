@@ -10,7 +10,9 @@ import xarray as xr
 
 from latentens.comparison import EXACT, data_trees
 from latentens.evaluation.items import Labels
+from latentens.inference.skill_record import VoterSkill
 from latentens.methods.base import Posterior
+from latentens.methods.fit_files import skill_of
 from latentens.votes import Triplets, Votes
 
 
@@ -25,6 +27,7 @@ class FitRecord:
         diagnostics: How the fit went.
         error: What it ended in, or nothing.
         params: Estimated parameters.
+        skill: What the fit knows of the voters; None if it failed.
     """
 
     method: str
@@ -33,6 +36,7 @@ class FitRecord:
     diagnostics: Mapping[str, Any]
     error: str
     params: Mapping[str, np.ndarray]
+    skill: VoterSkill | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,10 +176,13 @@ def _records(node: xr.DataTree, short: Mapping[str, str]) -> Iterator[FitRecord]
     """The fits of one estimator, by repetition."""
     for found in sorted(node.children.values(), key=lambda found: int(found.attrs["repetition"])):
         about = found.attrs
-        params = {str(key): value.to_numpy() for key, value in found["params"].data_vars.items()}
-        diagnostics = json.loads(about["diagnostics"])
+        params, voters = (
+            {str(key): value.to_numpy() for key, value in found[group].data_vars.items()}
+            for group in ("params", "voters")
+        )
+        diagnostics, skill = json.loads(about["diagnostics"]), skill_of(voters) if voters else None
         repetition, settings = int(about["repetition"]), about["settings"]
-        yield FitRecord(_called(node, short), repetition, settings, diagnostics, about["error"], params)
+        yield FitRecord(_called(node, short), repetition, settings, diagnostics, about["error"], params, skill)
 
 
 def _draws(node: xr.DataTree) -> xr.DataTree | None:

@@ -6,10 +6,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from latentens.methods.voter_quality import COVERAGE, MOST_CLASSES, VoterQuality
+from latentens.inference.skill_record import AS_FITTED, COVERAGE, NOT_KNOWN, VoterSkill
+from latentens.methods.voter_table import MOST_CLASSES
 from latentens.reporting.drawing import WIDTH, Picture, render, spots, wrapped
 from latentens.reporting.html import Html, details, element, number_cell, table
-from latentens.reporting.label_tables import quality
 from latentens.reporting.parts import Part
 from latentens.reporting.view import View
 
@@ -29,8 +29,10 @@ def voters_part(view: View, colour: Mapping[str, str]) -> Part | None:
     if view.is_simulated or not view.estimates:
         return None
     method = judge(view)
-    found = quality(view, method)
-    order = np.argsort(-np.nan_to_num(found.balanced_accuracy.value, nan=-1.0), kind="stable")
+    found = view.first_fits[method].skill
+    if found is None:
+        return None
+    order = np.argsort(-np.nan_to_num(found.balanced_accuracy, nan=-1.0), kind="stable")
     body = [_quality_table(view, found, order)]
     if len(view.class_names) <= MOST_CLASSES:
         body.append(_matrices(view, found))
@@ -48,11 +50,10 @@ def judge(view: View) -> str:
     return next(iter([*likely, *(method for method, _ in able), *view.estimates]))
 
 
-def _words(view: View, method: str, found: VoterQuality) -> list[str]:
+def _words(view: View, method: str, found: VoterSkill) -> list[str]:
     words = [
         f"As {method} sees them. No label is behind these numbers but the method's own estimates: where those are "
-        f"wrong, so is the picture of the voters. Intervals of {100 * COVERAGE:.0f}\u00a0% take them as right; "
-        "voters whose intervals overlap widely should not be ranked."
+        f"wrong, so is the picture of the voters. {_interval_words(found.intervals)}"
     ]
     for flag in dict.fromkeys(filter(None, found.flags)):
         names = [name for name, mine in zip(view.voter_names, found.flags, strict=True) if mine == flag]
@@ -61,9 +62,19 @@ def _words(view: View, method: str, found: VoterQuality) -> list[str]:
     return words
 
 
-def _chart(view: View, found: VoterQuality, order: np.ndarray) -> Picture:
+def _interval_words(intervals: str) -> str:
+    if intervals == NOT_KNOWN:
+        return "How exact the numbers are is not known for this method."
+    narrow = ": they take the labels as fitted and are too narrow" if intervals == AS_FITTED else f", from {intervals}"
+    return (
+        f"Intervals cover {100 * COVERAGE:.0f}\u00a0% if the method's model holds{narrow}; "
+        "voters whose intervals overlap widely should not be ranked."
+    )
+
+
+def _chart(view: View, found: VoterSkill, order: np.ndarray) -> Picture:
     """Balanced accuracies with their intervals, the best on top."""
-    drawn = order[~np.isnan(found.balanced_accuracy.value[order])]
+    drawn = order[~np.isnan(found.balanced_accuracy[order])]
     if len(drawn) > MOST_DRAWN:
         drawn = np.concatenate([drawn[: MOST_DRAWN // 2], drawn[-MOST_DRAWN // 2 :]])
     figure = Figure(figsize=(WIDTH, 0.2 * len(drawn) + 0.8))
@@ -74,7 +85,7 @@ def _chart(view: View, found: VoterQuality, order: np.ndarray) -> Picture:
     axes.set_xlabel("balanced accuracy, % (dotted: chance)")
     png = render(figure)
     said = [_said(view, found, int(voter)) for voter in drawn]
-    value = 100 * found.balanced_accuracy.value[drawn]
+    value = 100 * found.balanced_accuracy[drawn]
     points = [(axes, value[place], float(place), words) for place, words in enumerate(said)]
     caption = "Each dot is a voter, the best on top; red ones are no better than chance or worse."
     if len(drawn) < len(order):
@@ -83,8 +94,8 @@ def _chart(view: View, found: VoterQuality, order: np.ndarray) -> Picture:
     return Picture("voters", "Who can be relied on", caption, alternative, png, spots(figure, points))
 
 
-def _draw_voters(axes: Axes, found: VoterQuality, drawn: np.ndarray) -> None:
-    value, low, high = (100 * part[drawn] for part in found.balanced_accuracy)
+def _draw_voters(axes: Axes, found: VoterSkill, drawn: np.ndarray) -> None:
+    value, low, high = (100 * part[drawn] for part in _balanced(found))
     for place, voter in enumerate(drawn):
         colour = FLAGGED if found.flags[voter] else PLAIN
         axes.plot([low[place], high[place]], [place, place], color=colour, linewidth=2.2, alpha=0.45)
@@ -93,19 +104,27 @@ def _draw_voters(axes: Axes, found: VoterQuality, drawn: np.ndarray) -> None:
     axes.grid(False, axis="y")
 
 
-def _said(view: View, found: VoterQuality, voter: int) -> str:
-    value, low, high = (100 * part[voter] for part in found.balanced_accuracy)
+def _said(view: View, found: VoterSkill, voter: int) -> str:
+    value, low, high = (100 * part[voter] for part in _balanced(found))
     flag = f", {found.flags[voter]}" if found.flags[voter] else ""
-    name = view.voter_names[voter]
-    return f"{name}: {value:.1f}\u00a0% ({low:.1f} to {high:.1f}), {found.votes[voter]:,} votes{flag}"
+    within = "" if np.isnan(low) else f" ({low:.1f} to {high:.1f})"
+    return f"{view.voter_names[voter]}: {value:.1f}\u00a0%{within}, {found.votes[voter]:,} votes{flag}"
 
 
-def _quality_table(view: View, found: VoterQuality, order: np.ndarray) -> Html:
+def _balanced(found: VoterSkill) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    return found.balanced_accuracy, found.balanced_accuracy_low, found.balanced_accuracy_high
+
+
+def _plain(found: VoterSkill) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    return found.accuracy, found.accuracy_low, found.accuracy_high
+
+
+def _quality_table(view: View, found: VoterSkill, order: np.ndarray) -> Html:
     rows = [
         [
             view.voter_names[voter],
             number_cell(f"{found.votes[voter]:,}", order=found.votes[voter]),
-            *(_range_cell(*(part[voter] for part in score)) for score in (found.balanced_accuracy, found.accuracy)),
+            *(_range_cell(*(part[voter] for part in score)) for score in (_balanced(found), _plain(found))),
             found.flags[voter],
         ]
         for voter in order[:MOST_ROWS]
@@ -116,10 +135,11 @@ def _quality_table(view: View, found: VoterQuality, order: np.ndarray) -> Html:
 def _range_cell(value: float, low: float, high: float) -> Html:
     if np.isnan(value):
         return number_cell("–")
-    return number_cell(f"{100 * value:.1f}", element("small", f"{100 * low:.1f} – {100 * high:.1f}"), order=value)
+    ends = [] if np.isnan(low) else [element("small", f"{100 * low:.1f} – {100 * high:.1f}")]
+    return number_cell(f"{100 * value:.1f}", *ends, order=value)
 
 
-def _matrices(view: View, found: VoterQuality) -> Html:
+def _matrices(view: View, found: VoterSkill) -> Html:
     """Small confusion matrices of the voters with the most votes."""
     busiest = np.sort(np.argsort(-found.votes, kind="stable")[:MOST_MATRICES])
     grids = [_matrix(view, found, int(voter)) for voter in busiest]
@@ -129,7 +149,7 @@ def _matrices(view: View, found: VoterQuality) -> Html:
     return details("What each voter confuses", element("p", words + more, class_="soft"), shown)
 
 
-def _matrix(view: View, found: VoterQuality, voter: int) -> Html:
+def _matrix(view: View, found: VoterSkill, voter: int) -> Html:
     head = element("tr", element("td"), *(element("th", name, scope="col") for name in view.class_names))
     rows = [
         element("tr", element("th", name, scope="row"), *map(_shaded, found.confusion[voter, label]))
