@@ -30,6 +30,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from itertools import permutations, product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -67,7 +68,8 @@ def assemble(datasets: Sequence[Dataset], outcomes: Outcomes, key_data: np.ndarr
     tree = xr.DataTree.from_dict(groups)
     named = {dataset.name: paths[dataset.name] for dataset in datasets}
     tree.attrs = {"format": FORMAT, "datasets": json.dumps(named), "key": key_data.tolist()}
-    tree.attrs |= {"command": shlex.join(sys.argv)} | {f"version_{name}": version(name) for name in LIBRARIES}
+    tree.attrs["command"] = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    tree.attrs |= {f"version_{name}": version(name) for name in LIBRARIES}
     tree.attrs["version_python"] = platform.python_version()
     return tree
 

@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float
 
 from latentens.errors import LatentensError
 from latentens.evaluation.judgement import ByDraws, ByScore, Judged, least_expected, typical_params
+from latentens.evaluation.number_words import probability_text
 from latentens.evaluation.score_pool import states_of
 from latentens.evaluation.vote_statistics import Statistic, VoteRows, statistics_of
 from latentens.methods.base import Fit
@@ -126,9 +127,9 @@ class FitCheck:
             return f"{self.model} can reproduce any votes like these, so that nothing can be checked."
         if not self.rejected:
             names = ", ".join([part.name for part in self.statistics if part.judged.any()])
-            return f"{self.model} reproduces the votes: {names} (p = {self.p_value:.2g})."
+            return f"{self.model} reproduces the votes: {names} ({probability_text(self.p_value)})."
         wrong = "; ".join(f"{part.name}: {part.worst}" for part in self.misfits)
-        return f"{self.model} does not reproduce the votes (p = {self.p_value:.2g}): {wrong}."
+        return f"{self.model} does not reproduce the votes ({probability_text(self.p_value)}): {wrong}."
 
 
 @double_precision

@@ -11,6 +11,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.stats import norm
 
 from latentens.errors import VotesError
+from latentens.evaluation.number_words import probability_text
 from latentens.evaluation.score_pool import MAX_PARAMETERS
 from latentens.evaluation.voter_pairs import PairResiduals, pair_residuals
 from latentens.methods.base import Fit
@@ -93,7 +94,7 @@ class ModelCheck:
         """What was found, in plain words."""
         independence = isinstance(self.model, DawidSkene)
         claim = "independent given the label" if independence else f"consistent with {self.model}"
-        p_value = f"p = {self.p_value:.2g}"
+        p_value = probability_text(self.p_value)
         if not self.rejected:
             return f"The votes look {claim}: none of {self.num_pairs} pairs of voters stands out ({p_value})."
         pairs = f"{len(self.dependent_pairs)} of {self.num_pairs} pairs of voters"

@@ -8,14 +8,12 @@ from jaxtyping import Float
 from scipy.special import ndtr
 
 from latentens.errors import VotesError
+from latentens.evaluation.number_words import probability_text
 from latentens.runtime.randomness import numpy_generator
 from latentens.votes import Triplets, Votes
 
 PERMUTED_VOTES = 2**12
 """More votes than this are not permuted: the normal approximation is then good enough."""
-
-SMALLEST_SHOWN = 1e-12
-"""Smaller p-values are not told apart in words: no approximation is that good."""
 
 
 @dataclass(frozen=True)
@@ -48,11 +46,10 @@ class SignalCheck:
     def summary(self) -> str:
         """What was found, in plain words."""
         shares = f"{self.agreement:.1%} of pairs of votes agree, {self.by_chance:.1%} would by chance"
-        p_value = f"p = {self.p_value:.2g}" if self.p_value > SMALLEST_SHOWN else f"p < {SMALLEST_SHOWN:g}"
         if self.found:
-            return f"The voters agree more than by chance: {shares} ({p_value})."
+            return f"The voters agree more than by chance: {shares} ({probability_text(self.p_value)})."
         return (
-            f"The voters agree no more than by chance: {shares} ({p_value}). "
+            f"The voters agree no more than by chance: {shares} ({probability_text(self.p_value)}). "
             "Labels estimated from these votes mean nothing, however certain they look."
         )
 

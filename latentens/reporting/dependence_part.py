@@ -10,6 +10,7 @@ from matplotlib.patches import Rectangle
 
 from latentens.comparison.dependence import GROUP
 from latentens.evaluation.label_dependence import label_dependence
+from latentens.evaluation.number_words import signed
 from latentens.reporting.drawing import WIDTH, Picture, render, spots, wrapped
 from latentens.reporting.html import Html, number_cell, table
 from latentens.reporting.parts import Part
@@ -70,7 +71,7 @@ def _pairs(found: xr.Dataset) -> list[tuple[str, str, float, float]]:
 
 def _pair_table(pairs: list[tuple[str, str, float, float]]) -> Html:
     rows = [
-        [one, other, number_cell(f"{residual:+.2f}"), number_cell(f"{p_value:.3f}")]
+        [one, other, number_cell(signed(residual)), number_cell(f"{p_value:.3f}")]
         for one, other, residual, p_value in pairs[:MOST_PAIRS]
     ]
     return table(["Pairs that stand out", "and", "excess correlation", "p, for all pairs together"], rows)
@@ -90,7 +91,7 @@ def _heat_map(found: xr.Dataset) -> Picture:
     figure.colorbar(shown, ax=axes, shrink=0.8, label="excess correlation")
     png = render(figure)
     points = [
-        (axes, float(column), float(row), f"{names[row]} and {names[column]}: {values[row, column]:+.2f}")
+        (axes, float(column), float(row), f"{names[row]} and {names[column]}: {signed(float(values[row, column]))}")
         for row, column in np.ndindex(values.shape)
         if row != column and len(order) <= MOST_SPOTS
     ]
@@ -111,7 +112,7 @@ def _name_cells(axes: Axes, values: np.ndarray, names: list[str], scale: float) 
         for (row, column), value in np.ndenumerate(values):
             if row != column:
                 ink = "white" if abs(value) > DARK * scale else "#1d2733"
-                axes.text(column, row, f"{value:+.2f}", ha="center", va="center", fontsize=7, color=ink)
+                axes.text(column, row, signed(value), ha="center", va="center", fontsize=7, color=ink)
     labels = [wrapped(name, 18).split("\n")[0] for name in names] if len(names) <= MOST_NAMES else []
     axes.set_yticks(range(len(labels)), labels)
     axes.set_xticks(range(len(labels)), labels, rotation=90)

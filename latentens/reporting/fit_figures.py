@@ -57,7 +57,7 @@ def singular_value_figure(view: View, method: str) -> Picture | None:
     """The cumulative singular values by which a stack of Boltzmann machines chose its sizes."""
     diagnostics = view.first_fits[method].diagnostics
     curves = diagnostics.get("singular_value_curves")
-    if not curves:
+    if not curves or max(map(len, curves)) < 2:  # one unit was trained: there was nothing to choose
         return None
     sizes = diagnostics["architecture"]
     figure, (axes,) = panels(1, 2.5)

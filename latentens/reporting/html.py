@@ -9,6 +9,10 @@ NUMBER = re.compile(r"[−+-]?(\d[\d,.]*|\.\d+)(e[+-]?\d+)?\s?%?(\s?(±|–|to|o
 """What is written like a number stands at the right of its column."""
 
 
+BREAKS = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[(_/=,.:])(?=[A-Za-z])")
+"""Where names such as `Tempered(DawidSkeneEM)` may go on in the next line."""
+
+
 class Html(str):
     """Text that is HTML already."""
 
@@ -26,6 +30,11 @@ def element(tag: str, *children: str, **attributes: str) -> Html:
 def join(parts: Iterable[str]) -> Html:
     """Parts one after the other."""
     return Html("".join(part if isinstance(part, Html) else escape(part) for part in parts))
+
+
+def breakable(text: str) -> Html:
+    """Text whose long names may be broken where their words end."""
+    return text if isinstance(text, Html) else Html("<wbr>".join(map(escape, BREAKS.split(text))))
 
 
 def number_cell(*children: str, order: float | None = None, mark: str = "") -> Html:
@@ -48,17 +57,17 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]], emphasised: st
         rows: Cells, finished or as text; the first of each row is its heading.
         emphasised: The row with this heading stands out.
     """
-    made = [[element("th", first, scope="row"), *map(_cell, rest)] for first, *rest in rows]
+    made = [[element("th", breakable(first), scope="row"), *map(_cell, rest)] for first, *rest in rows]
     is_number = [any('class="number' in row[place][:20] for row in made) for place in range(len(headings))]
     head = element("tr", *(_heading(text, right) for text, right in zip(headings, is_number, strict=True)))
-    marked = element("th", emphasised, scope="row") if emphasised else ""
+    marked = element("th", breakable(emphasised), scope="row") if emphasised else ""
     body = (element("tr", *row, **({"class_": "exact"} if row[0] == marked else {})) for row in made)
     inner = element("table", element("thead", head), element("tbody", *body))
     return element("div", inner, class_="scroll", tabindex="0")
 
 
 def _heading(text: str, right: bool) -> Html:
-    return element("th", text, scope="col", **({"class_": "number"} if right else {}))
+    return element("th", breakable(text), scope="col", **({"class_": "number"} if right else {}))
 
 
 def _cell(content: str) -> Html:

@@ -16,7 +16,8 @@ document.querySelector("nav").append(theme);
 
 /* ---- sorting ---- */
 const orderOf = cell => {
-  const text = cell.dataset.order ?? cell.firstChild?.textContent ?? "";
+  const words = cell.tagName === "TH" ? cell : cell.firstChild;  // without the small print
+  const text = cell.dataset.order ?? words?.textContent ?? "";
   const number = parseFloat(text.replace(/[,\s]/g, "").replace("−", "-").replace(/^p[<=]/, ""));
   return { text: cell.textContent.trim(), number };
 };
@@ -47,14 +48,15 @@ for (const table of document.querySelectorAll(".scroll > table")) {
 
 /* ---- search ---- */
 const SEARCHED = 8;
+const plain = text => text.toLowerCase().replace(/\s+/g, " ").trim();  // also the spaces that do not break
 for (const box of document.querySelectorAll(".scroll")) {
   const rows = [...box.querySelectorAll("tbody tr")];
   if (rows.length < SEARCHED) continue;
   const field = made("input", { type: "search", placeholder: `Search ${rows.length} rows`, className: "search" });
   field.setAttribute("aria-label", "Search the table below");
   field.addEventListener("input", () => {
-    const wanted = field.value.toLowerCase();
-    for (const row of rows) row.hidden = !row.textContent.toLowerCase().includes(wanted);
+    const wanted = plain(field.value);
+    for (const row of rows) row.hidden = ![...row.cells].some(cell => plain(cell.textContent).includes(wanted));
   });
   box.before(field);
 }

@@ -144,7 +144,7 @@ def _chapter(chapter: Chapter) -> Html:
         *_troubles(summary.troubles),
         *_contents(chapter),
         *(_part(chapter.anchor, part) for part in chapter.first),
-        element("div", *map(_figure, chapter.pictures), class_="figures"),
+        *_pictures(chapter),
         *(_part(chapter.anchor, part) for part in chapter.later),
         element("div", element("h3", "Scores"), class_="part"),
         *cells.score_tables(chapter.means),
@@ -154,6 +154,12 @@ def _chapter(chapter: Chapter) -> Html:
         *_draws(chapter),
         id=chapter.anchor,
     )
+
+
+def _pictures(chapter: Chapter) -> list[Html]:
+    """The figures, under a heading of their own after other parts."""
+    heading = [element("div", element("h3", "The methods side by side"), class_="part")] if chapter.first else []
+    return [*heading, element("div", *map(_figure, chapter.pictures), class_="figures")]
 
 
 def _contents(chapter: Chapter) -> list[Html]:

@@ -9,11 +9,11 @@ import pandas as pd
 from latentens.comparison import EXACT
 from latentens.evaluation import scores as evaluation
 from latentens.evaluation.differences import PairedDifference
+from latentens.evaluation.number_words import probability_text, signed
 from latentens.evaluation.scores import Score
 from latentens.reporting.findings import Leader
-from latentens.reporting.html import Html, element, join, number_cell, table
+from latentens.reporting.html import Html, breakable, element, join, number_cell, table
 from latentens.reporting.score_tables import Mean, Means, Pairs, column, number_text, ranked
-from latentens.reporting.wording import probability_text
 
 MISSING = "–"
 BEST = "best"
@@ -68,7 +68,7 @@ def meanings() -> Html:
 
 def words_cell(text: str) -> Html:
     """A cell of running text."""
-    return element("td", text, class_="words")
+    return element("td", breakable(text), class_="words")
 
 
 def leader_table(pairs: Pairs, leader: Leader, score: Score) -> Html:
@@ -91,7 +91,7 @@ def _difference(score: Score) -> str:
 
 def _pair_row(name: str, pair: PairedDifference, score: Score) -> list[str]:
     scale, digits = (100.0, 2) if score.unit == "%" else (1.0, 3)
-    shown = [f"{scale * value:+.{digits}f}" for value in (pair.difference, pair.low, pair.high)]
+    shown = [signed(scale * value, digits) for value in (pair.difference, pair.low, pair.high)]
     cell = number_cell(shown[0], element("small", f"{shown[1]} to {shown[2]}"))
     return [name, cell, probability_text(pair.p_value)]
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from latentens.comparison import EXACT
 from latentens.comparison.twins.tree_parts import GROUP
+from latentens.evaluation.number_words import probability_text
 from latentens.evaluation.scores import find_score
 from latentens.evaluation.statistics import CONFIDENT
 from latentens.reporting.findings import Findings, Leader
@@ -106,11 +107,6 @@ def listing(names: Iterable[str]) -> str:
 def percent(share: float, digits: int = 0) -> str:
     """A share in percent."""
     return f"{100 * share:.{digits}f}\u00a0%"
-
-
-def probability_text(p_value: float) -> str:
-    """A p-value as people write it."""
-    return "p < 0.001" if p_value < 0.001 else f"p = {p_value:.2g}"
 
 
 def _headline(view: View, means: Means, findings: Findings, labels: Leader, probabilities: Leader) -> str:
