@@ -19,6 +19,7 @@ from latentens.methods.voter_table import VoteSummary, voter_table
 from latentens.programs.contract import inspect
 from latentens.programs.model import GenerativeModel
 from latentens.programs.tables import draws_log_likelihood, pointwise_log_likelihood
+from latentens.runtime.compiled_memory import release_compiled
 from latentens.runtime.precision import double_precision
 from latentens.runtime.settings import Settings
 from latentens.runtime.threads import one_blas_thread
@@ -218,10 +219,9 @@ class Method(Predictor):
     @double_precision
     def _run(self, votes: Votes, *args: Any) -> Fit:
         if not isinstance(votes, Votes):
-            raise VotesError(
-                f"{type(self).__name__} is fitted to Votes, not to a {type(votes).__name__}: "
-                "make them with Votes.from_matrix or Votes.from_long"
-            )
+            given, remedy = type(votes).__name__, "make them with Votes.from_matrix or Votes.from_long"
+            raise VotesError(f"{type(self).__name__} is fitted to Votes, not to a {given}: {remedy}")
+        release_compiled()
         start = time.perf_counter()
         return finished(self, self._fit(votes, *args), votes, start, *args[1:])
 
