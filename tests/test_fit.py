@@ -224,5 +224,5 @@ def test_a_fit_shows_itself_in_a_line_and_escaped():
 
 
 def test_votes_are_what_is_fitted():
-    with pytest.raises(VotesError, match="fitted to Votes, not to a DataFrame"):
+    with pytest.raises(VotesError, match="takes Votes, not a DataFrame"):
         MajorityVote().fit(frame()[0], key=jax.random.key(0))

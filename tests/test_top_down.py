@@ -41,13 +41,12 @@ def test_its_own_model_is_fitted_as_well_as_the_truth(chain, fit):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("criterion", ["aic", "bic"])
-def test_size_is_that_of_the_lowest_criterion(chain, criterion):
-    fit = TopDownMLE(starts=2, max_hidden=4, criterion=criterion).fit(chain.votes, key=KEY)
-    by_size = fit.diagnostics[f"{criterion}_by_hidden_units"]
+def test_size_is_that_of_the_lowest_criterion(chain):
+    fit = TopDownMLE(starts=2, max_hidden=4).fit(chain.votes, key=KEY)
+    by_size = fit.diagnostics["bic_by_hidden_units"]
     assert list(by_size) == [0, 3, 4]
     assert fit.diagnostics["architecture"] == (9, min(by_size, key=by_size.get), 1)
-    assert fit.diagnostics[criterion] == min(by_size.values())
+    assert fit.diagnostics["bic"] == min(by_size.values())
 
 
 @pytest.mark.slow
@@ -76,7 +75,7 @@ def test_more_than_two_classes_are_refused():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("family", "least"), [("TG", 87.5), ("LG", 86.8), ("Tree", 95.4), ("condInd", 94.5)])
+@pytest.mark.parametrize(("family", "least"), [("TG", 90.3), ("LG", 86.8), ("Tree", 95.4), ("condInd", 94.5)])
 def test_accuracy_is_near_the_exact_bayes_rule(family, least):
     """Votes of TG do not come from a chain: its labels are not identified, and up to three points are lost."""
     assert np.mean([percent(TopDownMLE(), f"{family}/{number}") for number in (1, 2)]) >= least

@@ -219,8 +219,9 @@ class Method(Predictor):
     @double_precision
     def _run(self, votes: Votes, *args: Any) -> Fit:
         if not isinstance(votes, Votes):
-            given, remedy = type(votes).__name__, "make them with Votes.from_matrix or Votes.from_long"
-            raise VotesError(f"{type(self).__name__} is fitted to Votes, not to a {given}: {remedy}")
+            raise VotesError(
+                f"{type(self).__name__} takes Votes, not a {type(votes).__name__}: see Votes.from_matrix and from_long"
+            )
         release_compiled()
         start = time.perf_counter()
         return finished(self, self._fit(votes, *args), votes, start, *args[1:])

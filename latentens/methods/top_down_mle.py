@@ -1,8 +1,6 @@
 """The directed chain label → hidden units → votes at its exact maximum."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import jax
 import numpy as np
@@ -25,10 +23,8 @@ class TopDownMLE(Method):
     """The chain Y → H → X with sigmoid links, fitted by the marginal likelihood and the model's weak priors.
 
     Votes do not determine the label above one or two hidden units, so sizes start at three; against them stands the
-    model without hidden units, `DawidSkene`. BIC says whether hidden units are needed at all, since the chain without
-    need for them is singular, and AIC, the expected log-likelihood of new items, how many: sizes grow while it falls.
-    BIC would take fewer. With three units the distribution of the hidden units is saturated, and where the chain is
-    only about right the label then rests on what is left over.
+    model without hidden units, `DawidSkene`. Sizes grow while BIC falls, and the one with the lowest BIC is kept. AIC
+    would take more units; on votes that only resemble a chain its labels were worse (analyses/EVIDENCE.md).
 
     Without the priors the likelihood has many optima of about the same height, some of them with a label that copies a
     single hidden unit.
@@ -37,9 +33,8 @@ class TopDownMLE(Method):
     diagnostics says how many labels change. On such votes the labels rest on what the chain gets wrong about them.
 
     Attributes:
-        num_hidden: Number of hidden units, 0 for none; by default chosen by the criterion.
+        num_hidden: Number of hidden units, 0 for none; by default chosen by BIC.
         max_hidden: The largest number that is tried.
-        criterion: What the number is chosen by, if any are needed.
         starts: Random starts of each size, besides the start from an RBM stack of that size.
         max_iterations: Limit on the iterations of each start.
         tolerance: Largest entry of the gradient, per item, at convergence.
@@ -47,7 +42,6 @@ class TopDownMLE(Method):
 
     num_hidden: CountOrZero | None = None
     max_hidden: CountOrZero = 8
-    criterion: Literal["aic", "bic"] = "aic"
     starts: CountOrZero = 6
     max_iterations: Count = 600
     tolerance: Positive = 1e-5
@@ -64,15 +58,14 @@ class TopDownMLE(Method):
             raise VotesError(f"TopDownMLE is for two classes, but the votes have {votes.num_classes}: use DawidSkeneEM")
         votes.refuse_repeats("TopDownMLE")
         fits = self._fit_sizes(votes, key)
-        needed = {size: fit for size, fit in fits.items() if size} if _needs_units(fits) else {0: fits[0]}
-        best = min(needed, key=lambda size: needed[size].diagnostics[self.criterion])
+        by_size = {size: fit.diagnostics["bic"] for size, fit in fits.items()}
+        best = min(by_size, key=lambda size: by_size[size])
         diagnostics = {
             **fits[best].diagnostics,
             "architecture": (votes.num_voters, best, 1) if best else (votes.num_voters, 1),
-            "aic_by_hidden_units": {size: fit.diagnostics["aic"] for size, fit in fits.items()},
-            "bic_by_hidden_units": {size: fit.diagnostics["bic"] for size, fit in fits.items()},
+            "bic_by_hidden_units": by_size,
         }
-        others = [_label_change(fits[best], fit, votes) for size, fit in needed.items() if size != best]
+        others = [_label_change(fits[best], fit, votes) for size, fit in fits.items() if best and size not in (0, best)]
         if max(others, default=0.0) > diagnostics["label_change"]:
             change = max(others)
             known = label_warnings(diagnostics["label_change"])
@@ -81,13 +74,13 @@ class TopDownMLE(Method):
         return replace(fits[best], diagnostics=diagnostics)
 
     def _fit_sizes(self, votes: Votes, key: Array) -> dict[int, Fit]:
-        """Fits by the number of hidden units, more and more of them while the criterion falls."""
+        """Fits by the number of hidden units, more and more of them while BIC falls."""
         sizes = (0, *range(3, self.max_hidden + 1)) if self.num_hidden is None else (self.num_hidden,)
         fits: dict[int, Fit] = {}
         for size in sizes:
             fits[size] = self._fit_size(votes, size, jax.random.fold_in(key, size))
-            criteria = [fit.diagnostics[self.criterion] for number, fit in fits.items() if number]
-            if size and (not _needs_units(fits) or (len(criteria) > 1 and criteria[-1] > criteria[-2])):
+            by_size = [fit.diagnostics["bic"] for fit in fits.values()]
+            if len(by_size) > 1 and by_size[-1] > by_size[-2]:
                 break
         return fits
 
@@ -114,11 +107,6 @@ class TopDownMLE(Method):
             tolerance=self.tolerance,
         )
         return chain.fit(votes, key=fit_key)
-
-
-def _needs_units(fits: Mapping[int, Fit]) -> bool:
-    """Whether some chain has a lower BIC than the model without hidden units."""
-    return min(fits, key=lambda size: fits[size].diagnostics["bic"]) > 0
 
 
 def _label_change(best: Fit, other: Fit, votes: Votes) -> float:
