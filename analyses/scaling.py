@@ -1,9 +1,11 @@
 """Time and memory against the numbers of items, votes, voters, hidden units and devices, and the physical limits.
 
-    python analyses/scaling.py --out DIR [--seed 0] [--largest 1e8]
+    python analyses/scaling.py --out DIR [--seed 0] [--largest 1e8] [--axes items votes voters ...]
 
 Writes `scaling.csv`, `limits.json` and `scaling.png`. Every measurement is a process of its own, so that its peak of
-memory is its own; data are simulated, so that no files are needed. `--largest` bounds the number of votes.
+memory is its own; data are simulated, so that no files are needed. `--largest` bounds the number of votes, `--axes`
+names what is varied. The column `ratio` is the processor time over that of the smallest size of the same axis and
+method, `estimated_ratio` what the machines' own estimate of their cost says of it.
 """
 
 import argparse
@@ -23,16 +25,21 @@ import matplotlib
 import numpy as np
 import pandas as pd
 import psutil
+from jaxtyping import Array
 from matplotlib import pyplot
 from rich.console import Console
 from rich.progress import track
 
-from latentens.methods import DawidSkeneEM, MajorityVote, MaximumLikelihood, SpectralMetaLearner
+from latentens.errors import LimitError
+from latentens.methods import DawidSkeneEM, MajorityVote, MaximumLikelihood, RBMStack, SpectralMetaLearner
 from latentens.methods.dawid_skene_em import random_estimates
 from latentens.methods.independent.label_counts import count_rows, expectation, maximisation
 from latentens.models import DawidSkene
-from latentens.rbm import Machine, Units
-from latentens.rbm.machine import log_partition
+from latentens.rbm import Machine, Units, rows_from_votes
+from latentens.rbm.enumeration import enumeration_cost
+from latentens.rbm.machine import log_partition, log_unnormalised
+from latentens.rbm.rows import RowSizes, sizes_from_votes
+from latentens.rbm.width_rule import too_long_for_gaps
 from latentens.votes import Triplets, Votes
 
 matplotlib.use("agg")
@@ -47,12 +54,12 @@ METHODS: dict[str, Callable[[int], Any]] = {
 VOTES_AN_ITEM = 5
 
 
-def main(data: Path | None, out: Path, seed: int, largest: float) -> None:
+def main(data: Path | None, out: Path, seed: int, largest: float, axes: list[str] | None = None) -> None:
     del data  # all data are simulated
     cells = [cell | {"seed": seed} for cell in plan() if cell.get("votes", 0) <= largest]
-    rows = [measure(cell) for cell in track(cells, description="scaling")]
-    table = pd.DataFrame(rows)
-    limits = physical_limits(min(10**7, int(largest) // 15), seed)
+    cells = [cell for cell in cells if not axes or cell["axis"] in axes]
+    table = with_ratios(pd.DataFrame([measure(cell) for cell in track(cells, description="scaling")]))
+    limits = {"refused": refusals(seed)} | ({} if axes else physical_limits(min(10**7, int(largest) // 15), seed))
     out.mkdir(parents=True, exist_ok=True)
     table.to_csv(out / "scaling.csv", index=False)
     (out / "limits.json").write_text(json.dumps(limits, indent=1))
@@ -82,6 +89,11 @@ def plan() -> list[dict[str, Any]]:
         for classes, sizes in ((2, (4, 8, 12, 16, 20)), (3, (2, 4, 8, 12)), (4, (2, 4, 8, 10)))
         for m in sizes
     ]
+    cells += [
+        {"axis": "hidden units, gaps", "size": m, "method": f"rows with gaps, {classes} classes", "classes": classes}
+        for classes, sizes in ((2, (1, 2, 4, 6)), (3, (1, 2, 3, 4)), (4, (1, 2, 3)))
+        for m in sizes
+    ]
     cells += [{"axis": "devices", "size": k, "method": "MaximumLikelihood", "votes": 10**6} for k in (1, 2, 4)]
     return cells
 
@@ -101,8 +113,9 @@ def load_per_core() -> float:
 
 
 def run_cell(cell: dict[str, Any]) -> dict[str, Any]:
-    if cell["axis"] == "hidden units":
-        return run_enumeration(cell["size"], cell["classes"], cell["seed"])
+    if cell["axis"].startswith("hidden units"):
+        gaps = 2000 if cell["axis"].endswith("gaps") else 0
+        return run_enumeration(cell["size"], cell["classes"], gaps, cell["seed"])
     votes = make_votes(cell)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     start, start_cpu = time.perf_counter(), time.process_time()
@@ -117,20 +130,51 @@ def run_cell(cell: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def run_enumeration(num_hidden: int, num_classes: int, seed: int) -> dict[str, Any]:
-    """The normaliser of a machine with 24 voters and its gradient, compiled before."""
+def run_enumeration(num_hidden: int, num_classes: int, gaps: int, seed: int) -> dict[str, Any]:
+    """The normaliser of a machine with 24 voters, or the likelihood of rows with gaps, and its gradient, compiled."""
     units = Units(num_classes)
     visible, hidden = 24 * units.width, num_hidden * units.width
+    generator = np.random.default_rng(seed)
+    rows = rows_from_votes(Votes.from_matrix(generator.integers(-1, num_classes, (max(gaps, 1), 24))))
+
+    def height(machine: Machine) -> Array:
+        likelihood = rows.weight @ log_unnormalised(machine, rows.visible, rows.observed) if gaps else 0.0
+        return likelihood - log_partition(machine)
+
     with jax.enable_x64(True):
-        generator = np.random.default_rng(seed)
         parts = (jnp.asarray(generator.normal(size=size)) for size in ((visible, hidden), visible, hidden))
         machine = Machine(*parts, units, units)
-        gradient = jax.jit(jax.value_and_grad(log_partition))
+        gradient = jax.jit(jax.value_and_grad(height))
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         jax.block_until_ready(gradient(machine))
-        seconds = best_of(lambda: jax.block_until_ready(gradient(machine)), 3)
+        start, start_cpu = time.perf_counter(), time.process_time()
+        jax.block_until_ready([gradient(machine) for _ in range(5)])
+        seconds, cpu = (time.perf_counter() - start) / 5, (time.process_time() - start_cpu) / 5
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-    return {"seconds": seconds, "mib_beyond_input": grown}
+    cost = enumeration_cost(rows.sizes if gaps else RowSizes(1, 24, num_classes, gaps=False), num_hidden).seconds
+    return {"seconds": seconds, "cpu_seconds": cpu, "mib_beyond_input": grown, "estimated_seconds": cost}
+
+
+def with_ratios(table: pd.DataFrame) -> pd.DataFrame:
+    """Times over those of the smallest size of the same axis and method, measured and estimated."""
+    for name, value in (("ratio", "cpu_seconds"), ("estimated_ratio", "estimated_seconds")):
+        if value in table:
+            table[name] = table[value] / table.groupby(["axis", "method"])[value].transform("first")
+    return table
+
+
+def refusals(seed: int) -> list[str]:
+    """What is said of a crowd that gets one unit, and of machines that are too large for time and for memory."""
+    crowd = sparse_votes(20_000, 760, seed)
+    words = [str(too_long_for_gaps(sizes_from_votes(crowd)))]
+    for variable, limit, hidden in (("LATENTENS_SECONDS", "60", (8, 1)), ("LATENTENS_MEMORY", "10MiB", (3, 1))):
+        os.environ[variable] = limit
+        try:
+            RBMStack(hidden=hidden).fit(crowd, key=jax.random.key(seed))
+        except LimitError as error:
+            words.append(str(error))
+        del os.environ[variable]
+    return words
 
 
 def make_votes(cell: dict[str, Any]) -> Votes:
@@ -219,7 +263,7 @@ def draw(table: pd.DataFrame, path: Path) -> None:
             for method, part in table[table["axis"] == axis].groupby("method", sort=False):
                 shown = part[["size", value]].clip(lower=1e-3).sort_values("size")
                 panels[row, column].loglog(shown["size"], shown[value], "o-", label=method)
-            scale = "linear" if axis in ("hidden units", "devices") else "log"
+            scale = "linear" if axis.startswith(("hidden units", "devices")) else "log"
             panels[row, column].set(xlabel=axis, ylabel=unit if column == 0 else "", xscale=scale)
         panels[0, column].legend(fontsize=7, frameon=False)
     figure.savefig(path, dpi=150)
@@ -231,9 +275,10 @@ if __name__ == "__main__":
     parser.add_argument("--out", type=Path, default=Path("out/scaling"))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--largest", type=float, default=1e8)
+    parser.add_argument("--axes", nargs="+", help="such as 'hidden units' and 'hidden units, gaps'; by default all")
     parser.add_argument("--cell", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.cell:
         print(json.dumps(run_cell(json.loads(arguments.cell))))
     else:
-        main(arguments.data, arguments.out, arguments.seed, arguments.largest)
+        main(arguments.data, arguments.out, arguments.seed, arguments.largest, arguments.axes)

@@ -257,10 +257,21 @@ def test_the_command_answers_first_and_writes_the_report(data, tmp_path, monkeyp
     assert "no score can tell" not in page
 
 
+@pytest.mark.parametrize("quick", [False, True])
 @pytest.mark.parametrize("classes", [2, 3])
-def test_names_are_what_the_command_line_takes(classes):
+def test_names_are_what_the_command_line_takes(classes, quick):
     votes = Votes.from_matrix(np.random.default_rng(0).integers(classes, size=(20, VOTERS)), num_classes=classes)
-    named = default_methods(votes, quick=False)
-    named |= {world.method_name: world.method(votes) for world in default_worlds(votes, quick=False).values()}
+    named = default_methods(votes, quick=quick)
+    named |= {world.method_name: world.method(votes) for world in default_worlds(votes, quick=quick).values()}
     made = {name: make(votes) for name, make in find_methods(list(named)).items()}
     assert made == named
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.7])
+def test_quick_worlds_have_dependent_voters_too(missing):
+    generator = np.random.default_rng(1)
+    matrix = np.where(generator.random((60, VOTERS)) < missing, -1, generator.integers(2, size=(60, VOTERS)))
+    votes = Votes.from_matrix(matrix, num_classes=2)
+    assert set(default_worlds(votes, quick=True)) > {"DawidSkene", "Confounder"}
+    assert ("Tree" in default_worlds(votes, quick=True)) == (missing == 0)
+    assert set(default_worlds(votes, quick=True)) < set(default_worlds(Votes.from_matrix(abs(matrix)), quick=False))

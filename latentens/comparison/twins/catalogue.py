@@ -47,14 +47,20 @@ class World(NamedTuple):
 
 
 def default_worlds(votes: Votes, *, quick: bool) -> dict[str, World]:
-    """The catalogue that applies to votes of this form, by the names of the programs; if quick, the cheap ones."""
+    """The catalogue that applies to votes of this form, by the names of the programs.
+
+    If quick, only a few cheap ones, but never without dependent voters: else they would be judged by Dawid–Skene alone.
+    """
     worlds = {"DawidSkene": World("DawidSkeneEM", DawidSkeneEM())}
-    if _is_dense(votes) and votes.num_voters > 3 and not quick:
-        worlds["Tree"] = World("TreeMLE", TreeMLE())
-        if votes.num_classes == 2:
-            worlds["TopDown"] = World("TopDownMLE(starts=2)", TopDownMLE(starts=2))
+    has_groups = _is_dense(votes) and votes.num_voters > 3
+    if has_groups:
+        worlds["Tree"] = World("TreeMLE(starts=0)", TreeMLE(starts=0)) if quick else World("TreeMLE", TreeMLE())
+    if has_groups and votes.num_classes == 2 and not quick:
+        worlds["TopDown"] = World("TopDownMLE(starts=2)", TopDownMLE(starts=2))
     worlds["Confounder"] = World("MaximumLikelihood(Confounder, starts=0, tolerance=1e-5)", _confounder)
-    worlds["ItemDifficulty"] = World("MaximumLikelihood(ItemDifficulty, starts=0, tolerance=1e-5)", _item_difficulty)
+    if not (quick and has_groups):
+        difficulty = World("MaximumLikelihood(ItemDifficulty, starts=0, tolerance=1e-5)", _item_difficulty)
+        worlds["ItemDifficulty"] = difficulty
     return worlds
 
 
