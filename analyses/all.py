@@ -36,7 +36,7 @@ def run_one(name: str, data: Path | None, out: Path, seed: int) -> dict[str, obj
     with (out / f"{name}.log").open("w") as log:
         code = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, check=False).returncode
     seconds = round(time.perf_counter() - start, 1)
-    print(f"{name}: {'done' if code == 0 else 'FAILED'} in {seconds} s", flush=True)
+    print(f"{'done' if code == 0 else f'FAILED, see {name}.log'} in {seconds} s", flush=True)
     return {"analysis": name, "exit": code, "seconds": seconds, "seed": seed}
 
 
@@ -54,9 +54,14 @@ def publish(names: list[str], out: Path) -> None:
 def main(data: Path | None, out: Path, seed: int, only: tuple[str, ...] = ANALYSES) -> pd.DataFrame:
     out.mkdir(parents=True, exist_ok=True)
     versions = {name: version(name) for name in PACKAGES}
-    table = pd.DataFrame([run_one(name, data, out, seed) | versions for name in only]).set_index("analysis")
+    records = []
+    for number, name in enumerate(only, 1):
+        print(f"{number} of {len(only)}: {name} … ", end="", flush=True)
+        records.append(run_one(name, data, out, seed) | versions)
+    table = pd.DataFrame(records).set_index("analysis")
     table.to_csv(out / "runs.csv")
     publish(list(table.index[table["exit"] == 0]), out)
+    print(f"the page is {PAGE}, its tables and figures are in {out}")
     return table
 
 

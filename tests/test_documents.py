@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from analyses.guide.figures import code_of, figures_of
 from analyses.guide.notebooks import write_notebooks
 
 ROOT = Path(__file__).parents[1]
@@ -26,11 +27,11 @@ def page(name):
     "document", ["README.md", "models/README.md", "latentens/methods/README.md", *map(page, GUIDE)]
 )
 def test_python_examples_run(document, tmp_path):
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / document).read_text(), flags=re.DOTALL)
-    assert blocks
+    code = code_of(ROOT / document)
+    assert code
     (tmp_path / "votes.csv").write_text("item,voter,vote\n1,a,yes\n1,b,no\n2,a,no\n2,b,no\n")
     done = subprocess.run(
-        [sys.executable, "-c", "\n".join(blocks)],
+        [sys.executable, "-c", code],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT), "MPLBACKEND": "agg"},
         capture_output=True,
@@ -38,6 +39,9 @@ def test_python_examples_run(document, tmp_path):
         check=False,
     )
     assert done.returncode == 0, done.stderr
+    for figure in figures_of(ROOT / document):  # a page draws what it shows
+        assert (tmp_path / figure).is_file()
+        assert (ROOT / "analyses" / "figures" / figure).is_file()
 
 
 def test_guide_becomes_notebooks(tmp_path):

@@ -58,3 +58,12 @@ def test_steps_are_those_given(steps):
 
     wanted = list(steps) if isinstance(steps, list) else list("abc")
     assert list(track_late(steps, "words", total=3)) == wanted
+
+
+@pytest.mark.parametrize("has_widgets", [True, False])
+def test_a_notebook_that_can_draw_bars_shows_them(monkeypatch, has_widgets):
+    from latentens.runtime import progress
+
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    monkeypatch.setattr(progress, "find_spec", lambda name: name if has_widgets else None)
+    assert progress.is_shown() is has_widgets

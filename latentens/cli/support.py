@@ -236,7 +236,7 @@ def pair_frame(check: ModelCheck) -> pd.DataFrame:
 
 def pair_table(check: ModelCheck) -> Table:
     """The pairs of voters that stand out most."""
-    table = Table(title=f"The strongest of {len(check.dependent_pairs)} dependent pairs")
+    table = Table(title=f"The strongest of {len(check.dependent_pairs)} pairs that stand out")
     for heading in ("voter", "other", "residual\ncorrelation", "p, for all\npairs together"):
         table.add_column(heading, justify="left" if heading in ("voter", "other") else "right")
     frame = pair_frame(check)

@@ -12,6 +12,7 @@ from scipy.stats import norm
 
 from latentens.errors import VotesError
 from latentens.evaluation.number_words import probability_text
+from latentens.evaluation.pair_stories import can_tell, pair_stories
 from latentens.evaluation.score_pool import MAX_PARAMETERS
 from latentens.evaluation.voter_pairs import PairResiduals, pair_residuals
 from latentens.methods.base import Fit
@@ -58,6 +59,8 @@ class ModelCheck:
         groups: Groups of voters, by their numbers, who agree more among themselves than the model explains.
         level: Adjusted p-values up to this count as significant.
         voter_names: The voters' names.
+        stories: Pairs of voters of which one alone, sharing something beyond the label, explains the votes; none where
+            that was not asked or where one pair is not enough.
     """
 
     model: GenerativeModel
@@ -71,6 +74,7 @@ class ModelCheck:
     groups: tuple[tuple[int, ...], ...]
     level: float
     voter_names: Names
+    stories: tuple[tuple[int, int], ...] = ()
 
     @property
     def rejected(self) -> bool:
@@ -101,12 +105,21 @@ class ModelCheck:
         return f"The votes are not {claim} ({p_value}): {pairs} stand out; {self._describe_groups()}."
 
     def _describe_groups(self) -> str:
+        if self.stories:
+            return self._describe_stories()
         if not self.groups:
             return "they agree less often than they should, so that no group of voters can be named"
         if len(self.groups[0]) == len(self.voter_names):
             return f"all {len(self.voter_names)} voters depend on one another, directly or through others"
         groups = ["{" + ", ".join(str(self.voter_names[voter]) for voter in group) + "}" for group in self.groups]
         return f"dependent voters: {', '.join(groups)}"
+
+    def _describe_stories(self) -> str:
+        pairs = [f"{self.voter_names[one]} and {self.voter_names[other]}" for one, other in self.stories]
+        explained = "one pair that shares something beyond the label explains this,"
+        if len(pairs) == 1:
+            return f"{explained} {pairs[0]}; others may stand out in its place"
+        return f"{explained} but the votes do not tell which: {', or '.join(pairs)}. Known labels can"
 
 
 def check_model(
@@ -154,8 +167,10 @@ def check_model(
 def check_independence(votes: Votes, *, key: jax.Array, level: float = 0.05, num_draws: int = 1000) -> ModelCheck:
     """Check that voters are independent given the label, by the fit of Dawid & Skene's model.
 
-    Voters linked by significant pairs form a group. Where the label of the misfitting model lies with one group, others
-    may seem linked that are not: for two classes a group is split if the votes agree with a tree of the parts.
+    With few voters every pair has its turn at explaining the votes (`pair_stories`), and the groups are the pair that
+    does, or none if several do. Else voters linked by significant pairs form a group. Where the label of the misfitting
+    model lies with one group, others may seem linked that are not: for two classes a group is split if the votes agree
+    with a tree of the parts.
 
     Args:
         votes: The votes.
@@ -168,6 +183,8 @@ def check_independence(votes: Votes, *, key: jax.Array, level: float = 0.05, num
     fit_key, check_key, split_key = jax.random.split(key, 3)
     fit = DawidSkeneEM(0.01, 0.01).fit(votes, key=fit_key)
     check = check_model(model, fit.params, votes, key=check_key, level=level, num_draws=num_draws)
+    if check.rejected and can_tell(votes) and (stories := pair_stories(votes, fit.label_probs)):
+        return replace(check, stories=stories, groups=stories if len(stories) == 1 else ())
     if check.groups and votes.num_classes == 2:
         return replace(check, groups=_split(check, votes, split_key))
     return check

@@ -56,7 +56,9 @@ _display = _Display()
 def is_shown() -> bool:
     """Whether anybody would see progress: standard error is a terminal, or a notebook that can draw bars."""
     console = Console(stderr=True)
-    return console.is_terminal and (not console.is_jupyter or find_spec("ipywidgets") is not None)
+    if console.is_jupyter:  # which Rich does not count as a terminal
+        return find_spec("ipywidgets") is not None
+    return console.is_terminal
 
 
 @contextmanager
