@@ -267,11 +267,19 @@ def test_names_are_what_the_command_line_takes(classes, quick):
     assert made == named
 
 
-@pytest.mark.parametrize("missing", [0.0, 0.7])
-def test_quick_worlds_have_dependent_voters_too(missing):
+@pytest.mark.parametrize(
+    ("num_voters", "missing", "dependent"), [(8, 0.0, "Tree"), (8, 0.7, "Confounder"), (5, 0.0, "Confounder")]
+)
+def test_quick_worlds_have_dependent_voters_too(num_voters, missing, dependent):
     generator = np.random.default_rng(1)
-    matrix = np.where(generator.random((60, VOTERS)) < missing, -1, generator.integers(2, size=(60, VOTERS)))
+    matrix = np.where(generator.random((60, num_voters)) < missing, -1, generator.integers(2, size=(60, num_voters)))
     votes = Votes.from_matrix(matrix, num_classes=2)
-    assert set(default_worlds(votes, quick=True)) > {"DawidSkene", "Confounder"}
-    assert ("Tree" in default_worlds(votes, quick=True)) == (missing == 0)
-    assert set(default_worlds(votes, quick=True)) < set(default_worlds(Votes.from_matrix(abs(matrix)), quick=False))
+    assert set(default_worlds(votes, quick=True)) == {"DawidSkene", dependent}
+    assert set(default_worlds(votes, quick=True)) < set(default_worlds(votes, quick=False))
+
+
+def test_a_quick_answer_without_groups_asks_the_spare_world(data, monkeypatch):
+    monkeypatch.setattr(recommending, "default_worlds", lambda votes, quick: {"DawidSkene": World("D", DawidSkeneEM())})
+    monkeypatch.setattr(recommending, "spare_worlds", lambda: {"OneCoin": World("O", WORLDS["OneCoin"])})
+    tree = le.recommend(data.votes, METHODS, key=KEY, quick=True)
+    assert tree["votes/recommendation"]["world"].values.tolist() == ["DawidSkene", "OneCoin"]

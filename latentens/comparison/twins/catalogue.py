@@ -29,6 +29,9 @@ MOST_TREE_VOTERS = 150
 MOST_MISSING = 0.5
 """… whose votes are not sparser than this: pairs of voters need items in common."""
 
+LEAST_GROUPED_VOTERS = 7
+"""A quick answer looks for groups among so many voters or more: three groups of fewer have two voters at most."""
+
 
 class World(NamedTuple):
     """A way in which votes may come about: a program, and the method that fits it.
@@ -47,21 +50,26 @@ class World(NamedTuple):
 
 
 def default_worlds(votes: Votes, *, quick: bool) -> dict[str, World]:
-    """The catalogue that applies to votes of this form, by the names of the programs.
+    """The catalogue that applies to votes of this form, by the names of the programs; if quick, the cheap ones.
 
-    If quick, only a few cheap ones, but never without dependent voters: else they would be judged by Dawid–Skene alone.
+    There is always one with dependent voters: else they would be judged by worlds of independent ones alone.
     """
     worlds = {"DawidSkene": World("DawidSkeneEM", DawidSkeneEM())}
     has_groups = _is_dense(votes) and votes.num_voters > 3
+    if quick:
+        has_groups = has_groups and votes.num_voters >= LEAST_GROUPED_VOTERS
+        return worlds | ({"Tree": World("TreeMLE(starts=0)", TreeMLE(starts=0))} if has_groups else spare_worlds())
     if has_groups:
-        worlds["Tree"] = World("TreeMLE(starts=0)", TreeMLE(starts=0)) if quick else World("TreeMLE", TreeMLE())
-    if has_groups and votes.num_classes == 2 and not quick:
+        worlds["Tree"] = World("TreeMLE", TreeMLE())
+    if has_groups and votes.num_classes == 2:
         worlds["TopDown"] = World("TopDownMLE(starts=2)", TopDownMLE(starts=2))
-    worlds["Confounder"] = World("MaximumLikelihood(Confounder, starts=0, tolerance=1e-5)", _confounder)
-    if not (quick and has_groups):
-        difficulty = World("MaximumLikelihood(ItemDifficulty, starts=0, tolerance=1e-5)", _item_difficulty)
-        worlds["ItemDifficulty"] = difficulty
-    return worlds
+    difficulty = World("MaximumLikelihood(ItemDifficulty, starts=0, tolerance=1e-5)", _item_difficulty)
+    return {**worlds, **spare_worlds(), "ItemDifficulty": difficulty}
+
+
+def spare_worlds() -> dict[str, World]:
+    """Dependent voters for a quick answer where no groups were found."""
+    return {"Confounder": World("MaximumLikelihood(Confounder, starts=0, tolerance=1e-5)", _confounder)}
 
 
 def users_worlds(worlds: Methods) -> dict[str, World]:
@@ -81,9 +89,11 @@ def default_methods(votes: Votes, *, quick: bool) -> dict[str, Method | MethodFa
     if votes.num_classes == 2 and _is_dense(votes) and votes.num_voters > 3:
         methods["LatentSpectral"] = LatentSpectral()
     methods["Tempered(DawidSkeneEM)"] = Tempered(DawidSkeneEM())
+    if quick:
+        return methods
     if votes.num_classes == 2 and not votes.has_repeats and votes.num_voters <= MOST_TREE_VOTERS:
         methods["RBMStack"] = RBMStack()
-    if not votes.has_repeats and not quick:
+    if not votes.has_repeats:
         methods |= {"Ebcc": Ebcc()} if votes.num_classes == 2 else {"Glad": Glad(), "Ebcc": Ebcc()}
     return methods
 

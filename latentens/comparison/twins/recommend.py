@@ -13,7 +13,14 @@ from jaxtyping import Int
 from latentens.comparison.cell import Cell, Outcome
 from latentens.comparison.data_tree import Address, assemble
 from latentens.comparison.sweep import MethodFactory, Progress, cells_of, key_data, named_methods, run_cells
-from latentens.comparison.twins.catalogue import Methods, World, default_methods, default_worlds, users_worlds
+from latentens.comparison.twins.catalogue import (
+    Methods,
+    World,
+    default_methods,
+    default_worlds,
+    spare_worlds,
+    users_worlds,
+)
 from latentens.comparison.twins.evidence import Evidence
 from latentens.comparison.twins.expected_scores import SCORES, TwinScores
 from latentens.comparison.twins.minimax import choose, column, gold_column
@@ -101,6 +108,8 @@ def recommend(
     if found.signal.found:
         choices = default_worlds(dataset.votes, quick=quick) if worlds is None else users_worlds(worlds)
         found = session.fit_worlds(found, choices)
+        if quick and worlds is None and len(found.worlds) == 1:
+            found = session.fit_worlds(found, {**choices, **spare_worlds()})
         if methods is None:
             sound = [
                 world for world in found.kept if world not in found.misfits
