@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 
 
 GUIDE = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "analyses" / "guide").glob("*.md"))
-SLOW = ("arviz.md",)
+SLOW = ("arviz.md", "own_model.md")
 
 
 def page(name):

@@ -161,7 +161,8 @@ def hand_over_fit(fitted: Fit, votes: Votes, seed: int, out: Path, voters: Path 
     messages.print(signal_words(votes, seed))
     for name in ("log_likelihood", "iterations", "converged", "fallback", "warnings", "notes", "seconds"):
         if fitted.diagnostics.get(name) not in (None, []):
-            tell(f"{name.replace('_', ' ')}: {fitted.diagnostics[name]}")
+            value = fitted.diagnostics[name]
+            tell(f"{name.replace('_', ' ')}: {f'{value:,.2f}' if isinstance(value, float) else value}")
     for words in flagged(fitted.voters):
         tell(words)
     tell(f"labels written to {place}")

@@ -126,7 +126,8 @@ def _headline(view: View, means: Means, findings: Findings, labels: Leader, prob
         words = f"Trust {trusted}: no method here has clearly better labels or clearly better probabilities."
     else:
         words = f"Take the labels from {labels.method} and the probabilities from {trusted}."
-    if labels.others and means[trusted, "calibration_error_debiased"].low > TRUSTWORTHY:
+    off = max(means[trusted, "calibration_error_debiased"].low, findings.gaps.get(trusted, 0.0))  # gaps are clear ones
+    if labels.others and off > TRUSTWORTHY:
         words += f" Do not take the probabilities of {trusted} at face value."
     return words
 
