@@ -226,7 +226,7 @@ def physical_limits(num_items: int, seed: int) -> dict[str, float]:
     for name, some in (("distinct", votes), ("binary", dense_votes(num_items, 15, seed))):
         data = count_rows(*some.patterns[:2])
         estimates = random_estimates(generator, 1, 15, 2)
-        seconds = best_of(lambda: maximisation(data, expectation(data, estimates), 0.01), 10)  # noqa: B023
+        seconds = best_of(lambda: maximisation(expectation(data, estimates), np.full((2, 2), 0.01)), 10)  # noqa: B023
         results |= {f"{name}_rows": len(some.patterns.counts), f"{name}_iteration_seconds": seconds}
         results[f"{name}_iteration_over_stream"] = seconds / stream
     return results | product_limits(seed)

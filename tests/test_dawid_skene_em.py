@@ -48,7 +48,8 @@ def by_loops(matrix, num_classes, pseudo_counts, rounds):
         probs[item, matrix[item, voter]] += 1
     probs /= probs.sum(axis=1, keepdims=True)
     for _ in range(rounds):
-        shares, confusion = probs.mean(axis=0), np.tile(pseudo_counts, (num_voters, 1, 1))
+        shares, confusion = probs.sum(axis=0) + pseudo_counts.min(), np.tile(pseudo_counts, (num_voters, 1, 1))
+        shares /= shares.sum()
         for item, voter in np.argwhere(matrix >= 0):
             confusion[voter, :, matrix[item, voter]] += probs[item]
         confusion /= confusion.sum(axis=2, keepdims=True)
@@ -134,10 +135,17 @@ def test_what_is_maximised_is_likelihood_and_pseudo_counts_and_never_falls():
     heights = []
     for rounds in range(1, 12):
         fit = DawidSkeneEM(2.0, 0.1, random_starts=0, max_iterations=rounds).fit(votes, key=KEY)
-        prior = np.sum(pseudo_counts * np.log(fit.params["confusion"]))
+        prior = np.sum(pseudo_counts * np.log(fit.params["confusion"])) + 0.1 * np.log(fit.params["prevalence"]).sum()
         heights.append(log_likelihood(model, fit.params, votes) + prior)
         assert fit.diagnostics["optima"][0]["objective"] == pytest.approx(heights[-1])
     assert np.all(np.diff(heights) > -1e-9)
+
+
+@pytest.mark.parametrize("seed", [10, 20])
+def test_no_class_is_ruled_out(seed):
+    """Coin tosses can be explained by one class alone, with next to no probability of the other."""
+    tosses = Votes.from_matrix(np.random.default_rng(seed).integers(0, 2, (300, 10)), num_classes=2)
+    assert DawidSkeneEM().fit(tosses, key=KEY).label_probs.min() > 1e-9
 
 
 def test_random_starts_never_lose():
@@ -171,7 +179,8 @@ def plain_rounds(data, expected, pseudo_counts, rounds=3000):
     for _ in range(rounds):
         estimates = maximisation(expected, pseudo_counts)
         expected = expectation(data, estimates)
-    return expected.log_likelihood + np.einsum("kv,ksjv->s", pseudo_counts, np.log(estimates.confusion))
+    prior = np.einsum("kv,ksjv->s", pseudo_counts, np.log(estimates.confusion))
+    return expected.log_likelihood + prior + pseudo_counts.min() * np.log(estimates.shares).sum(axis=0)
 
 
 @pytest.fixture(scope="module")

@@ -56,7 +56,8 @@ class DawidSkeneEM(GoldMethod):
 
     Attributes:
         diagonal: Added to each voter's count of right votes on each label, as if that many more had been seen.
-        off_diagonal: Added to each voter's count of each kind of wrong vote; zero in both gives the plain likelihood.
+        off_diagonal: Added to each voter's count of each kind of wrong vote, and (or `diagonal`, if that is smaller) to
+            the number of items of each class; zero in both gives the plain likelihood.
         random_starts: Number of random starts.
         tolerance: A start has converged when an iteration gains less than this in mean log-likelihood.
         max_iterations: Limit on the number of iterations.

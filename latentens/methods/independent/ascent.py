@@ -65,7 +65,7 @@ class Ascent:
 
     Attributes:
         data: The rows.
-        pseudo_counts: Added to the counts of each voter.
+        pseudo_counts: Added to the counts of each voter, and the smallest of them to the count of each class.
         tolerance: A start has converged when a plain round gains less than this in mean log-likelihood.
         max_iterations: Limit on the number of rounds.
         large_work: Where a round adds up more numbers than this, starts that are behind are given up.
@@ -108,6 +108,7 @@ class Ascent:
         logs = Estimates(*map(safe_log, estimates))
         expected = expectation_at_logs(self.data, logs)
         prior = np.einsum("kv,ksjv->s", self.pseudo_counts, logs.confusion)
+        prior += self.pseudo_counts.min() * logs.shares.sum(axis=0)
         return Position(estimates, expected, expected.log_likelihood + prior)
 
     def _behind(self, running: Int[np.ndarray, " running"], at: Position, rounds: int) -> Bool[np.ndarray, " running"]:

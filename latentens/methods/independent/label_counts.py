@@ -109,11 +109,15 @@ def expectation_at_logs(data: CountedRows, logs: Estimates) -> Expected:
 
 
 def maximisation(expected: Expected, pseudo_counts: Float[np.ndarray, "label vote"]) -> Estimates:
-    """Shares and confusion matrices that maximise the expected log-likelihood; even where a voter has no counts."""
+    """Shares and confusion matrices that maximise the expected log-likelihood; even where a voter has no counts.
+
+    A class has as many items more as the smallest pseudo-count says, so that none is ruled out.
+    """
     votes = expected.votes + pseudo_counts[:, None, None, :]
     total = votes.sum(axis=3, keepdims=True)
     confusion = np.where(total > 0, votes / np.where(total > 0, total, 1.0), 1 / votes.shape[3])
-    return Estimates(expected.labels / expected.labels.sum(axis=0), confusion)
+    labels = expected.labels + pseudo_counts.min()
+    return Estimates(labels / labels.sum(axis=0), confusion)
 
 
 def _with_known(data: CountedRows, expected: Expected) -> Expected:
