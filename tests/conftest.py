@@ -1,9 +1,14 @@
 import os
 import sys
+import tempfile
 
 os.environ.setdefault("LATENTENS_CACHE", "off")  # commands under test leave the user's folder alone
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the workers share the cores already
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")  # most programs run once: compile quickly
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+if "JAX_COMPILATION_CACHE_DIR" not in os.environ:  # workers and commands under test compile a program once for all
+    COMPILED = tempfile.TemporaryDirectory(prefix="latentens-tests-")
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = COMPILED.name
 
 import hypothesis
 import jax
