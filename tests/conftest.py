@@ -4,7 +4,10 @@ import tempfile
 
 os.environ.setdefault("LATENTENS_CACHE", "off")  # commands under test leave the user's folder alone
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the workers share the cores already
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")  # most programs run once: compile quickly
+os.environ.setdefault(  # most programs run once: compile quickly
+    "XLA_FLAGS",
+    "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1",
+)
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:  # workers and commands under test compile a program once for all
     COMPILED = tempfile.TemporaryDirectory(prefix="latentens-tests-")
@@ -111,9 +114,11 @@ def slow_but(*quick):
 
 
 EXAMPLE_CASES = [
-    pytest.param(name, marks=[] if name in ("Tree", "TruncatedGaussian") else pytest.mark.slow)
+    pytest.param((name, number), marks=[pytest.mark.slow] if number == 1_000_000 else [], id=f"{name}-{number}")
     for name, (model, _) in CATALOGUE.items()
+    for number in (200_000, 1_000_000)
     if type(model).example_params is not GenerativeModel.example_params
+    and (number == 1_000_000 or name in ("Tree", "TruncatedGaussian"))
 ]
 
 
@@ -136,21 +141,27 @@ def any_case(request):
 
 @pytest.fixture(params=EXAMPLE_CASES, scope="session")
 def example_case(request):
-    """A model at the parameters of its example, with a million simulated rows."""
-    model, _ = CATALOGUE[request.param]
-    return simulate(model, 1_000_000, key=jax.random.key(5), params=model.example_params(jax.random.key(4)))
+    """A model at the parameters of its example, with many simulated rows."""
+    name, number = request.param
+    model, _ = CATALOGUE[name]
+    return simulate(model, number, key=jax.random.key(5), params=model.example_params(jax.random.key(4)))
+
+
+def run_command(monkeypatch, *arguments, cwd):
+    """Run the command in this process, which saves the imports, and give its exit code."""
+    monkeypatch.chdir(cwd)
+    monkeypatch.setattr(sys, "argv", ["latentens", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    return ended.value.code
 
 
 @pytest.fixture
 def invoke(monkeypatch, capsys):
-    """Run the command in this process, which saves the imports: exit code, standard output and error."""
+    """Run the command in this process: exit code, standard output and error."""
 
     def invoke(*arguments, cwd):
-        monkeypatch.chdir(cwd)
-        monkeypatch.setattr(sys, "argv", ["latentens", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        return ended.value.code, *capsys.readouterr()
+        return run_command(monkeypatch, *arguments, cwd=cwd), *capsys.readouterr()
 
     return invoke
 

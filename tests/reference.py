@@ -11,7 +11,9 @@ import pytest
 from latentens import GenerativeModel, simulate
 from latentens.datasets import ROOT_VARIABLE, Dataset, load
 from latentens.evaluation.scores import balanced_accuracy
+from latentens.methods import Nuts
 from latentens.methods.base import Fit, Method
+from latentens.models import DawidSkene
 from latentens.votes import Triplets, Votes
 
 DATA = Path(os.environ.get(ROOT_VARIABLE, Path(__file__).parents[2] / "shared" / "data"))
@@ -20,6 +22,9 @@ DATA = Path(os.environ.get(ROOT_VARIABLE, Path(__file__).parents[2] / "shared" /
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"the data are not at {DATA}")
 
 KEY = jax.random.key(7)
+
+SIX_VOTERS_SAMPLED = Nuts(DawidSkene(6), num_chains=2, num_warmup=60, num_samples=50)
+"""A short run for several test files: its program takes long to compile, and small sets of six voters share it."""
 
 
 def load_or_skip(name: str) -> Dataset:

@@ -2,7 +2,6 @@ import json
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -17,19 +16,19 @@ from latentens.datasets import load as load_dataset
 from latentens.errors import LatentensError
 from latentens.methods import DawidSkeneEM
 from latentens.models import Tree
+from tests.conftest import run_command
 from tests.reference import votes_of_classes
 
-COMMAND = Path(sys.executable).with_name("latentens")
 METHODS = ("-m", "MajorityVote", "-m", "DawidSkeneEM")
 
 
 @pytest.fixture(scope="module")
 def tree_folder(tmp_path_factory):
-    """Votes of a tree in a file, with the truth, by the installed command."""
+    """Votes of a tree in a file, with the truth."""
     folder = tmp_path_factory.mktemp("tree")
     arguments = ("simulate", "tree", "--items", "400", "--seed", "3", "--out", "t.csv")
-    done = subprocess.run([COMMAND, *arguments], cwd=folder, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    with pytest.MonkeyPatch.context() as patch:
+        assert run_command(patch, *arguments, cwd=folder) == 0
     return folder
 
 

@@ -1,12 +1,12 @@
 """The examples in the documents run when pasted."""
 
 import json
-import os
 import re
-import subprocess
-import sys
+import runpy
+import warnings
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import pytest
 
 from analyses.guide.figures import code_of, figures_of
@@ -26,19 +26,18 @@ def page(name):
 @pytest.mark.parametrize(
     "document", ["README.md", "models/README.md", "latentens/methods/README.md", *map(page, GUIDE)]
 )
-def test_python_examples_run(document, tmp_path):
+def test_python_examples_run(document, tmp_path, monkeypatch):
+    """In this process, which saves the imports, but as a script of its own."""
     code = code_of(ROOT / document)
     assert code
     (tmp_path / "votes.csv").write_text("item,voter,vote\n1,a,yes\n1,b,no\n2,a,no\n2,b,no\n")
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "MPLBACKEND": "agg"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    (tmp_path / "pasted.py").write_text(code)
+    monkeypatch.chdir(tmp_path)
+    plt.switch_backend("agg")
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")  # as in a session of its own
+        runpy.run_path("pasted.py", run_name="__main__")
+    plt.close("all")
     for figure in figures_of(ROOT / document):  # a page draws what it shows
         assert (tmp_path / figure).is_file()
         assert (ROOT / "analyses" / "figures" / figure).is_file()

@@ -17,7 +17,6 @@ from latentens.methods import (
     IterativeMaximumLikelihood,
     MajorityVote,
     MaximumLikelihood,
-    Nuts,
     RBMStack,
     SpectralMetaLearner,
     Supervised,
@@ -25,7 +24,7 @@ from latentens.methods import (
 from latentens.methods.base import GoldMethod
 from latentens.models import DawidSkene
 from latentens.votes import Triplets
-from tests.reference import KEY, independent_votes, votes_of_classes
+from tests.reference import KEY, SIX_VOTERS_SAMPLED, independent_votes, votes_of_classes
 
 VOTERS = list("abcdef")
 RATES = np.linspace(0.65, 0.9, 6)
@@ -100,7 +99,7 @@ GOLD_METHODS = {
     "hard EM": IterativeMaximumLikelihood(),
     "GLAD": Glad(),
     "EBCC": Ebcc(restarts=1),
-    "likelihood": MaximumLikelihood(DawidSkene(6), starts=1),
+    "likelihood": MaximumLikelihood(DawidSkene(6), starts=0),
 }
 
 
@@ -164,10 +163,10 @@ SAVED = {
     "EBCC": Ebcc(restarts=1),
     "stack": RBMStack(hidden=(2, 1)),
     "likelihood from a start": MaximumLikelihood(
-        DawidSkene(6), starts=0, initial=({"prevalence": 0.5, "sensitivity": RATES, "specificity": RATES},)
+        DawidSkene(6), starts=0, warm=(), initial=({"prevalence": 0.5, "sensitivity": RATES, "specificity": RATES},)
     ),
-    "likelihood of a function": MaximumLikelihood(GenerativeModel.from_program(one_coin), starts=1),
-    "NUTS": Nuts(DawidSkene(6), num_chains=2, num_warmup=20, num_samples=20),
+    "likelihood of a function": MaximumLikelihood(GenerativeModel.from_program(one_coin), starts=0),
+    "NUTS": SIX_VOTERS_SAMPLED,
 }
 
 

@@ -34,7 +34,7 @@ PARAMS = {
 @pytest.mark.parametrize(
     ("family", "mean", "deviation"), [("Tree", 95.83, 0.3), ("LG", 85.87, 0.42), ("TG", 79.5, 2.7)]
 )
-@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("number", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_accuracy_scatters_around_the_published_mean(family, mean, deviation, number):
     """With the class imbalance from third moments, as published."""
     assert percent(LatentSpectral(imbalance="tensor"), f"{family}/{number}") == pytest.approx(mean, abs=deviation)
@@ -87,7 +87,7 @@ def test_independent_voters_are_reported_as_no_tree():
         assert "not supported" in fit.diagnostics["structure"]
 
 
-@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("number", [1, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("select", ["residual", "likelihood"])
 def test_the_known_failure_is_told_and_real(number, select):
     fit = LatentSpectral(select=select).fit(load_or_skip(f"condInd/{number}").votes, key=KEY)
@@ -96,7 +96,7 @@ def test_the_known_failure_is_told_and_real(number, select):
     assert "not supported" in fit.diagnostics["structure"]
 
 
-@pytest.mark.parametrize("number", [1, 2, 3, 4])
+@pytest.mark.parametrize("number", [1, 2, *(pytest.param(number, marks=pytest.mark.slow) for number in (3, 4))])
 def test_groups_in_noise_are_not_kept(number):
     """On about half of such sets clustering finds groups that cost up to forty points of accuracy."""
     dataset = simulate_paper("condInd", number)

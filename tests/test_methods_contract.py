@@ -20,7 +20,6 @@ from latentens.methods import (
     LayeredGraphMLE,
     MajorityVote,
     MaximumLikelihood,
-    Nuts,
     RBMStack,
     RestrictedLikelihood,
     SpectralMetaLearner,
@@ -36,7 +35,7 @@ from latentens.methods.base import Method
 from latentens.methods.cubam import Voters
 from latentens.models import DawidSkene
 from latentens.votes import Triplets, Votes
-from tests.reference import KEY, independent_votes, votes_of_classes
+from tests.reference import KEY, SIX_VOTERS_SAMPLED, independent_votes, votes_of_classes
 
 METHODS: dict[str, Method] = {
     "vote": MajorityVote(),
@@ -57,15 +56,15 @@ MANY_CLASSES = ("vote", "EM", "GLAD", "EBCC")
 
 OTHERS: dict[str, Callable[[Votes], Method]] = {
     "MaximumLikelihood": lambda votes: MaximumLikelihood(DawidSkene(votes.num_voters), starts=1),
-    "LayeredGraphMLE": lambda _: LayeredGraphMLE(layers=(3, 3)),
-    "Nuts": lambda votes: Nuts(DawidSkene(votes.num_voters), num_chains=2, num_warmup=30, num_samples=30),
+    "LayeredGraphMLE": lambda _: LayeredGraphMLE(layers=(3,)),
+    "Nuts": lambda _: SIX_VOTERS_SAMPLED,
     "RBMStack": lambda _: RBMStack(hidden=(2, 1)),
-    "SupervisedReference": lambda _: SupervisedReference(Dataset("other", *good_voters(seed=9))),
+    "SupervisedReference": lambda _: SupervisedReference(Dataset("other", *good_voters(num_voters=6, seed=9))),
     "Tempered": lambda _: Tempered(DawidSkeneEM(random_starts=1)),
-    "TopDownMLE": lambda _: TopDownMLE(num_hidden=3, starts=1),
+    "TopDownMLE": lambda _: TopDownMLE(num_hidden=3, starts=0),
     "TreeMLE": lambda _: TreeMLE(starts=0),
 }
-"""Methods that compile programs or need to know the votes, tried on some of the votes only."""
+"""Methods that compile programs or need to know the votes, tried on some votes of six voters only."""
 
 
 def votes_of(*columns, num_classes=2):
@@ -122,6 +121,11 @@ VOTES = {
     "guessing voters": lambda: independent_votes(200, np.full(6, 0.5), np.full(6, 0.5))[0],
     "voters without common items": voters_alone,
 }
+OF_SIX = {
+    "row of six without votes": lambda: a_row_without_votes(num_voters=6),
+    "six good voters": lambda: good_voters(num_voters=6)[0],
+    "triplets of six": lambda: triplets_of(good_voters(num_voters=6, missing=0.7)[0]),
+}
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +135,7 @@ def fitted():
 
     def fit(method, votes):
         if (method, votes) not in made:
-            drawn = VOTES[votes]()
+            drawn = (VOTES | OF_SIX)[votes]()
             chosen = METHODS[method] if method in METHODS else OTHERS[method](drawn)
             made[method, votes] = drawn, chosen.fit(drawn, key=KEY)
         return made[method, votes]
@@ -145,7 +149,7 @@ def test_no_method_is_forgotten():
 
 
 @pytest.mark.parametrize(
-    "votes_name", ["row without votes", *(pytest.param(n, marks=pytest.mark.slow) for n in ("good voters", "triplets"))]
+    "votes_name", [name if "without" in name else pytest.param(name, marks=pytest.mark.slow) for name in OF_SIX]
 )
 @pytest.mark.parametrize("method_name", OTHERS)
 def test_contract_of_the_others(method_name, votes_name, fitted):

@@ -54,7 +54,11 @@ def test_what_is_identified_is_recovered_from_many_votes(model, tolerance):
         np.testing.assert_allclose(found[name], truth, atol=tolerance, err_msg=name)
 
 
-@pytest.mark.parametrize("model", [DawidSkene(5), ClassConditional(5)], ids=lambda model: type(model).__name__)
+@pytest.mark.parametrize(
+    "model",
+    [DawidSkene(5), pytest.param(ClassConditional(5), marks=pytest.mark.slow)],
+    ids=lambda model: type(model).__name__,
+)
 def test_caries_has_its_published_maximum(model):
     fit = MaximumLikelihood(model, starts=0).fit(load("caries").votes, key=KEY)
     assert fit.diagnostics["log_likelihood"] == pytest.approx(-7465.385, abs=1e-3)

@@ -135,7 +135,7 @@ def test_difficulty_makes_right_votes_correlate():
 def prior_density(model, params):
     """The log prior density of parameters, by NumPyro's own trace of the program."""
     with jax.enable_x64(True):
-        return float(unpack(model, unconstrain(model, params)).log_prior)
+        return float(jax.jit(lambda values: unpack(model, unconstrain(model, values)).log_prior)(params))
 
 
 def test_priors_are_settings():

@@ -28,7 +28,7 @@ def by_grid():
     """Votes, a grid of skills, its posterior weights, and the posterior of the labels averaged over it."""
     model = GenerativeModel.from_program(one_skill)
     votes = simulate(model, 40, key=KEY, params={"skill": 0.7}).votes
-    grid = np.linspace(0.505, 0.995, 99)
+    grid = np.linspace(0.51, 0.99, 49)
     log_weights = np.log(grid * (1 - grid)) + [log_likelihood(model, {"skill": s}, votes) for s in grid]
     weights = np.exp(log_weights - log_weights.max())
     weights /= weights.sum()

@@ -10,19 +10,18 @@ from latentens import Dataset, compare, load, save, simulate
 from latentens.cli.evidence_output import prediction_tables
 from latentens.comparison import data_trees
 from latentens.evaluation.predictive import held_out_log_likelihood
-from latentens.methods import DawidSkeneEM, MajorityVote, Nuts
-from latentens.models import DawidSkene
+from latentens.methods import DawidSkeneEM, MajorityVote
 from latentens.reporting.check_part import check_part
 from latentens.reporting.prediction_part import prediction_part
 from latentens.reporting.signal_part import signal_part
 from latentens.reporting.view import views
+from tests.reference import SIX_VOTERS_SAMPLED
 
 KEY = jax.random.key(0)
-MODEL = DawidSkene(4)
-TRUTH = {"prevalence": 0.4, "sensitivity": np.full(4, 0.8), "specificity": np.array([0.7, 0.8, 0.9, 0.6])}
-SAMPLER = Nuts(MODEL, num_chains=2, num_warmup=60, num_samples=60)
+MODEL = SIX_VOTERS_SAMPLED.model
+TRUTH = {"prevalence": 0.4, "sensitivity": np.full(6, 0.8), "specificity": np.linspace(0.6, 0.85, 6)}
 METHODS = {
-    "sampled": SAMPLER,
+    "sampled": SIX_VOTERS_SAMPLED,
     "point": DawidSkeneEM(random_starts=0),
     "vote": MajorityVote(),
 }
@@ -58,7 +57,7 @@ def test_point_estimates_count_their_parameters(dataset, tree):
     values = node["fits/point/0/log_likelihood"]["votes"]
     assert values.sizes == {"chain": 1, "draw": 1, "item": 150}
     density = node["predictions"]["log_density"].sel(estimator="point")
-    np.testing.assert_allclose(density, values[0, 0] - 9 / 150)
+    np.testing.assert_allclose(density, values[0, 0] - 13 / 150)
     assert "log_likelihood" not in node["fits/vote/0"].children
     assert list(node["predictions"]["estimator"].values) == ["sampled", "point"]
 

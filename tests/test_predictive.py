@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import jax
 import numpy as np
 import pytest
@@ -11,15 +13,17 @@ from latentens.evaluation.predictive import (
     predictive_log_density,
     rank_predictions,
 )
-from latentens.methods import DawidSkeneEM, Ebcc, MajorityVote, MaximumLikelihood, Nuts, RBMStack, TopDownMLE
+from latentens.methods import DawidSkeneEM, Ebcc, MajorityVote, MaximumLikelihood, RBMStack, TopDownMLE
 from latentens.methods.base import Estimate, Method
-from latentens.models import DawidSkene, Tree
+from latentens.models import Tree
 from latentens.rbm.machine import Machine
 from tests import oracles
+from tests.reference import SIX_VOTERS_SAMPLED
 
 KEY = jax.random.key(0)
-MODEL = DawidSkene(4)
-TRUTH = {"prevalence": 0.4, "sensitivity": np.full(4, 0.8), "specificity": np.array([0.7, 0.8, 0.9, 0.6])}
+MODEL = SIX_VOTERS_SAMPLED.model
+SAMPLER = replace(SIX_VOTERS_SAMPLED, num_samples=150)
+TRUTH = {"prevalence": 0.4, "sensitivity": np.full(6, 0.8), "specificity": np.linspace(0.6, 0.85, 6)}
 
 
 def counts_of(rows):
@@ -41,7 +45,7 @@ def votes():
 
 @pytest.fixture(scope="module")
 def sampled(votes):
-    return Nuts(MODEL, num_chains=2, num_warmup=150, num_samples=150).fit(votes, key=KEY)
+    return SAMPLER.fit(votes, key=KEY)
 
 
 def test_pointwise_log_likelihood_is_that_of_brute_force(votes):
@@ -112,7 +116,7 @@ def test_leave_one_out_is_what_refitting_without_the_item_says(votes, sampled):
     assert found.num_unreliable == 0
     for item in (0, 3):
         others = votes.take(np.delete(np.arange(votes.num_items), item))
-        refit = Nuts(MODEL, num_chains=2, num_warmup=150, num_samples=150).fit(others, key=KEY)
+        refit = SAMPLER.fit(others, key=KEY)
         exact = predictive_log_density(refit.log_likelihood(votes.take(np.array([item]))))
         assert found.log_density[item] == pytest.approx(exact[0], abs=0.05)
 

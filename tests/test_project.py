@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -16,22 +17,20 @@ def test_style_and_types(command):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-INSTALLED = """
-import sys
-import latentens.models
-from latentens.datasets import load
-assert latentens.models.__file__.startswith(sys.argv[1])
-assert load("anesthesia").votes.num_items == 45 and load("caries").votes.num_items == 3869
-"""
-
-
-def test_wheel_holds_the_models_as_a_subpackage_and_the_published_tables(tmp_path):
-    copy, site = tmp_path / "source", tmp_path / "site"
-    ignored = shutil.ignore_patterns(".git", ".venv", "build", "*.egg-info", "__pycache__", ".*_cache")
-    shutil.copytree(ROOT, copy, symlinks=True, ignore=ignored)
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(site), str(copy)]
+def test_wheel_holds_the_models_as_a_subpackage_and_every_file(tmp_path):
+    source = tmp_path / "source"
+    source.mkdir()
+    for name in ("latentens", "models"):
+        shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(tmp_path), str(source)]
     subprocess.run(pip, check=True, capture_output=True)
-    assert not (site / "models").exists()
-    assert (site / "latentens" / "py.typed").is_file()
-    command = [sys.executable, "-c", INSTALLED, str(site)]
-    subprocess.run(command, check=True, cwd=tmp_path, env={"PYTHONPATH": str(site)})
+    (wheel,) = tmp_path.glob("*.whl")
+    held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    own = {path.relative_to(ROOT) for path in (ROOT / "latentens").rglob("*")}
+    wanted = {path for path in own if (ROOT / path).is_file() and "models" not in path.parts}
+    wanted |= {"latentens" / path.relative_to(ROOT) for path in (ROOT / "models").rglob("*.py")}
+    wanted = {path.as_posix() for path in wanted if "__pycache__" not in path.parts}
+    assert held == wanted - {"latentens/methods/README.md"}
+    assert {f"latentens/{name}" for name in ("py.typed", "models/tree.py", "datasets/published/caries.csv")} < held

@@ -167,7 +167,7 @@ def bayes_posterior(
         block_elements: Size of the arrays that are made of some rows at a time, which bounds the memory.
     """
     blocks = [
-        fetch(jax.nn.softmax(_log_joint(tables, rows), axis=0).T)[:size]
+        fetch(_label_posterior(tables, rows))[:size]
         for tables, rows, size in _blocks(model, params, votes, block_elements)
     ]
     return np.concatenate(blocks)[votes.patterns.inverse]
@@ -261,7 +261,7 @@ def checked_tables(model: GenerativeModel, params: Params) -> Tables:
     for site, holds in proper.items():
         if not holds:
             raise improper(model, site)
-    if any(bool(jnp.isnan(table).any()) for table in tables):
+    if any(np.isnan(fetch(table)).any() for table in tables):
         raise ParameterError(f"{model} gives a probability that is not a number at these parameters")
     return tables
 
@@ -294,5 +294,9 @@ def _draws_log_likelihood(model: GenerativeModel, draws: Params, rows: EncodedRo
     return jax.lax.map(lambda params: row_log_likelihood(build_tables(model, params), rows), draws)
 
 
-_log_joint = jax.jit(log_joint)
+@jax.jit
+def _label_posterior(tables: Tables, rows: EncodedRows) -> Float[Array, "row label"]:
+    return jax.nn.softmax(log_joint(tables, rows), axis=0).T
+
+
 _row_log_likelihood = jax.jit(row_log_likelihood)
