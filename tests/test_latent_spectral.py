@@ -40,7 +40,7 @@ def test_accuracy_scatters_around_the_published_mean(family, mean, deviation, nu
     assert percent(LatentSpectral(imbalance="tensor"), f"{family}/{number}") == pytest.approx(mean, abs=deviation)
 
 
-@pytest.mark.parametrize("select", ["residual", "likelihood"])
+@pytest.mark.parametrize("select", ["residual", pytest.param("likelihood", marks=pytest.mark.slow)])
 def test_accuracy_on_magic(select):
     assert percent(LatentSpectral(select=select, imbalance="tensor"), "magic/2") == pytest.approx(
         81.3 if select == "residual" else 80.3, abs=0.1
@@ -88,7 +88,7 @@ def test_independent_voters_are_reported_as_no_tree():
 
 
 @pytest.mark.parametrize("number", [1, pytest.param(2, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("select", ["residual", "likelihood"])
+@pytest.mark.parametrize("select", ["residual", pytest.param("likelihood", marks=pytest.mark.slow)])
 def test_the_known_failure_is_told_and_real(number, select):
     fit = LatentSpectral(select=select).fit(load_or_skip(f"condInd/{number}").votes, key=KEY)
     assert np.isrealobj(fit.label_probs)
@@ -96,7 +96,7 @@ def test_the_known_failure_is_told_and_real(number, select):
     assert "not supported" in fit.diagnostics["structure"]
 
 
-@pytest.mark.parametrize("number", [1, 2, *(pytest.param(number, marks=pytest.mark.slow) for number in (3, 4))])
+@pytest.mark.parametrize("number", [1, *(pytest.param(number, marks=pytest.mark.slow) for number in (2, 3, 4))])
 def test_groups_in_noise_are_not_kept(number):
     """On about half of such sets clustering finds groups that cost up to forty points of accuracy."""
     dataset = simulate_paper("condInd", number)

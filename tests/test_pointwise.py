@@ -41,6 +41,7 @@ def tree(dataset, tmp_path_factory):
 
 
 @pytest.mark.filterwarnings("ignore:The inplace keyword")  # ArviZ's own, with pandas 3.1
+@pytest.mark.filterwarnings("ignore:Estimated shape parameter of Pareto")  # of a hundred draws
 def test_arviz_judges_sampled_fits_unmodified(tree):
     node = data_trees(tree)["drawn"]["fits/sampled/0"]
     assert node["log_likelihood"]["votes"].dims == ("chain", "draw", "item")
