@@ -108,9 +108,9 @@ def arbitrary_params(model, seed):
     return {name: np.asarray(draw(name, shape)) for name, shape in inspect(model).parameter_shapes.items()}
 
 
-def slow_but(*quick):
+def slow_but(*quick, cases=CASES):
     """All cases, those that are not named here left to the slow run."""
-    return [name if name in quick else pytest.param(name, marks=pytest.mark.slow) for name in CASES]
+    return [name if name in quick else pytest.param(name, marks=pytest.mark.slow) for name in sorted(cases)]
 
 
 EXAMPLE_CASES = [

@@ -10,7 +10,7 @@ from latentens.datasets import Dataset
 from latentens.datasets.dataset import ITEMS_PER_KEY
 from latentens.errors import LatentensError, ParameterError, VotesError
 from latentens.models import DawidSkene, Tree
-from tests.conftest import CATALOGUE
+from tests.conftest import CATALOGUE, slow_but
 
 USER_MODEL = '''
 from dataclasses import dataclass
@@ -96,12 +96,11 @@ def test_paper_parameters_follow_the_paper():
     assert tree["voter_specificity"].dtype == np.float64
 
 
-def test_example_parameters_of_every_model_differ_by_key():
-    examples = [model for model, _ in CATALOGUE.values() if model.example_params(jax.random.key(0)) is not None]
-    assert len(examples) > 10
-    for model in examples:
-        first, other = (model.example_params(jax.random.key(seed)) for seed in (0, 1))
-        assert any((np.asarray(first[name]) != np.asarray(other[name])).any() for name in first), model
+@pytest.mark.parametrize("name", slow_but("Tree", "TruncatedGaussian", cases=set(CATALOGUE) - {"mood"}))
+def test_example_parameters_of_every_model_differ_by_key(name):
+    model, _ = CATALOGUE[name]
+    first, other = (model.example_params(jax.random.key(seed)) for seed in (0, 1))
+    assert any((np.asarray(first[name]) != np.asarray(other[name])).any() for name in first)
 
 
 def test_tree_from_groups():

@@ -166,11 +166,9 @@ def bayes_posterior(
         votes: The votes; an item without votes gets the prior.
         block_elements: Size of the arrays that are made of some rows at a time, which bounds the memory.
     """
-    blocks = [
-        fetch(_label_posterior(tables, rows))[:size]
-        for tables, rows, size in _blocks(model, params, votes, block_elements)
-    ]
-    return np.concatenate(blocks)[votes.patterns.inverse]
+    blocks = _blocks(model, params, votes, block_elements)
+    found = [fetch(_label_posterior(tables, rows))[:size] for tables, rows, size in blocks]
+    return np.concatenate(found)[votes.patterns.inverse]
 
 
 @double_precision
