@@ -102,7 +102,7 @@ def test_finished_fits_are_kept(folder):
     time.sleep(0.1)
     code, said = interrupt(process)
     kept = "latentens: interrupted; 1 of 2 finished fits are kept; run the same command to continue"
-    assert (code, said) == (130, kept)
+    assert (code, said.splitlines()[-1]) == (130, kept)  # before it stands what the votes say
 
 
 COMPARE = ["compare", "--votes", "votes.csv"]
