@@ -1,4 +1,4 @@
-from itertools import product
+from itertools import combinations, product
 
 import jax
 import numpy as np
@@ -31,6 +31,12 @@ def test_independent_voters_are_worth_themselves():
     assert worth.by_correlation == pytest.approx(5)
 
 
+def test_unequal_independent_voters_are_worth_themselves():
+    rates = np.array([0.95, 0.7, 0.65, 0.6, 0.55])
+    worth = voters_worth(DawidSkene(5), {"prevalence": 0.4, "sensitivity": rates, "specificity": rates}, key=KEY)
+    assert worth.by_information == pytest.approx(5, abs=0.5)
+
+
 def test_voters_who_copy_a_hidden_opinion_are_worth_one():
     tree = Tree((0, 0, 0, 1, 1, 2))
     hidden, voter = np.full(3, 0.8), np.full(6, 1 - 1e-9)
@@ -44,18 +50,19 @@ def test_voters_who_copy_a_hidden_opinion_are_worth_one():
 
 
 def test_panel_of_drawn_voters():
-    """Information of two voters: the mean over all pairs with replacement, by enumeration."""
+    """Information of two voters of three: the mean over all pairs, by enumeration."""
     shares = np.array([0.3, 0.7])
-    sensitivity, specificity = np.array([0.9, 0.6]), np.array([0.7, 0.8])
+    sensitivity, specificity = np.array([0.98, 0.6, 0.5]), np.array([0.95, 0.6, 0.5])
     confusion = np.array([[[b, 1 - b], [1 - a, a]] for a, b in zip(sensitivity, specificity, strict=True)])
     pairs = []
-    for chosen in product(range(2), repeat=2):
+    for chosen in combinations(range(3), 2):
         index = list(chosen)
         params = {"prevalence": 0.7, "sensitivity": sensitivity[index], "specificity": specificity[index]}
         pairs.append(information(oracles.dawid_skene(DawidSkene(2), params, all_rows(2))))
-    curve = panel_information(shares, confusion, 2, KEY)
+    curve = panel_information(shares, confusion, 4, KEY)
     assert curve[0] == 0
     assert curve[2] == pytest.approx(np.mean(pairs), rel=0.03)
+    assert np.all(np.diff(curve) > 0)
 
 
 @pytest.mark.slow

@@ -81,8 +81,8 @@ def voters_worth(model: GenerativeModel, params: Params, *, key: jax.Array) -> W
     """What the voters of a program are worth, their confusions and dependence being known.
 
     The information of label and votes is the mean over simulated rows of what the exact posterior says. It is set
-    against panels of k voters who are drawn with replacement from the same confusion matrices and err independently
-    given the label; k is interpolated.
+    against panels of k of the same voters, drawn at random, who err independently given the label; k is interpolated.
+    All of them are the panel of their own number, so that voters who are independent are worth as many as they are.
 
     Args:
         model: The generative model; labels and votes are of the same classes.
@@ -108,10 +108,15 @@ def voters_worth(model: GenerativeModel, params: Params, *, key: jax.Array) -> W
 def panel_information(
     shares: Float[np.ndarray, " label"], confusion: Float[np.ndarray, "voter label vote"], most: int, key: jax.Array
 ) -> Float[np.ndarray, " size"]:
-    """Mutual information of the label and the votes of 0, 1, … `most` independent voters drawn with replacement."""
+    """Mutual information of the label and the votes of 0, 1, … `most` independent voters.
+
+    They are drawn without replacement, and once more from all when all are in the panel.
+    """
     generator = numpy_generator(key)
     labels = generator.choice(len(shares), SIMULATED_ITEMS, p=shares / shares.sum())
-    voters = generator.integers(len(confusion), size=(SIMULATED_ITEMS, most))
+    everyone = np.tile(np.arange(len(confusion)), (SIMULATED_ITEMS, 1))
+    rounds = [generator.permuted(everyone, axis=1) for _ in range(-(-most // len(confusion)))]
+    voters = np.concatenate(rounds, axis=1)[:, :most]
     cumulative = confusion[voters, labels[:, None]].cumsum(axis=2)
     votes = (generator.random((SIMULATED_ITEMS, most, 1)) > cumulative[..., :-1]).sum(axis=2)
     says = safe_log(confusion.transpose(0, 2, 1)[voters, votes]).cumsum(axis=1)
