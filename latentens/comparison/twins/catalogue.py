@@ -19,6 +19,7 @@ from latentens.methods import (
 )
 from latentens.methods.base import Method
 from latentens.models import Confounder, ItemDifficulty
+from latentens.programs.model import GenerativeModel
 from latentens.votes import Votes
 
 Methods = Iterable[Method] | Mapping[str, Method | MethodFactory]
@@ -31,6 +32,9 @@ MOST_MISSING = 0.5
 
 LEAST_GROUPED_VOTERS = 7
 """A quick answer looks for groups among so many voters or more: three groups of fewer have two voters at most."""
+
+SHORT_CLIMB = "starts=0, max_iterations=200, tolerance=1e-5"
+"""Sparse votes leave some parameters open, and a climb would not end."""
 
 
 class World(NamedTuple):
@@ -63,13 +67,13 @@ def default_worlds(votes: Votes, *, quick: bool) -> dict[str, World]:
         worlds["Tree"] = World("TreeMLE", TreeMLE())
     if has_groups and votes.num_classes == 2:
         worlds["TopDown"] = World("TopDownMLE(starts=2)", TopDownMLE(starts=2))
-    difficulty = World("MaximumLikelihood(ItemDifficulty, starts=0, tolerance=1e-5)", _item_difficulty)
+    difficulty = World(f"MaximumLikelihood(ItemDifficulty, {SHORT_CLIMB})", _item_difficulty)
     return {**worlds, **spare_worlds(), "ItemDifficulty": difficulty}
 
 
 def spare_worlds() -> dict[str, World]:
     """Dependent voters for a quick answer where no groups were found."""
-    return {"Confounder": World("MaximumLikelihood(Confounder, starts=0, tolerance=1e-5)", _confounder)}
+    return {"Confounder": World(f"MaximumLikelihood(Confounder, {SHORT_CLIMB})", _confounder)}
 
 
 def users_worlds(worlds: Methods) -> dict[str, World]:
@@ -105,8 +109,12 @@ def _is_dense(votes: Votes) -> bool:
 
 
 def _confounder(votes: Votes) -> Method:
-    return MaximumLikelihood(Confounder(votes.num_voters, votes.num_classes), starts=0, tolerance=1e-5)
+    return _climb(Confounder(votes.num_voters, votes.num_classes))
 
 
 def _item_difficulty(votes: Votes) -> Method:
-    return MaximumLikelihood(ItemDifficulty(votes.num_voters, votes.num_classes), starts=0, tolerance=1e-5)
+    return _climb(ItemDifficulty(votes.num_voters, votes.num_classes))
+
+
+def _climb(model: GenerativeModel) -> Method:
+    return MaximumLikelihood(model, starts=0, max_iterations=200, tolerance=1e-5)
