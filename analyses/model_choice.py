@@ -1,7 +1,7 @@
 """Which model predicts unseen votes best: the true one? And are its labels the best?
 
     python analyses/model_choice.py [--data DATA] [--out DIR] [--seed 0] [--sets 20] [--items 3000] [--folds 2]
-        [--families condInd Tree LG TG] [--real Magic/1 Magic/2 S1]
+        [--families condInd Tree LG TG] [--real magic/1 magic/2 S1]
 
 Sets of the paper's four families are drawn anew; on each, every model is fitted to a part of the items and judged by
 the log-likelihood of the others. The simplest model is chosen that is not clearly behind the best. The confusion table
@@ -73,7 +73,7 @@ def main(
     items: int = 3000,
     folds: int = 2,
     families: tuple[str, ...] = ("condInd", "Tree", "LG", "TG"),
-    real: tuple[str, ...] = ("Magic/1", "Magic/2", "S1"),
+    real: tuple[str, ...] = ("magic/1", "magic/2", "S1"),
 ) -> pd.DataFrame:
     out.mkdir(parents=True, exist_ok=True)
     kept = out / "model_choice.json"

@@ -205,7 +205,7 @@ class MaximumLikelihood(GoldMethod):
             "optima": list_optima(objectives),
             "curve": -num_items * optima.curves[best],
             "label_change": change,
-            "warnings": _warnings(self.model, params, optima) + label_warnings(change),
+            "warnings": _warnings(self.model, params, optima, len(self.initial)) + label_warnings(change),
         }
 
     def _held_out(self, votes: Votes, gold: GoldCodes | None, key: Array) -> dict[str, float]:
@@ -263,10 +263,11 @@ def _oriented(
     return (dict(params), order) if relabelled is None else (relabelled, np.arange(len(order)))
 
 
-def _warnings(model: GenerativeModel, params: Params, optima: Optima) -> list[str]:
+def _warnings(model: GenerativeModel, params: Params, optima: Optima, num_given: int) -> list[str]:
+    """What to say of an optimum; the first starts were given, and may have been optima themselves."""
     found, best = [], optima.best
     slope, iterations = optima.slopes[best], optima.iterations[best]
-    if max(curve[0] - curve[-1] for curve in optima.curves) < FLAT:
+    if max((curve[0] - curve[-1] for curve in optima.curves[num_given:]), default=np.inf) < FLAT:
         found.append(
             "the likelihood is flat: no start could improve on itself, so the votes say nothing about the parameters"
         )

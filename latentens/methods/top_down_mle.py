@@ -1,18 +1,20 @@
 """The directed chain label → hidden units → votes at its exact maximum."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import jax
 import numpy as np
 from jaxtyping import Array
 
 from latentens.errors import SettingError, VotesError
-from latentens.inference.stability import Labelling, label_change, label_warnings
-from latentens.methods.base import Estimate, Fit, Method, Posterior
+from latentens.inference.stability import label_warnings
+from latentens.methods.base import Estimate, Method, Posterior
+from latentens.methods.chain_optima import ChainOptimum, about_as_good, chain_optima
 from latentens.methods.maximum_likelihood import MaximumLikelihood
 from latentens.methods.rbm_stack import RBMStack, stack_machines
 from latentens.models import DawidSkene, TopDown
-from latentens.programs.model import GenerativeModel
+from latentens.programs.model import GenerativeModel, Params
 from latentens.rbm.lemma import rbm_to_dawid_skene
 from latentens.runtime.settings import Count, CountOrZero, Positive
 from latentens.votes import Votes
@@ -23,17 +25,18 @@ class TopDownMLE(Method):
     """The chain Y → H → X with sigmoid links, fitted by the marginal likelihood and the model's weak priors.
 
     Votes do not determine the label above one or two hidden units, so sizes start at three; against them stands the
-    model without hidden units, `DawidSkene`. Sizes grow while BIC falls, and the one with the lowest BIC is kept. AIC
-    would take more units; on votes that only resemble a chain its labels were worse (analyses/EVIDENCE.md).
+    model without hidden units, `DawidSkene`, which is kept where its BIC is lower. Sizes grow while AIC falls.
 
-    Without the priors the likelihood has many optima of about the same height, some of them with a label that copies a
-    single hidden unit.
+    Where votes only resemble a chain, many optima of several sizes predict them about as well and have different
+    labels; which of them is highest says nothing about the label. Of all that are not clearly behind the one with the
+    lowest BIC (see `fits_about_as_well`) the one that is surest of its labels is kept: a label that votes tell little
+    about is one that makes up for what the chain gets wrong. If other optima of these have other labels, a warning says
+    so, and `label_change` in the diagnostics says how many labels change.
 
-    Where other optima or sizes fit about as well and have other labels, a warning says so, and `label_change` in the
-    diagnostics says how many labels change. On such votes the labels rest on what the chain gets wrong about them.
+    Without the priors the likelihood has still more optima, some of them with a label that copies a hidden unit.
 
     Attributes:
-        num_hidden: Number of hidden units, 0 for none; by default chosen by BIC.
+        num_hidden: Number of hidden units, 0 for none; by default chosen as above.
         max_hidden: The largest number that is tried.
         starts: Random starts of each size, besides the start from an RBM stack of that size.
         max_iterations: Limit on the iterations of each start.
@@ -41,7 +44,7 @@ class TopDownMLE(Method):
     """
 
     num_hidden: CountOrZero | None = None
-    max_hidden: CountOrZero = 8
+    max_hidden: CountOrZero = 6
     starts: CountOrZero = 6
     max_iterations: Count = 600
     tolerance: Positive = 1e-5
@@ -57,32 +60,51 @@ class TopDownMLE(Method):
         if votes.num_classes > 2:
             raise VotesError(f"TopDownMLE is for two classes, but the votes have {votes.num_classes}: use DawidSkeneEM")
         votes.refuse_repeats("TopDownMLE")
-        fits = self._fit_sizes(votes, key)
-        by_size = {size: fit.diagnostics["bic"] for size, fit in fits.items()}
-        best = min(by_size, key=lambda size: by_size[size])
-        diagnostics = {
-            **fits[best].diagnostics,
-            "architecture": (votes.num_voters, best, 1) if best else (votes.num_voters, 1),
-            "bic_by_hidden_units": by_size,
-        }
-        others = [_label_change(fits[best], fit, votes) for size, fit in fits.items() if best and size not in (0, best)]
-        if max(others, default=0.0) > diagnostics["label_change"]:
-            change = max(others)
-            known = label_warnings(diagnostics["label_change"])
-            warnings = [words for words in diagnostics["warnings"] if words not in known] + label_warnings(change)
-            diagnostics |= {"label_change": change, "warnings": warnings}
-        return replace(fits[best], diagnostics=diagnostics)
+        independent = MaximumLikelihood(_model(votes.num_voters, 0), starts=2)
+        without = independent.fit(votes, key=jax.random.split(jax.random.fold_in(key, 0))[0])
+        chains = self._chains(votes, without.diagnostics["bic"], key)
+        by_size = {0: without.diagnostics["bic"]}
+        for chain in chains:
+            by_size[chain.size] = min(chain.bic, by_size.get(chain.size, np.inf))
+        if not chains or (self.num_hidden is None and min(by_size, key=lambda size: by_size[size]) == 0):
+            return replace(without, diagnostics={**without.diagnostics, **_about(votes, 0, by_size)})
+        near = about_as_good(chains)
+        chosen = min(near, key=lambda chain: chain.entropy)
+        fit = self._climb(votes, chosen.size, starts=0, initial=chosen.params).fit(votes, key=key)
+        change = max(float(np.mean(chain.labels != chosen.labels)) for chain in near)
+        more = {"label_change": change, "warnings": fit.diagnostics["warnings"] + label_warnings(change)}
+        return replace(fit, diagnostics={**fit.diagnostics, **_about(votes, chosen.size, by_size), **more})
 
-    def _fit_sizes(self, votes: Votes, key: Array) -> dict[int, Fit]:
-        """Fits by the number of hidden units, more and more of them while BIC falls."""
-        sizes = (0, *range(3, self.max_hidden + 1)) if self.num_hidden is None else (self.num_hidden,)
-        fits: dict[int, Fit] = {}
-        for size in sizes:
-            fits[size] = self._fit_size(votes, size, jax.random.fold_in(key, size))
-            by_size = [fit.diagnostics["bic"] for fit in fits.values()]
-            if len(by_size) > 1 and by_size[-1] > by_size[-2]:
+    def _chains(self, votes: Votes, without: float, key: Array) -> list[ChainOptimum]:
+        """Where the starts of each size end, more and more hidden units while AIC falls.
+
+        Args:
+            votes: The votes.
+            without: BIC without hidden units; where that is lower than with three, more are not tried.
+            key: Random key.
+        """
+        chains: list[ChainOptimum] = []
+        lowest = np.inf
+        for size in range(3, self.max_hidden + 1) if self.num_hidden is None else filter(None, (self.num_hidden,)):
+            fit_key, stack_key = jax.random.split(jax.random.fold_in(key, size))
+            climb = self._climb(votes, size, self.starts, _from_stack(votes, size, stack_key))
+            found = chain_optima(climb, size, votes, fit_key)
+            chains += found
+            before, lowest = lowest, min(chain.aic for chain in found)
+            if lowest > before or min(chain.bic for chain in found) > without:
                 break
-        return fits
+        return chains
+
+    def _climb(self, votes: Votes, size: int, starts: int, initial: Params) -> MaximumLikelihood:
+        return MaximumLikelihood(
+            _model(votes.num_voters, size),
+            starts=starts,
+            warm=(),
+            initial=(initial,),
+            use_prior=True,
+            max_iterations=self.max_iterations,
+            tolerance=self.tolerance,
+        )
 
     def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
         size = len(estimate.params.get("hidden_bias", ()))
@@ -93,27 +115,10 @@ class TopDownMLE(Method):
         biases = estimate.params.get("visible_bias", estimate.params.get("sensitivity", ()))
         return _model(len(biases), len(estimate.params.get("hidden_bias", ())))
 
-    def _fit_size(self, votes: Votes, size: int, key: Array) -> Fit:
-        fit_key, stack_key = jax.random.split(key)
-        if size == 0:
-            return MaximumLikelihood(_model(votes.num_voters, size), starts=2).fit(votes, key=fit_key)
-        chain = MaximumLikelihood(
-            _model(votes.num_voters, size),
-            starts=self.starts,
-            warm=(),
-            initial=(_from_stack(votes, size, stack_key),),
-            use_prior=True,
-            max_iterations=self.max_iterations,
-            tolerance=self.tolerance,
-        )
-        return chain.fit(votes, key=fit_key)
 
-
-def _label_change(best: Fit, other: Fit, votes: Votes) -> float:
-    """The share of labels that change at the optimum of another size, if that fits about as well."""
-    extra = other.diagnostics["num_parameters"] - best.diagnostics["num_parameters"]
-    here, there = (Labelling(fit.log_likelihood(votes), fit.labels) for fit in (best, other))
-    return label_change(here, there, np.ones(votes.num_items), extra)
+def _about(votes: Votes, size: int, by_size: dict[int, float]) -> dict[str, Any]:
+    sizes = (votes.num_voters, size, 1) if size else (votes.num_voters, 1)
+    return {"architecture": sizes, "bic_by_hidden_units": by_size}
 
 
 def _model(num_voters: int, num_hidden: int) -> DawidSkene | TopDown:

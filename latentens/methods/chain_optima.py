@@ -1,0 +1,91 @@
+"""All optima that the starts of a chain reach, and what each says about the labels."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Float, Int
+
+from latentens.inference.optima import group_starts
+from latentens.inference.orient import orientation
+from latentens.inference.stability import fits_about_as_well
+from latentens.methods.base import Posterior
+from latentens.methods.maximum_likelihood import MaximumLikelihood
+from latentens.programs.marginal import observe
+from latentens.programs.model import Params
+from latentens.programs.tables import bayes_posterior, pointwise_log_likelihood
+from latentens.runtime.numerics import safe_log
+from latentens.votes import Votes
+
+
+class ChainOptimum(NamedTuple):
+    """Where some starts of a chain end.
+
+    Attributes:
+        size: Number of hidden units.
+        params: The parameters.
+        num_parameters: How many there are.
+        log_likelihood: That of each item.
+        label_probs: The posterior of each item's label, in the order that the votes say.
+    """
+
+    size: int
+    params: Params
+    num_parameters: int
+    log_likelihood: Float[np.ndarray, " item"]
+    label_probs: Posterior
+
+    @property
+    def aic(self) -> float:
+        """Akaike's criterion."""
+        return 2 * self.num_parameters - 2 * float(self.log_likelihood.sum())
+
+    @property
+    def bic(self) -> float:
+        """Schwarz's criterion."""
+        return self.num_parameters * np.log(len(self.log_likelihood)) - 2 * float(self.log_likelihood.sum())
+
+    @property
+    def labels(self) -> Int[np.ndarray, " item"]:
+        """The most probable labels."""
+        return self.label_probs.argmax(axis=1)
+
+    @property
+    def entropy(self) -> float:
+        """How unsure the labels are, in nats per item."""
+        return -float((self.label_probs * safe_log(self.label_probs)).sum(axis=1).mean())
+
+
+def chain_optima(climb: MaximumLikelihood, size: int, votes: Votes, key: jax.Array) -> list[ChainOptimum]:
+    """The distinct optima that the starts of a climb reach.
+
+    Args:
+        climb: The climb.
+        size: Number of hidden units of its model.
+        votes: The votes.
+        key: Random key of its starts.
+    """
+    observations, inverse = observe(climb.model, votes)
+    ends = climb.climb(votes, observations, inverse, key)
+    found = []
+    for start, *_ in group_starts(-votes.num_items * ends.losses):
+        params = ends.point(start)
+        probs = bayes_posterior(climb.model, params, votes)
+        number = sum(np.size(value) for value in params.values())
+        likelihood = pointwise_log_likelihood(climb.model, params, votes)
+        found.append(ChainOptimum(size, params, number, likelihood, probs[:, orientation(probs, votes)]))
+    return found
+
+
+def about_as_good(chains: Sequence[ChainOptimum]) -> list[ChainOptimum]:
+    """Those that are not clearly behind the one with the lowest BIC: they are expected to predict about as well."""
+    best = min(chains, key=lambda chain: chain.bic)
+    counts = np.ones(len(best.log_likelihood))
+    return [
+        chain
+        for chain in chains
+        if fits_about_as_well(
+            best.log_likelihood, chain.log_likelihood, counts, chain.num_parameters - best.num_parameters
+        )
+    ]
