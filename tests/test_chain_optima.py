@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from latentens.methods.chain_optima import ChainOptimum, about_as_good
+from latentens.methods.chain_optima import ChainOptimum, about_as_good, surest_consensus
 
 GENERATOR = np.random.default_rng(0)
 LIKELIHOOD = GENERATOR.normal(-3, 1, 400)
@@ -30,3 +30,11 @@ def test_criteria_and_entropy():
     assert found.bic == pytest.approx(30 * np.log(400) - 2 * LIKELIHOOD.sum())
     assert found.entropy == pytest.approx(-0.9 * np.log(0.9) - 0.1 * np.log(0.1))
     assert set(found.labels) == {0}
+
+
+def test_consensus_of_the_surest_quarter():
+    """Eight unsure optima agree with each other; of the three surest the odd one is passed over."""
+    unsure = [optimum(3, LIKELIHOOD, 0.4) for _ in range(8)]
+    odd, sure, surer = optimum(3, LIKELIHOOD, 0.03), optimum(4, LIKELIHOOD, 0.95), optimum(5, LIKELIHOOD, 0.96)
+    assert surest_consensus([*unsure, odd, sure, surer]) in (sure, surer)
+    assert surest_consensus([odd, sure]) is odd

@@ -1,5 +1,6 @@
 """All optima that the starts of a chain reach, and what each says about the labels."""
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -89,3 +90,9 @@ def about_as_good(chains: Sequence[ChainOptimum]) -> list[ChainOptimum]:
             best.log_likelihood, chain.log_likelihood, counts, chain.num_parameters - best.num_parameters
         )
     ]
+
+
+def surest_consensus(chains: Sequence[ChainOptimum]) -> ChainOptimum:
+    """Of the surest quarter the one whose labels agree most with those of the others in it."""
+    surest = sorted(chains, key=lambda chain: chain.entropy)[: math.ceil(len(chains) / 4)]
+    return max(surest, key=lambda chain: sum(float(np.mean(chain.labels == other.labels)) for other in surest))

@@ -10,7 +10,7 @@ from jaxtyping import Array
 from latentens.errors import SettingError, VotesError
 from latentens.inference.stability import label_warnings
 from latentens.methods.base import Estimate, Method, Posterior
-from latentens.methods.chain_optima import ChainOptimum, about_as_good, chain_optima
+from latentens.methods.chain_optima import ChainOptimum, about_as_good, chain_optima, surest_consensus
 from latentens.methods.maximum_likelihood import MaximumLikelihood
 from latentens.methods.rbm_stack import RBMStack, stack_machines
 from latentens.models import DawidSkene, TopDown
@@ -28,10 +28,11 @@ class TopDownMLE(Method):
     model without hidden units, `DawidSkene`, which is kept where its BIC is lower. Sizes grow while AIC falls.
 
     Where votes only resemble a chain, many optima of several sizes predict them about as well and have different
-    labels; which of them is highest says nothing about the label. Of all that are not clearly behind the one with the
-    lowest BIC (see `fits_about_as_well`) the one that is surest of its labels is kept: a label that votes tell little
-    about is one that makes up for what the chain gets wrong. If other optima of these have other labels, a warning says
-    so, and `label_change` in the diagnostics says how many labels change.
+    labels; which of them is highest says nothing about the label. A label that votes tell little about makes up for
+    what the chain gets wrong, and one that copies a hidden unit is sure without reason. So of all optima that are not
+    clearly behind the one with the lowest BIC (see `fits_about_as_well`) the surest quarter is taken, and of these the
+    one whose labels agree most with the others'. If other optima have other labels, a warning says so, and
+    `label_change` in the diagnostics says how many labels change.
 
     Without the priors the likelihood has still more optima, some of them with a label that copies a hidden unit.
 
@@ -69,7 +70,7 @@ class TopDownMLE(Method):
         if not chains or (self.num_hidden is None and min(by_size, key=lambda size: by_size[size]) == 0):
             return replace(without, diagnostics={**without.diagnostics, **_about(votes, 0, by_size)})
         near = about_as_good(chains)
-        chosen = min(near, key=lambda chain: chain.entropy)
+        chosen = surest_consensus(near)
         fit = self._climb(votes, chosen.size, starts=0, initial=chosen.params).fit(votes, key=key)
         change = max(float(np.mean(chain.labels != chosen.labels)) for chain in near)
         more = {"label_change": change, "warnings": fit.diagnostics["warnings"] + label_warnings(change)}
