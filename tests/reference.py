@@ -105,3 +105,8 @@ def largest_standard_score(
     drawn = [simulate(model, 100_000, key=key, params=params).votes for key in keys]
     found = np.stack([estimates(method.fit(votes, key=KEY)) for votes in drawn])
     return float(np.max(np.abs(found[0] - truth) / found[1:].std(axis=0, ddof=1)))
+
+
+def besides_signal(error: str) -> str:
+    """What a command says on standard error besides the line on whether voters agree more than by chance."""
+    return "".join(line for line in error.splitlines(keepends=True) if "than by chance" not in line)

@@ -7,6 +7,8 @@ import io
 import numpy as np
 import pytest
 
+from tests.reference import besides_signal
+
 COMMANDS = [
     ("fit", "MajorityVote", "votes.csv", "--out", "x.csv"),
     ("check", "votes.csv", "--out", "x.csv"),
@@ -233,5 +235,6 @@ def test_damaged_files_end_in_a_sentence_or_are_read(invoke, tmp_path, number):
         (tmp_path / "votes.csv").write_bytes(content)
         code, shown, error = invoke(*COMMANDS[0], cwd=tmp_path)
         assert code in (0, 2), seed
-        assert (error.startswith("latentens: ") and error.count("\n") == 1) if code else not error, (seed, error)
+        one_sentence = error.startswith("latentens: ") and error.count("\n") == 1
+        assert one_sentence if code else not besides_signal(error), (seed, error)
         assert ("items ×" in shown) == (code == 0), seed

@@ -17,7 +17,7 @@ from latentens.errors import LatentensError
 from latentens.methods import DawidSkeneEM
 from latentens.models import Tree
 from tests.conftest import run_command
-from tests.reference import votes_of_classes
+from tests.reference import besides_signal, votes_of_classes
 
 METHODS = ("-m", "MajorityVote", "-m", "DawidSkeneEM")
 
@@ -222,7 +222,7 @@ def test_default_methods_suit_the_number_of_classes(invoke, tmp_path):
     votes, _ = votes_of_classes(3, num_items=60, num_voters=5)
     votes.to_frame().to_csv(tmp_path / "three.csv")
     code, shown, error = invoke("compare", "--votes", "three.csv", cwd=tmp_path)
-    assert (code, error) == (0, "")
+    assert (code, besides_signal(error)) == (0, "")
     assert all(name in shown for name in ("MajorityVote", "DawidSkeneEM", "Glad", "Ebcc"))
 
 

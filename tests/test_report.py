@@ -119,21 +119,26 @@ class Reader(HTMLParser):
     def __init__(self):
         super().__init__()
         self.addresses, self.images, self.tags, self.open, self.text = [], [], [], [], []
+        self.breaks = False
 
     def handle_starttag(self, tag, attributes):
         found = dict(attributes)
         self.tags.append(tag)
+        self.breaks = tag == "wbr"  # where a word may break, but is one
         self.addresses += [found[name] for name in ("src", "href", "srcset", "action") if name in found]
         if tag == "img":
             self.images.append(found)
-        if tag not in ("meta", "img", "br", "link"):
+        if tag not in ("meta", "img", "br", "wbr", "link"):
             self.open.append(tag)
 
     def handle_endtag(self, tag):
         assert self.open.pop() == tag
 
     def handle_data(self, data):
+        if self.breaks and self.text:
+            data = self.text.pop() + data
         self.text.append(data)
+        self.breaks = False
 
 
 @pytest.fixture(scope="module")
