@@ -41,6 +41,9 @@ from latentens.models import TruncatedGaussian
 from latentens.runtime.fingerprint import fingerprint
 from latentens.votes import Votes
 
+CROWDS = ("bluebird", "dog", "rte", "zencrowd_us")
+"""The crowds that a data root may have."""
+
 METHODS: dict[str, Method] = {
     "Vote": MajorityVote(),
     "SML": SpectralMetaLearner(),

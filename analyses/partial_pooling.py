@@ -14,14 +14,12 @@ import jax
 import numpy as np
 import pandas as pd
 import xarray as xr
-from common import find, run, write
+from common import CROWDS, find, run, write
 from matplotlib import pyplot as plt
 
 from latentens import Dataset, Votes, simulate
 from latentens.methods import DawidSkeneEM, MajorityVote, Nuts
 from latentens.models import HierarchicalDawidSkene
-
-CROWDS = "bluebird", "dog", "rte", "zencrowd_us"
 
 
 def main(

@@ -8,11 +8,10 @@ from pathlib import Path
 import jax
 import numpy as np
 import pandas as pd
-from common import find, run
+from common import CROWDS, find, run
 
 from latentens.methods import DawidSkeneEM, MajorityVote, RBMStack
 
-CROWDS = ("bluebird", "rte", "zencrowd_us", "dog")
 METHODS = {"RBM stack": RBMStack(), "Dawid–Skene": DawidSkeneEM(), "vote": MajorityVote()}
 
 

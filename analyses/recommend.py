@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 from coin_tosses import COINS, toss
-from common import family_of, find, run, write
+from common import CROWDS, family_of, find, run, write
 
 import latentens as le
 from latentens.datasets import PAPER_MODELS, Dataset, simulate_paper
@@ -27,7 +27,7 @@ from latentens.methods import DawidSkeneEM, MajorityVote, RBMStack
 from latentens.models import DawidSkene
 from latentens.runtime.progress import track_late
 
-REAL = ("S1", "S3", "magic/1", "magic/2", "bluebird", "dog", "rte", "zencrowd_us")
+REAL = ("S1", "S3", "magic/1", "magic/2", *CROWDS)
 ALWAYS = {"DawidSkeneEM": DawidSkeneEM(), "MajorityVote": MajorityVote(), "RBMStack": RBMStack()}
 PARTS = ("families", "real", "coins", "coverage")
 REAL_ITEMS = 2000

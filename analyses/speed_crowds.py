@@ -23,6 +23,7 @@ from typing import Any
 import jax
 import numpy as np
 import pandas as pd
+from common import CROWDS
 from crowdkit.aggregation import DawidSkene as CrowdKitDawidSkene
 from ebcc_reference import ebcc_reference
 from rich.console import Console
@@ -33,8 +34,6 @@ from latentens.datasets import load
 from latentens.methods import DawidSkeneEM, Ebcc
 from latentens.runtime.threads import one_blas_thread
 from latentens.votes import Votes
-
-CROWDS = ("bluebird", "dog", "rte", "zencrowd_us")
 
 STACK = """
 import sys, time, jax

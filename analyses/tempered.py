@@ -15,7 +15,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import xarray as xr
-from common import find, run, write
+from common import CROWDS, find, run, write
 from matplotlib.figure import Figure
 from pseudo_counts import draw_crowd
 
@@ -46,7 +46,7 @@ PROGRAMS = {
     "TopDown": TopDown(8, 3),
     "Tree, 3 classes": Tree((0, 0, 0, 1, 1, 1, 2, 2, 2), num_classes=3),
 }
-REAL = "bluebird", "dog", "rte", "zencrowd_us", "S1", "S3", "magic/1", "magic/2"
+REAL = *CROWDS, "S1", "S3", "magic/1", "magic/2"
 METHOD = DawidSkeneEM()
 
 

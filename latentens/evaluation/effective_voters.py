@@ -17,7 +17,7 @@ from latentens.methods.tree_mle import find_tree
 from latentens.models import DawidSkene, TopDown, TruncatedGaussian
 from latentens.programs.model import GenerativeModel, Params
 from latentens.programs.tables import bayes_posterior, checked_tables
-from latentens.runtime.numerics import safe_log
+from latentens.runtime.numerics import entropy, safe_log
 from latentens.runtime.precision import double_precision
 from latentens.runtime.randomness import numpy_generator
 from latentens.votes import Votes
@@ -99,7 +99,7 @@ def voters_worth(model: GenerativeModel, params: Params, *, key: jax.Array) -> W
     given_label = prior / shares[:, None]
     confusion = np.einsum("ks,ksiv->ikv", given_label, emission)
     rows = simulate(model, SIMULATED_ITEMS, key=votes_key, params=params).votes
-    information = float(_entropy(shares) - _entropy(bayes_posterior(model, params, rows)).mean())
+    information = float(entropy(shares) - entropy(bayes_posterior(model, params, rows)).mean())
     curve = panel_information(shares, confusion, MORE_VOTERS * len(confusion), panel_key)
     number = float(np.interp(information, np.maximum.accumulate(curve), np.arange(len(curve))))
     return Worth(number, _design_effect(shares, given_label, emission), information)
@@ -121,11 +121,7 @@ def panel_information(
     votes = (generator.random((SIMULATED_ITEMS, most, 1)) > cumulative[..., :-1]).sum(axis=2)
     says = safe_log(confusion.transpose(0, 2, 1)[voters, votes]).cumsum(axis=1)
     posterior = softmax(safe_log(shares) + says, axis=2)
-    return np.concatenate([[0.0], _entropy(shares) - _entropy(posterior).mean(axis=0)])
-
-
-def _entropy(probs: Float[np.ndarray, "*shape label"]) -> Float[np.ndarray, "*shape"]:
-    return -(probs * safe_log(probs)).sum(axis=-1)
+    return np.concatenate([[0.0], entropy(shares) - entropy(posterior).mean(axis=0)])
 
 
 def _design_effect(

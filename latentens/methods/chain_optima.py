@@ -16,7 +16,7 @@ from latentens.methods.maximum_likelihood import MaximumLikelihood
 from latentens.programs.marginal import observe
 from latentens.programs.model import Params
 from latentens.programs.tables import bayes_posterior, pointwise_log_likelihood
-from latentens.runtime.numerics import safe_log
+from latentens.runtime.numerics import entropy
 from latentens.votes import Votes
 
 
@@ -55,7 +55,7 @@ class ChainOptimum(NamedTuple):
     @property
     def entropy(self) -> float:
         """How unsure the labels are, in nats per item."""
-        return -float((self.label_probs * safe_log(self.label_probs)).sum(axis=1).mean())
+        return float(entropy(self.label_probs).mean())
 
 
 def chain_optima(climb: MaximumLikelihood, size: int, votes: Votes, key: jax.Array) -> list[ChainOptimum]:

@@ -11,7 +11,7 @@ from scipy.stats import t as student
 from latentens.datasets.dataset import Dataset
 from latentens.evaluation.differences import log_losses
 from latentens.evaluation.items import Labels, Posterior
-from latentens.runtime.numerics import safe_log
+from latentens.runtime.numerics import entropy
 
 ScoreName = Literal["balanced_accuracy", "log_score"]
 SCORES: tuple[ScoreName, ...] = ("balanced_accuracy", "log_score")
@@ -155,7 +155,7 @@ def sum_variance(values: Float[np.ndarray, " item"], strata: Labels) -> float:
 def _promised(score: ScoreName, exact: Posterior) -> float:
     """The score that an exact posterior expects of itself."""
     if score == "log_score":
-        return float(-(exact * safe_log(exact)).sum(axis=1).mean())
+        return float(entropy(exact).mean())
     chosen = exact.argmax(axis=1)
     shares = [exact[chosen == label, label].sum() / exact[:, label].sum() for label in range(exact.shape[1])]
     return float(np.mean(shares))
