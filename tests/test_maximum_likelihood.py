@@ -9,6 +9,8 @@ from latentens import GenerativeModel, Votes, log_likelihood, simulate
 from latentens.errors import ContractError, VotesError
 from latentens.methods import MaximumLikelihood
 from latentens.models import DawidSkene, DeepBeliefNet, LayeredGraph, TopDown, Tree, TruncatedGaussian
+from latentens.programs.marginal import to_params, to_point
+from latentens.runtime.precision import double_precision
 from tests.conftest import arbitrary_params
 
 KEY = jax.random.key(0)
@@ -99,6 +101,15 @@ def test_labels_are_oriented_and_parameters_with_them(tree):
     fit = MaximumLikelihood(Tree(), starts=0, warm=(), initial=(mirrored,)).fit(tree.votes, key=KEY)
     assert np.mean(fit.labels == tree.labels) > 0.95
     np.testing.assert_allclose(fit.params["hidden_sensitivity"], truth["hidden_sensitivity"], atol=0.1)
+
+
+@double_precision
+def test_a_start_is_taken_as_given_unless_at_a_bound():
+    model = TopDown(4, 3)
+    params = arbitrary_params(model, 0) | {"weights": np.full((4, 3), 57.9), "prevalence": np.array(1.0)}
+    again = to_params(model, to_point(model, params))
+    np.testing.assert_allclose(again["weights"], params["weights"])
+    assert 0.999 < again["prevalence"] < 1
 
 
 def test_gold_labels_clamp_and_orient(voters):

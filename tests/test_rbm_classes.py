@@ -7,11 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from latentens import bayes_posterior, load_fit, log_likelihood
+from latentens import bayes_posterior, load_fit, log_likelihood, simulate
 from latentens.errors import LatentensError, VotesError
 from latentens.methods import RBMStack
 from latentens.methods.rbm_stack import stack_machines, stack_params
-from latentens.models import DawidSkene
+from latentens.models import DawidSkene, Tree
 from latentens.rbm import (
     ExactTraining,
     Machine,
@@ -31,7 +31,7 @@ from latentens.rbm import (
     visible_probs,
 )
 from latentens.rbm.chains import fill_gaps, run_chains
-from latentens.rbm.stack import hidden_distribution, permute_hidden, rows_above, top_probs
+from latentens.rbm.stack import hidden_distribution, permute_hidden, rows_above, stacked_log_likelihoods, top_probs
 from latentens.rbm.training.exact import centred_weights, penalised_loss, squared_weights
 from latentens.rbm.training.sampled import contrastive_loss
 from latentens.runtime.precision import double_precision
@@ -221,6 +221,24 @@ def test_layers_and_prediction_sum_over_all_hidden_states(machine, joint):
 
 
 @double_precision
+def test_likelihood_under_two_machines_sums_over_all_hidden_states(machine, joint):
+    """Votes given hidden states by the lower machine, hidden states by the upper; gaps and repeats by products."""
+    upper = machine_of(HIDDEN, 1, seed=5)
+    of_states = np.exp([log_probs(upper, indicators(state)[None])[0] for state in STATES])
+    given_states = joint / joint.sum(0)  # p(row | state)
+    rows = rows_from_votes(Votes.from_matrix(ROWS, num_classes=K))
+    found = stacked_log_likelihoods(machine, upper, rows)[: len(ROWS)]
+    np.testing.assert_allclose(np.exp(found), given_states @ of_states, rtol=1e-10)
+    first = np.stack([given_states[ROWS[:, 0] == vote].sum(0) for vote in range(K)])  # p(first vote | state)
+    second = np.stack([given_states[ROWS[:, 1] == vote].sum(0) for vote in range(K)])
+    cast = {"item": [0, 0, 0, 1, 2, 2], "voter": [0, 0, 1, 1, 2, 3], "vote": [2, 2, 1, 0, 0, 0]}
+    votes = Votes.from_long(cast, classes=list(range(K)), duplicates="keep")
+    found = stacked_log_likelihoods(machine, upper, rows_from_votes(votes))[votes.patterns.inverse[:2]]
+    wanted = [(first[2] ** 2 * second[1]) @ of_states, second[0] @ of_states]
+    np.testing.assert_allclose(np.exp(found), wanted, rtol=1e-10)
+
+
+@double_precision
 @pytest.mark.slow
 def test_sampling_agrees_with_the_exact_values(machine, joint):
     rows = VisibleRows(jnp.asarray(indicators(ROWS)), jnp.full(len(ROWS), 1 / len(ROWS)), len(ROWS), None, UNITS)
@@ -253,3 +271,15 @@ def test_a_stack_of_three_classes_labels_predicts_and_is_saved(tmp_path):
         fit.save(tmp_path / "fit.nc")
         np.testing.assert_allclose(load_fit(tmp_path / "fit.nc").predict(votes), fit.label_probs, atol=1e-9)
     assert fit.params["weights_1"].shape == (6, K - 1, 2, K - 1)
+
+
+@pytest.mark.slow
+def test_the_stack_finds_the_groups_of_a_tree_of_four_classes():
+    """With a unit more, or with two units in between, it would have fewer labels right than Dawid & Skene's model."""
+    model = Tree((0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2), 4)
+    params = model.example_params(jax.random.key(3))
+    drawn = simulate(model, 5_000, key=KEY, params=params)
+    fit = RBMStack().fit(drawn.votes, key=KEY)
+    assert fit.diagnostics["architecture"] == (12, 3, 1)
+    exact = np.mean(drawn.bayes_posterior().argmax(1) == drawn.labels)
+    assert np.mean(fit.labels == drawn.labels) > exact - 0.01

@@ -1,7 +1,9 @@
 """How many independent voters would say as much about the label as these dependent ones?"""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 import jax
@@ -16,17 +18,24 @@ from latentens.methods.maximum_likelihood import MaximumLikelihood
 from latentens.methods.tree_mle import find_tree
 from latentens.models import DawidSkene, TopDown, TruncatedGaussian
 from latentens.programs.model import GenerativeModel, Params
-from latentens.programs.tables import bayes_posterior, checked_tables
-from latentens.runtime.numerics import entropy, safe_log
+from latentens.programs.tables import bayes_posterior, checked_tables, pointwise_log_likelihood
+from latentens.runtime.numerics import SMALLEST, entropy, safe_log
 from latentens.runtime.precision import double_precision
+from latentens.runtime.progress import track_late
 from latentens.runtime.randomness import numpy_generator
 from latentens.votes import Votes
 
 SIMULATED_ITEMS = 10_000
-"""Items behind each mean over rows of votes."""
+"""Items behind each mean over rows of votes, where these are too many to be enumerated."""
+
+MOST_ROWS = 2**16
+"""Up to this many possible rows of votes are enumerated."""
 
 MOST_VOTERS = 100
 """Of more voters than this nobody asks what they are worth: they share few items, and the models take too long."""
+
+MOST_HIDDEN = 6
+"""The largest number of hidden units that is tried."""
 
 MORE_VOTERS = 2
 """Panels of up to this many times the number of voters are compared with them."""
@@ -80,9 +89,10 @@ class EffectiveVoters:
 def voters_worth(model: GenerativeModel, params: Params, *, key: jax.Array) -> Worth:
     """What the voters of a program are worth, their confusions and dependence being known.
 
-    The information of label and votes is the mean over simulated rows of what the exact posterior says. It is set
-    against panels of k of the same voters, drawn at random, who err independently given the label; k is interpolated.
-    All of them are the panel of their own number, so that voters who are independent are worth as many as they are.
+    The information of label and votes under the program is set against that of panels of k of the same voters, drawn at
+    random, who err independently given the label; k is interpolated. All of them are the panel of their own number, so
+    that voters who are independent are worth as many as they are. Of few voters all possible rows of votes are summed
+    over, of more a mean is taken over simulated ones.
 
     Args:
         model: The generative model; labels and votes are of the same classes.
@@ -98,11 +108,35 @@ def voters_worth(model: GenerativeModel, params: Params, *, key: jax.Array) -> W
     emission = np.broadcast_to(emission, (len(shares), *emission.shape[1:]))
     given_label = prior / shares[:, None]
     confusion = np.einsum("ks,ksiv->ikv", given_label, emission)
-    rows = simulate(model, SIMULATED_ITEMS, key=votes_key, params=params).votes
-    information = float(entropy(shares) - entropy(bayes_posterior(model, params, rows)).mean())
-    curve = panel_information(shares, confusion, MORE_VOTERS * len(confusion), panel_key)
+    num_voters, num_classes = len(confusion), len(shares)
+    curve = panel_information(shares, confusion, MORE_VOTERS * num_voters, panel_key)
+    if num_classes**num_voters <= MOST_ROWS:
+        rows = _every_row(num_voters, num_classes)
+        weights = np.exp(pointwise_log_likelihood(model, params, rows))
+        curve *= _independent_information(shares, confusion, rows) / max(curve[num_voters], SMALLEST)
+    else:
+        rows = simulate(model, SIMULATED_ITEMS, key=votes_key, params=params).votes
+        weights = np.full(SIMULATED_ITEMS, 1 / SIMULATED_ITEMS)
+    information = float(entropy(shares) - weights @ entropy(bayes_posterior(model, params, rows)))
     number = float(np.interp(information, np.maximum.accumulate(curve), np.arange(len(curve))))
     return Worth(number, _design_effect(shares, given_label, emission), information)
+
+
+@lru_cache(maxsize=4)
+def _every_row(num_voters: int, num_classes: int) -> Votes:
+    """All rows of votes that are possible."""
+    rows = np.indices((num_classes,) * num_voters).reshape(num_voters, -1).T
+    return Votes.from_matrix(rows, num_classes=num_classes)
+
+
+def _independent_information(
+    shares: Float[np.ndarray, " label"], confusion: Float[np.ndarray, "voter label vote"], rows: Votes
+) -> float:
+    """Mutual information of the label and the votes of all voters if they were independent, by enumeration."""
+    says = safe_log(confusion)
+    log_joint = safe_log(shares) + sum(says[voter][:, rows.matrix[:, voter]].T for voter in range(len(says)))
+    joint = np.exp(log_joint)
+    return float(entropy(shares) - joint.sum(axis=1) @ entropy(softmax(log_joint, axis=1)))
 
 
 def panel_information(
@@ -151,39 +185,57 @@ def effective_voters(
 ) -> EffectiveVoters:
     """How many independent voters these voters are worth, under the model that fits the votes best.
 
-    The interval is that of the bootstrap over items; each resample is fitted from the estimate on.
+    The interval is that of the bootstrap over items, each resample fitted from
+    the estimate on, and turned over the estimate: resamples err as the estimate does, which is too high as a rule.
 
     Args:
         votes: The votes.
-        models: Models of which that with the lowest BIC is taken; by default independent voters, a common factor, and
-            hidden units; for more than two classes, independent voters and the groups that `find_tree` finds.
+        models: Models of which that with the lowest BIC is taken; by default independent voters and the groups
+            that `find_tree` finds; for two classes also a common factor, and three hidden units and more while BIC
+            falls.
         key: Random key; the same key gives the same result.
         resamples: Number of bootstrap resamples.
         level: Coverage of the interval.
     """
     fit_key, worth_key, resample_key = jax.random.split(key, 3)
-    candidates = _candidates(votes, fit_key) if models is None else models
-    fits = [MaximumLikelihood(model, starts=4).fit(votes, key=fit_key) for model in candidates]
-    number = int(np.argmin([fit.diagnostics["bic"] for fit in fits]))
-    model, params = candidates[number], model_params(candidates[number], fits[number])
+    fits = _default_fits(votes, fit_key) if models is None else [_fitted(model, votes, fit_key) for model in models]
+    model, fit = min(fits, key=_bic)
+    params = model_params(model, fit)
     again = MaximumLikelihood(model, starts=0, warm=(), initial=(params,), max_iterations=300, tolerance=1e-5)
     generator, numbers = numpy_generator(resample_key), []
-    for _ in range(resamples):
+    for _ in track_late(range(resamples), "resampling items"):
         drawn = votes.take(generator.integers(votes.num_items, size=votes.num_items))
-        refit: Fit = again.fit(drawn, key=fit_key)
-        numbers.append(voters_worth(model, model_params(model, refit), key=worth_key).by_information)
-    low, high = np.quantile(numbers, [(1 - level) / 2, (1 + level) / 2]) if numbers else (np.nan, np.nan)
+        refit = model_params(model, again.fit(drawn, key=fit_key))
+        numbers.append(voters_worth(model, refit, key=worth_key).by_information)
     worth = voters_worth(model, params, key=worth_key)
+    ends = np.quantile(numbers, [(1 + level) / 2, (1 - level) / 2]) if numbers else np.full(2, np.nan)
+    low, high = np.clip(2 * worth.by_information - ends, 0, MORE_VOTERS * votes.num_voters)
     return EffectiveVoters(worth, float(low), float(high), model, votes.num_voters, level)
 
 
-def _candidates(votes: Votes, key: jax.Array) -> list[GenerativeModel]:
+ModelFit = tuple[GenerativeModel, Fit]
+
+
+def _fitted(model: GenerativeModel, votes: Votes, key: jax.Array) -> ModelFit:
+    climb = MaximumLikelihood(model, starts=4, max_iterations=600, tolerance=1e-5)
+    return model, climb.fit(votes, key=key)
+
+
+def _bic(fitted: ModelFit) -> float:
+    return float(fitted[1].diagnostics["bic"])
+
+
+def _default_fits(votes: Votes, key: jax.Array) -> list[ModelFit]:
     if votes.num_voters > MOST_VOTERS:
         raise VotesError(f"there are {votes.num_voters:,} voters; keep the {MOST_VOTERS} with the most votes or fewer")
-    independent = DawidSkene(votes.num_voters, votes.num_classes)
-    if votes.num_classes == 2:
-        return [independent, TruncatedGaussian(votes.num_voters), TopDown(votes.num_voters, 3)]
-    try:
-        return [independent, find_tree(votes, key=key)]
-    except VotesError:  # three voters, repeated votes, or no pattern at all
-        return [independent]
+    fits = [_fitted(DawidSkene(votes.num_voters, votes.num_classes), votes, key)]
+    with suppress(VotesError):  # three voters, repeated votes, or no pattern at all
+        fits.append(_fitted(find_tree(votes, key=key), votes, key))
+    if votes.num_classes > 2:
+        return fits
+    fits.append(_fitted(TruncatedGaussian(votes.num_voters), votes, key))
+    for size in range(3, MOST_HIDDEN + 1):
+        fits.append(_fitted(TopDown(votes.num_voters, size), votes, key))
+        if _bic(fits[-1]) > min(map(_bic, fits)):
+            break
+    return fits

@@ -119,8 +119,6 @@ class RBMStack(Method):
             if self.hidden is None:
                 widths.append(self.rule.choose(rows, key=rule_key))
             num_hidden = self.hidden[len(layers)] if self.hidden else widths[-1].num_hidden
-            if self.hidden is None and layers and num_hidden >= rows.num_units:
-                num_hidden = 1  # a layer that does not narrow brings the stack no further
             layers.append(self._train_layer(rows, num_hidden, widths, train_key))
             if num_hidden == 1 and len(layers) >= len(self.hidden or ()):
                 return layers, widths
@@ -203,14 +201,12 @@ def _notes(width: Width) -> list[str]:
         return []
     words = "one hidden unit, which makes this Dawid & Skene's model"
     if len(width.gains) == 1:
-        return [f"{words}: with so few voters one unit can already have any distribution of votes"]
+        return [f"{words}: there are too few voters for the three units or more that a label above them needs"]
     gain = width.gains[1]
-    if gain.supported:
-        return [f"{words}: the weights of more units point in one direction only"]
     if not np.isfinite(gain.mean):
-        return [f"{words}: a machine of two is too large to be judged by held-out items"]
+        return [f"{words}: a machine of three is too large to be judged by held-out items"]
     return [
-        f"{words}: the votes support no second one, by which held-out items gain {gain.mean:.2g} ± "
+        f"{words}: the votes do not support three, with which held-out items gain {gain.mean:.2g} ± "
         f"{gain.standard_error:.1g} nats each"
     ]
 

@@ -12,7 +12,7 @@ from jax.nn import logsumexp
 from jaxtyping import Array, Float, Int
 from numpyro import handlers
 from numpyro.distributions import constraints
-from numpyro.distributions.transforms import biject_to
+from numpyro.distributions.transforms import IdentityTransform, biject_to
 
 from latentens.errors import ContractError
 from latentens.programs.contract import inspect
@@ -148,8 +148,14 @@ def unpack(model: GenerativeModel, point: dict[str, Array]) -> Unpacked:
 def unconstrain(model: GenerativeModel, params: Params) -> dict[str, Array]:
     """The point of unconstrained space that stands for some parameters; values at a bound are moved a little inside."""
     trace = _trace_parameters(model, handlers.substitute(data=dict(params)))
-    points = {name: biject_to(trace[name]["fn"].support).inv(value) for name, value in params.items()}
-    return {name: jnp.nan_to_num(point).clip(-FARTHEST, FARTHEST) for name, point in points.items()}
+
+    def of_site(name: str) -> Array:
+        to_support = biject_to(trace[name]["fn"].support)
+        if isinstance(to_support, IdentityTransform):
+            return jnp.asarray(params[name])  # without bounds, a large value is only large
+        return jnp.nan_to_num(to_support.inv(params[name])).clip(-FARTHEST, FARTHEST)
+
+    return {name: of_site(name) for name in params}
 
 
 @lru_cache(maxsize=256)

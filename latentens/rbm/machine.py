@@ -138,16 +138,29 @@ def log_probs(
     return log_unnormalised(machine, visible, observed) - log_partition(machine)
 
 
+def log_votes_given_states(
+    machine: Machine, visible: Float[AnyArray, "row visible"], observed: Observed | None = None
+) -> Float[Array, "row state"]:
+    """`log p(observed part of x | h)` for every state h of the hidden layer, the last unit changing fastest."""
+    logits = _logits_of_states(machine)
+    if observed is None:
+        observed = jnp.ones((len(visible), machine.num_visible), dtype=bool)
+    votes = _votes_cast(machine, visible, observed)
+    return votes @ logits - observed @ machine.visible_units.log_normalisers(logits)
+
+
 def state_posterior(
     machine: Machine, visible: Float[AnyArray, "row visible"], observed: Observed | None = None
 ) -> Float[Array, "row state"]:
-    """`p(h | observed part of x)` for every state h of the hidden layer, the last unit changing fastest."""
-    states = hidden_states(machine)
-    logits = machine.visible_bias + states @ machine.weights.T
-    if observed is None:
-        observed = jnp.ones((len(visible), machine.num_visible), dtype=bool)
-    scores = states @ machine.hidden_bias + _votes_cast(machine, visible, observed) @ logits.T
-    return jax.nn.softmax(scores + (1.0 - observed) @ machine.visible_units.log_normalisers(logits.T), axis=-1)
+    """`p(h | observed part of x)` for every state h of the hidden layer, in the same order."""
+    prior = hidden_states(machine) @ machine.hidden_bias
+    prior += machine.visible_units.sum_log_normalisers(_logits_of_states(machine))
+    return jax.nn.softmax(prior + log_votes_given_states(machine, visible, observed), axis=-1)
+
+
+def _logits_of_states(machine: Machine) -> Float[Array, "visible state"]:
+    """`a + Wh` for every state h of the hidden layer."""
+    return jnp.asarray(machine.visible_bias)[:, None] + jnp.asarray(machine.weights) @ hidden_states(machine).T
 
 
 def hidden_states(machine: Machine) -> Float[Array, "state hidden"]:

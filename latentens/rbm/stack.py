@@ -10,7 +10,14 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from latentens.rbm.chains import fill_gaps
-from latentens.rbm.machine import Machine, hidden_probs, hidden_states, state_posterior
+from latentens.rbm.machine import (
+    Machine,
+    hidden_probs,
+    hidden_states,
+    log_probs,
+    log_votes_given_states,
+    state_posterior,
+)
 from latentens.rbm.rows import VisibleRows, rows_from_votes
 from latentens.runtime.blocks import BLOCK_ELEMENTS
 from latentens.runtime.compiled_blocks import count_row_blocks, map_row_blocks, split_rows
@@ -186,4 +193,18 @@ def expected_given_rows(
         return state_posterior(machine, *block) @ table
 
     num_blocks = count_row_blocks(len(rows.weight), len(table), block_elements)
+    return map_row_blocks(of_block, (rows.visible, rows.observed), num_blocks, axis=0)
+
+
+@partial(jax.jit, static_argnames="block_elements")
+def stacked_log_likelihoods(
+    machine: Machine, above: Machine, rows: VisibleRows, *, block_elements: int = BLOCK_ELEMENTS
+) -> Float[Array, " row"]:
+    """`log Σ_h p(x | h) p(h)` of each row: x given h by a machine, h by the machine above it (Hinton et al. 2006)."""
+    log_prior = log_probs(above, hidden_states(machine))
+
+    def of_block(block: Any) -> Float[Array, " row"]:
+        return jax.nn.logsumexp(log_prior + log_votes_given_states(machine, *block), axis=-1)
+
+    num_blocks = count_row_blocks(len(rows.weight), len(log_prior), block_elements)
     return map_row_blocks(of_block, (rows.visible, rows.observed), num_blocks, axis=0)

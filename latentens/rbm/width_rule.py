@@ -1,6 +1,7 @@
 """The rule for the width of a layer: how many hidden units the votes call for, and how many they support."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -13,9 +14,11 @@ from latentens.rbm.enumeration import LONGEST_EVALUATION, enumeration_cost
 from latentens.rbm.machine import Machine
 from latentens.rbm.rows import RowSizes, VisibleRows
 from latentens.rbm.scoring import exact_log_likelihoods
+from latentens.rbm.stack import is_exact, rows_above, stacked_log_likelihoods
 from latentens.rbm.training.choice import choose_training
 from latentens.rbm.training.exact import EVALUATIONS, ExactTraining, centred_weights
 from latentens.rbm.training.interface import Trained, Training
+from latentens.runtime.devices import fetch
 from latentens.runtime.limits import TIME_VARIABLE, time_limit
 from latentens.runtime.precision import double_precision
 from latentens.runtime.settings import Count, NotNegative, PartialShare, Settings
@@ -29,6 +32,9 @@ POOLINGS = (0.1, 1.0, 10.0, 100.0)
 
 SIGNIFICANT = 2.0
 """A gain of more standard errors than this is no accident: the usual level, since several sizes are tried."""
+
+FEWEST = 3
+"""Units below a label that they determine (Kruskal 1977)."""
 
 QUICK = ExactTraining(restarts=2, max_iterations=400, tolerance=3e-5)
 
@@ -73,7 +79,7 @@ class Width(NamedTuple):
         num_hidden: The number of hidden units.
         cumulative: Cumulative share of the singular values of the wide machine; all of it if one unit is enough.
         effective_rank: The effective rank of its weights; 1 if one unit is enough.
-        gains: What the first hidden unit gains on held-out rows, what the second gains, ….
+        gains: What one hidden unit gains on held-out rows, what three gain beside it, what a fourth gains, ….
         starts: Machines of that size where training may start, the best first.
         pooling: The precision with which voters are drawn towards their mean.
     """
@@ -96,10 +102,13 @@ class SingularValueRule(Settings):
     grow. The singular values s_k of W, as shares p_k of their sum, then have the effective rank `exp(−Σ p_k log p_k)`
     (Roy & Vetterli 2007), and a layer has as many units as that, rounded up.
 
-    **Support.** Machines of 1, 2, … units are trained on part of the items. A unit more is supported if it raises the
-    mean log-likelihood of the other items by more than two standard errors of the difference. A layer has at most as
-    many units as are supported one after the other, and at least one. Rows of so few voters that a machine can already
-    have any distribution, such as three binary ones with one unit, support no more.
+    **Support.** Machines are trained on part of the items, each with a machine of one unit on top of it, and the two
+    together give the other items' votes a probability: a layer's units are there for the label above them. More units
+    are supported if they raise the mean log-likelihood of these items by more than two standard errors of the
+    difference. One unit is the label itself; two leave the label above them open, whatever they are (two units have
+    fewer probabilities than such a label has parameters), so next are three, then four, …, as long as each size is
+    supported. The machine alone would not do: to the votes of a tree it adds a unit for the label, beside one for each
+    group, and no label above can do with that unit.
 
     Where votes are missing, voters may have too few of them to be learnt one by one. Then the precision with which
     their parameters are drawn towards the mean of all voters is chosen by the same held-out items.
@@ -124,19 +133,21 @@ class SingularValueRule(Settings):
         parts = rows.split(self.held_out, split_key)
         scored = _Scored(parts, (0.0,) if rows.observed is None else (0.0, *POOLINGS), self.training)
         scored.add(1, single_key)
-        single = scored.ends[:2]
-        if _is_saturated(rows, 1) or not scored.add(2, nested_key).supported:
-            return Width(1, np.ones(1), 1.0, tuple(scored.gains), single, scored.pooling)
+        single = Width(1, np.ones(1), 1.0, tuple(scored.gains), scored.ends[1][:2], scored.pooling)
+        if not _has_room(rows, FEWEST):
+            return single
+        if not (gain := scored.gain(FEWEST, nested_key)).supported:
+            return single._replace(gains=(*single.gains, gain))
         wide = self._train_wide(rows, wide_key)
         shares, rank = effective_rank(unit_strengths(wide.machine))
-        wanted = min(math.ceil(rank), rows.num_units)
-        num_hidden = min(2, wanted)
-        while num_hidden < wanted and not _is_saturated(rows, num_hidden):
-            starts = [narrowed(machine, num_hidden + 1) for machine in wide.ends]
-            if not scored.add(num_hidden + 1, jax.random.fold_in(nested_key, num_hidden), starts).supported:
+        num_hidden = 1
+        for size in range(FEWEST, max(FEWEST, math.ceil(rank)) + 1):
+            starts = [narrowed(machine, size) for machine in wide.ends]
+            size_key = jax.random.fold_in(nested_key, size)
+            if not _has_room(rows, size) or not scored.add(size, size_key, starts).supported:
                 break
-            num_hidden += 1
-        starts = [narrowed(machine, num_hidden) for machine in wide.ends]
+            num_hidden = size
+        starts = [*scored.ends[num_hidden][:2], *(narrowed(machine, num_hidden) for machine in wide.ends)]
         return Width(num_hidden, shares, rank, tuple(scored.gains), tuple(starts), scored.pooling)
 
     def _train_wide(self, rows: VisibleRows, key: jax.Array) -> Trained:
@@ -159,33 +170,64 @@ class _Scored:
         self.training, self.poolings = training, poolings
         self.training_rows, self.held_out = parts
         self.gains: list[Gain] = []
-        self.ends: tuple[Machine, ...] = ()
-        self.pooling = poolings[0]
+        self.ends: dict[int, tuple[Machine, ...]] = {}  # of each size, where a later training of it starts as well
         self._values = _row_values(_without_units(self.training_rows), self.held_out)
 
-    def add(self, num_hidden: int, key: jax.Array, starts: list[Machine] | None = None) -> Gain:
-        """Train a machine with one unit more; the first one also settles how far voters are drawn together."""
-        best: tuple[float, float, Float[np.ndarray, " row"], tuple[Machine, ...]] | None = None
-        weight = np.asarray(self.held_out.weight)
-        for pooling in self.poolings:
-            training = QUICK if best is None else replace(QUICK, restarts=1)  # from where the last one ended
-            trained = self._train(num_hidden, replace(training, pooling=pooling), key, starts or [])
-            starts = [trained.machine]
-            values = _row_values(trained.machine, self.held_out)
-            score = float(weight @ values)
-            if best is None or score > best[0]:
-                best = score, pooling, values, trained.ends
-        assert best is not None
-        _, self.pooling, values, self.ends = best
-        self.gains.append(_paired_gain(values - self._values, weight, int(self.held_out.num_items)))
-        self._values, self.poolings = values, (self.pooling,)
+    @property
+    def pooling(self) -> float:
+        """How far voters are drawn together."""
+        return self.poolings[0]
+
+    def gain(self, num_hidden: int, key: jax.Array, starts: Sequence[Machine] = ()) -> Gain:
+        """What a machine of another size gains."""
+        return self._gain(self._score(num_hidden, key, starts))
+
+    def add(self, num_hidden: int, key: jax.Array, starts: Sequence[Machine] = ()) -> Gain:
+        """The same, and compare with this machine from now on; the first also settles how far voters are drawn."""
+        best = self._score(num_hidden, key, starts)
+        self.gains.append(self._gain(best))
+        self._values, self.poolings = best.values, (best.pooling,)
         return self.gains[-1]
 
-    def _train(self, num_hidden: int, exact: ExactTraining, key: jax.Array, starts: list[Machine]) -> Trained:
-        training = self.training or choose_training(self.training_rows, num_hidden, exact=exact)
+    def _gain(self, score: "_Score") -> Gain:
+        weight = np.asarray(self.held_out.weight)
+        return _paired_gain(score.values - self._values, weight, int(self.held_out.num_items))
+
+    def _score(self, num_hidden: int, key: jax.Array, starts: Sequence[Machine]) -> "_Score":
+        """The held-out log-likelihoods at the pooling that is best for them."""
+        scores: list[_Score] = []
+        starts = [*starts, *self.ends.get(num_hidden, ())[:2]]
+        for pooling in self.poolings:
+            quick = QUICK if not scores else replace(QUICK, restarts=1)  # from where the last one ended
+            trained = self._train(self.training_rows, num_hidden, replace(quick, pooling=pooling), key, starts)
+            starts = [trained.machine]
+            scores.append(_Score(pooling, self._values_under(trained.machine, key), trained.ends))
+        weight = np.asarray(self.held_out.weight)
+        best = max(scores, key=lambda score: float(weight @ score.values))
+        self.ends[num_hidden] = best.ends
+        return best
+
+    def _values_under(self, machine: Machine, key: jax.Array) -> Float[np.ndarray, " row"]:
+        """The log-likelihoods of the held-out rows under a machine and, if it has several units, one above it."""
+        if machine.num_hidden == 1 or not is_exact(machine):
+            return _row_values(machine, self.held_out)
+        rows = rows_above(machine, self.training_rows, "exact", key=key)
+        above = self._train(rows, 1, QUICK, key, ())
+        return fetch(stacked_log_likelihoods(machine, above.machine, self.held_out))
+
+    def _train(
+        self, rows: VisibleRows, num_hidden: int, exact: ExactTraining, key: jax.Array, starts: Sequence[Machine]
+    ) -> Trained:
+        training = self.training or choose_training(rows, num_hidden, exact=exact)
         if isinstance(training, ExactTraining):
             training = replace(training, pooling=exact.pooling)
-        return training.train(self.training_rows, num_hidden, key=key, starts=starts)
+        return training.train(rows, num_hidden, key=key, starts=starts)
+
+
+class _Score(NamedTuple):
+    pooling: float
+    values: Float[np.ndarray, " row"]
+    ends: tuple[Machine, ...]
 
 
 def _row_values(machine: Machine, rows: VisibleRows) -> Float[np.ndarray, " row"]:
@@ -202,10 +244,11 @@ def _paired_gain(differences: Float[np.ndarray, " row"], weight: Float[np.ndarra
     return Gain(mean, float(np.sqrt(weight @ (differences - mean) ** 2 / max(num_items - 1, 1))))
 
 
-def _is_saturated(rows: VisibleRows, num_hidden: int) -> bool:
-    """Whether a machine has as many parameters as rows have probabilities, so that more units are for nothing."""
+def _has_room(rows: VisibleRows, num_hidden: int) -> bool:
+    """Whether so many units are fewer than the visible ones, with no more parameters than rows have probabilities."""
     visible, hidden = rows.visible.shape[1], num_hidden * rows.units.width
-    return visible + hidden + visible * hidden >= rows.units.num_states**rows.num_units - 1
+    parameters = visible + hidden + visible * hidden
+    return num_hidden < rows.num_units and parameters < rows.units.num_states**rows.num_units
 
 
 def _without_units(rows: VisibleRows) -> Machine:

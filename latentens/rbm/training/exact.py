@@ -173,7 +173,11 @@ def from_vote_shares(rows: VisibleRows) -> Machine:
 def random_machines(
     rows: VisibleRows, num_hidden: int, weight_scale: float, keys: Key[Array, " start"]
 ) -> list[Machine]:
-    """Machines with random weights whose units are balanced at the mean of the data."""
+    """Machines with random weights whose units are balanced at the mean of the data.
+
+    Binary units have weights of either sign. Of more states, those of a hidden unit stand for the same states of the
+    visible ones, which a few starts of arbitrary order would seldom hit on.
+    """
     return [jax.device_get(_random_machine(rows, num_hidden, weight_scale, key)) for key in keys]
 
 
@@ -181,9 +185,12 @@ def random_machines(
 def _random_machine(
     rows: VisibleRows, num_hidden: int, weight_scale: float | Float[Array, ""], key: jax.Array
 ) -> Machine:
-    means, width = rows.means, num_hidden * rows.units.width
-    weights = weight_scale * jax.random.normal(key, (len(means), width))
-    return uncentre(Machine(weights, rows.units.log_odds(means), jnp.zeros(width), rows.units, rows.units), means)
+    means, units = rows.means, rows.units
+    weights = weight_scale * jax.random.normal(key, (rows.num_units, num_hidden))
+    if units.width > 1:
+        weights = jnp.kron(jnp.abs(weights), 1 + jnp.eye(units.width))  # a table with equal entries on its diagonal
+    bias = jnp.zeros(weights.shape[1])
+    return uncentre(Machine(weights, units.log_odds(means), bias, units, units), means)
 
 
 def uncentre(centred: Machine, means: Float[Array, " visible"]) -> Machine:
