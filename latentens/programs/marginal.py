@@ -12,7 +12,7 @@ from jax.nn import logsumexp
 from jaxtyping import Array, Float, Int
 from numpyro import handlers
 from numpyro.distributions import constraints
-from numpyro.distributions.transforms import IdentityTransform, biject_to
+from numpyro.distributions.transforms import biject_to
 
 from latentens.errors import ContractError
 from latentens.programs.contract import inspect
@@ -150,10 +150,10 @@ def unconstrain(model: GenerativeModel, params: Params) -> dict[str, Array]:
     trace = _trace_parameters(model, handlers.substitute(data=dict(params)))
 
     def of_site(name: str) -> Array:
-        to_support = biject_to(trace[name]["fn"].support)
-        if isinstance(to_support, IdentityTransform):
-            return jnp.asarray(params[name])  # without bounds, a large value is only large
-        return jnp.nan_to_num(to_support.inv(params[name])).clip(-FARTHEST, FARTHEST)
+        point = biject_to(trace[name]["fn"].support).inv(params[name])
+        if _support_of_elements(trace[name]) is constraints.real:
+            return point  # without bounds, a large value is only large
+        return jnp.nan_to_num(point).clip(-FARTHEST, FARTHEST)
 
     return {name: of_site(name) for name in params}
 
@@ -166,13 +166,17 @@ def parameter_supports(model: GenerativeModel) -> dict[str, constraints.Constrai
     def run(key: Array) -> None:
         trace = _trace_parameters(model, handlers.seed(rng_seed=key))
         for name in inspect(model).parameter_shapes:
-            support = trace[name]["fn"].support
-            while hasattr(support, "base_constraint"):  # a vector of independent elements
-                support = support.base_constraint
-            supports[name] = support
+            supports[name] = _support_of_elements(trace[name])
 
     jax.eval_shape(run, jax.random.key(0))
     return supports
+
+
+def _support_of_elements(site: dict[str, Any]) -> constraints.Constraint:
+    support = site["fn"].support
+    while hasattr(support, "base_constraint"):  # a vector of independent elements
+        support = support.base_constraint
+    return support
 
 
 def _trace_parameters(model: GenerativeModel, handler: Any) -> dict[str, Any]:

@@ -146,7 +146,7 @@ def log_votes_given_states(
     if observed is None:
         observed = jnp.ones((len(visible), machine.num_visible), dtype=bool)
     votes = _votes_cast(machine, visible, observed)
-    return votes @ logits - observed @ machine.visible_units.log_normalisers(logits)
+    return jnp.asarray(votes @ logits - observed @ machine.visible_units.log_normalisers(logits))
 
 
 def state_posterior(
