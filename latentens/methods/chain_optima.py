@@ -37,15 +37,24 @@ class ChainOptimum(NamedTuple):
     log_likelihood: Float[np.ndarray, " item"]
     label_probs: Posterior
 
+    def criterion(self, penalty: float) -> float:
+        """Twice the negative log-likelihood, and a penalty for each parameter."""
+        return penalty * self.num_parameters - 2 * float(self.log_likelihood.sum())
+
     @property
     def aic(self) -> float:
-        """Akaike's criterion."""
-        return 2 * self.num_parameters - 2 * float(self.log_likelihood.sum())
+        """Akaike's criterion: what the chain is expected to lose on new items."""
+        return self.criterion(2.0)
 
     @property
     def bic(self) -> float:
         """Schwarz's criterion."""
-        return self.num_parameters * np.log(len(self.log_likelihood)) - 2 * float(self.log_likelihood.sum())
+        return self.criterion(np.log(len(self.log_likelihood)))
+
+    @property
+    def hannan_quinn(self) -> float:
+        """The criterion of Hannan and Quinn: the least penalty that finds the true size as items grow in number."""
+        return self.criterion(2 * np.log(np.log(max(len(self.log_likelihood), 3))))
 
     @property
     def labels(self) -> Int[np.ndarray, " item"]:

@@ -1,5 +1,6 @@
 """The directed chain label → hidden units → votes at its exact maximum."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,13 +20,17 @@ from latentens.rbm.lemma import rbm_to_dawid_skene
 from latentens.runtime.settings import Count, CountOrZero, Positive
 from latentens.votes import Votes
 
+FEWEST = 3
+"""Fewer hidden units do not determine a label above them."""
+
 
 @dataclass(frozen=True)
 class TopDownMLE(Method):
     """The chain Y → H → X with sigmoid links, fitted by the marginal likelihood and the model's weak priors.
 
     Votes do not determine the label above one or two hidden units, so sizes start at three; against them stands the
-    model without hidden units, `DawidSkene`, which is kept where its BIC is lower. Sizes grow while AIC falls.
+    model without hidden units, `DawidSkene`, which is kept where its BIC is lower. Sizes grow while AIC falls. If
+    the criterion of Hannan and Quinn, and with it BIC, asks for no fourth unit, three are enough: no other size counts.
 
     Where votes only resemble a chain, many optima of several sizes predict them about as well and have different
     labels; which of them is highest says nothing about the label. A label that votes tell little about makes up for
@@ -85,14 +90,16 @@ class TopDownMLE(Method):
             key: Random key.
         """
         chains: list[ChainOptimum] = []
-        lowest = np.inf
-        for size in range(3, self.max_hidden + 1) if self.num_hidden is None else filter(None, (self.num_hidden,)):
+        sizes = range(FEWEST, self.max_hidden + 1) if self.num_hidden is None else filter(None, (self.num_hidden,))
+        for size in sizes:
             fit_key, stack_key = jax.random.split(jax.random.fold_in(key, size))
             climb = self._climb(votes, size, self.starts, _from_stack(votes, size, stack_key))
             found = chain_optima(climb, size, votes, fit_key)
+            if size == FEWEST + 1 and _lowest("hannan_quinn", found) > _lowest("hannan_quinn", chains):
+                break
+            rises = _lowest("aic", found) > _lowest("aic", chains)
             chains += found
-            before, lowest = lowest, min(chain.aic for chain in found)
-            if lowest > before or min(chain.bic for chain in found) > without:
+            if rises or _lowest("bic", found) > without:
                 break
         return chains
 
@@ -115,6 +122,10 @@ class TopDownMLE(Method):
         """The chain of the chosen size; without hidden units, Dawid & Skene's."""
         biases = estimate.params.get("visible_bias", estimate.params.get("sensitivity", ()))
         return _model(len(biases), len(estimate.params.get("hidden_bias", ())))
+
+
+def _lowest(criterion: str, chains: Sequence[ChainOptimum]) -> float:
+    return min((getattr(chain, criterion) for chain in chains), default=np.inf)
 
 
 def _about(votes: Votes, size: int, by_size: dict[int, float]) -> dict[str, Any]:
