@@ -6,6 +6,7 @@ from operator import add
 
 import jax
 import numpy as np
+import pandas as pd
 from jaxtyping import Array, Float
 
 from latentens.errors import VotesError
@@ -96,7 +97,7 @@ def _tree(votes: Votes, key: Array, max_groups: int) -> Tree | None:
     if not candidates or scores.max() < ROUNDING:
         return None
     groups = min(candidates, key=lambda found: group_residual(covariance, found))
-    _, numbered = np.unique(groups, return_inverse=True)
+    numbered, _ = pd.factorize(groups)  # in the order of their first voters: the same groups are the same program
     return Tree(tuple(numbered.tolist()), votes.num_classes)
 
 

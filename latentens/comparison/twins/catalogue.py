@@ -18,7 +18,7 @@ from latentens.methods import (
     TreeMLE,
 )
 from latentens.methods.base import Method
-from latentens.models import Confounder, ItemDifficulty
+from latentens.models import Confounder, ItemDifficulty, TruncatedGaussian
 from latentens.programs.model import GenerativeModel
 from latentens.votes import Votes
 
@@ -67,6 +67,7 @@ def default_worlds(votes: Votes, *, quick: bool) -> dict[str, World]:
         worlds["Tree"] = World("TreeMLE", TreeMLE())
     if has_groups and votes.num_classes == 2:
         worlds["TopDown"] = World("TopDownMLE(starts=2)", TopDownMLE(starts=2))
+        worlds["TruncatedGaussian"] = World("MaximumLikelihood(TruncatedGaussian, starts=2)", _common_factor)
     difficulty = World(f"MaximumLikelihood(ItemDifficulty, {SHORT_CLIMB})", _item_difficulty)
     return {**worlds, **spare_worlds(), "ItemDifficulty": difficulty}
 
@@ -106,6 +107,10 @@ def _is_dense(votes: Votes) -> bool:
     """Whether pairs of voters have items enough in common."""
     missing = votes.num_missing / (votes.num_items * votes.num_voters)
     return not votes.has_repeats and votes.num_voters <= MOST_TREE_VOTERS and missing <= MOST_MISSING
+
+
+def _common_factor(votes: Votes) -> Method:
+    return MaximumLikelihood(TruncatedGaussian(votes.num_voters), starts=2)
 
 
 def _confounder(votes: Votes) -> Method:
