@@ -1,48 +1,43 @@
 """Balanced accuracy of the RBM stack on the paper's data, one set of defaults for all, over several keys.
 
-Run: python analyses/rbm_accuracy.py --data FOLDER --out FILE.csv
+    python analyses/rbm_accuracy.py [--data ROOT] [--out DIR] [--seed 0] [--keys 10] [--names Tree/1 S3 …]
+
+Without `--data` the simulated sets are drawn anew, so that `--names Tree/300 Tree/301 …` are sets that nobody has seen.
 """
 
-import argparse
 from pathlib import Path
 
 import jax
 import pandas as pd
+from common import family_of, find, run, write
 
-from latentens.datasets import load
-from latentens.errors import DataNotFoundError
 from latentens.evaluation.scores import balanced_accuracy
 from latentens.methods import RBMStack
 
 NAMES = (*(f"{family}/{number}" for family in ("condInd", "Tree", "LG", "TG") for number in range(1, 6)), "S1", "S3")
 
 
-def main(data: str | None, out: Path, seed: int, keys: int, names: list[str]) -> None:
+def main(data: Path | None, out: Path, seed: int, keys: int = 10, names: tuple[str, ...] = NAMES) -> pd.DataFrame:
     records = []
-    for name in names or NAMES:
-        try:
-            dataset = load(name, root=data)
-        except DataNotFoundError:
-            continue
+    for dataset in find(names, data):
+        known = dataset.labels >= 0
         for number in range(seed, seed + keys):
             fit = RBMStack().fit(dataset.votes, key=jax.random.key(number))
-            accuracy = 100 * balanced_accuracy(dataset.labels, fit.labels)
+            accuracy = 100 * balanced_accuracy(dataset.labels[known], fit.labels[known])
             sizes = "-".join(map(str, fit.diagnostics["architecture"]))
-            records.append((name.split("/")[0], name, number, sizes, accuracy, fit.diagnostics["seconds"]))
+            seconds = fit.diagnostics["seconds"]
+            records.append((family_of(dataset.name), dataset.name, number, sizes, accuracy, seconds))
             print(*records[-1], flush=True)
-    columns = ["family", "dataset", "key", "architecture", "balanced_accuracy", "seconds"]
-    frame = pd.DataFrame(records, columns=columns)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    frame.to_csv(out, index=False)
-    by_key = frame.groupby(["family", "key"])["balanced_accuracy"].mean().groupby("family")
-    print(by_key.agg(["mean", "std"]).round(3))
+    columns = ["family", "dataset", "key", "sizes", "balanced_accuracy", "seconds"]
+    frame = pd.DataFrame(records, columns=columns).set_index("family")
+    write(out, "rbm_accuracy_sets", table=frame)
+    by_key = frame.groupby(["family", "key"], sort=False)["balanced_accuracy"].mean().groupby("family", sort=False)
+    groups = frame.groupby("family", sort=False)
+    sizes = groups["sizes"].agg(lambda found: ", ".join(f"{n} × {name}" for name, n in found.value_counts().items()))
+    table = by_key.agg(["mean", "std"]).assign(worst=groups["balanced_accuracy"].min(), sizes=sizes)
+    write(out, "rbm_accuracy", table=table)
+    return table
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", help="folder of the paper's data; without it the simulated sets are drawn anew")
-    parser.add_argument("--out", type=Path, default=Path("out/rbm_accuracy.csv"))
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--keys", type=int, default=10)
-    parser.add_argument("names", nargs="*", help="data sets, by default all")
-    main(**vars(parser.parse_args()))
+    run(main, __doc__)

@@ -45,8 +45,8 @@ def test_agreement_is_compared_pair_by_pair():
 
 
 def test_groups_are_found_where_dawid_skene_copies_the_largest(grouped):
-    assert same_partition(find_tree(grouped.votes, key=KEY).groups, GROUPS)
-    assert find_tree(grouped.votes, key=KEY) == find_tree(grouped.votes, key=KEY)
+    """… and numbered by their first voters, whatever numbers the clustering gave them."""
+    assert all(find_tree(grouped.votes, key=jax.random.key(seed)).groups == GROUPS for seed in range(4))
 
 
 @pytest.mark.slow
