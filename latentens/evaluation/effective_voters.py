@@ -185,8 +185,8 @@ def effective_voters(
 ) -> EffectiveVoters:
     """How many independent voters these voters are worth, under the model that fits the votes best.
 
-    The interval is that of the bootstrap over items, each resample fitted from
-    the estimate on, and turned over the estimate: resamples err as the estimate does, which is too high as a rule.
+    The interval is that of the bootstrap over items, each resample fitted from the estimate on, and turned over the
+    estimate: resamples err as the estimate does. It does not know of what the model gets wrong.
 
     Args:
         votes: The votes.

@@ -105,10 +105,10 @@ class SingularValueRule(Settings):
     **Support.** Machines are trained on part of the items, each with a machine of one unit on top of it, and the two
     together give the other items' votes a probability: a layer's units are there for the label above them. More units
     are supported if they raise the mean log-likelihood of these items by more than two standard errors of the
-    difference. One unit is the label itself; two leave the label above them open, whatever they are (two units have
-    fewer probabilities than such a label has parameters), so next are three, then four, …, as long as each size is
-    supported. The machine alone would not do: to the votes of a tree it adds a unit for the label, beside one for each
-    group, and no label above can do with that unit.
+    difference. One unit is the label itself. Two leave the label above them open, since they have fewer probabilities
+    than it has parameters, so next come three, then four, …, as long as each size is supported. The likelihood of the
+    machine alone would not do: on votes of a tree it asks for a unit for the label beside one for each group, and the
+    label above them gets worse by it.
 
     Where votes are missing, voters may have too few of them to be learnt one by one. Then the precision with which
     their parameters are drawn towards the mean of all voters is chosen by the same held-out items.
@@ -209,8 +209,10 @@ class _Scored:
 
     def _values_under(self, machine: Machine, key: jax.Array) -> Float[np.ndarray, " row"]:
         """The log-likelihoods of the held-out rows under a machine and, if it has several units, one above it."""
-        if machine.num_hidden == 1 or not is_exact(machine):
+        if machine.num_hidden == 1:
             return _row_values(machine, self.held_out)
+        if not is_exact(machine):
+            return _unknown(self.held_out)
         rows = rows_above(machine, self.training_rows, "exact", key=key)
         above = self._train(rows, 1, QUICK, key, ())
         return fetch(stacked_log_likelihoods(machine, above.machine, self.held_out))
@@ -233,7 +235,11 @@ class _Score(NamedTuple):
 def _row_values(machine: Machine, rows: VisibleRows) -> Float[np.ndarray, " row"]:
     """The log-likelihood of each row; for a machine too large to enumerate nothing is known, and nothing is gained."""
     values = exact_log_likelihoods(machine, rows)
-    return np.full(len(rows.weight), -np.inf) if values is None else values
+    return _unknown(rows) if values is None else values
+
+
+def _unknown(rows: VisibleRows) -> Float[np.ndarray, " row"]:
+    return np.full(len(rows.weight), -np.inf)
 
 
 def _paired_gain(differences: Float[np.ndarray, " row"], weight: Float[np.ndarray, " row"], num_items: int) -> Gain:
