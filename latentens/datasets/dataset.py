@@ -13,6 +13,7 @@ from numpyro import handlers
 from latentens.errors import VotesError
 from latentens.programs.contract import inspect
 from latentens.programs.model import GenerativeModel, Params
+from latentens.programs.prior_draws import numpy_draws
 from latentens.programs.tables import bayes_posterior, check_form, checked_tables
 from latentens.runtime.precision import double_precision
 from latentens.votes import Triplets, Votes
@@ -144,7 +145,7 @@ def _draw_part(
 
 @partial(jax.jit, static_argnums=0)
 def _draw_params(model: GenerativeModel, key: Array) -> dict[str, Float[Array, "..."]]:
-    with handlers.trace() as trace, handlers.seed(rng_seed=key):
+    with handlers.trace() as trace, numpy_draws(), handlers.seed(rng_seed=key):
         model.program(1)
     return {name: trace[name]["value"] for name in inspect(model).parameter_shapes}
 

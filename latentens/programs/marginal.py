@@ -17,6 +17,7 @@ from numpyro.distributions.transforms import biject_to
 from latentens.errors import ContractError
 from latentens.programs.contract import inspect
 from latentens.programs.model import GenerativeModel, Params
+from latentens.programs.prior_draws import numpy_draws
 from latentens.programs.row_layout import EncodedRows, encode
 from latentens.programs.tables import Tables, check_form, fixed_hidden, log_joint, row_log_likelihood
 from latentens.runtime.blocks import BLOCK_ELEMENTS, COPIES, few_lengths
@@ -213,7 +214,8 @@ def draw_starts(model: GenerativeModel, key: Array, number: int) -> list[dict[st
 @partial(jax.jit, static_argnums=0)
 def _draw(model: GenerativeModel, keys: Array) -> dict[str, Array]:
     def draw(key: Array) -> dict[str, Array]:
-        trace = _trace_parameters(model, handlers.seed(rng_seed=key))
+        with numpy_draws():
+            trace = _trace_parameters(model, handlers.seed(rng_seed=key))
         return unconstrain(model, {name: trace[name]["value"] for name in inspect(model).parameter_shapes})
 
     return jax.vmap(draw)(keys)
