@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from latentens import simulate
-from latentens.evaluation.effective_voters import effective_voters, panel_information, voters_worth
+from latentens.evaluation.effective_voters import effective_voters, panel_information, subset_information, voters_worth
 from latentens.models import DawidSkene, Tree
 from tests import oracles
 
@@ -70,6 +70,21 @@ def test_panel_of_drawn_voters():
     assert curve[0] == 0
     assert curve[2] == pytest.approx(np.mean(pairs), rel=0.03)
     assert np.all(np.diff(curve) > 0)
+
+
+def test_panels_of_few_voters_are_means_over_all_subsets():
+    generator = np.random.default_rng(3)
+    rates = generator.uniform(0.5, 0.95, (7, 2))
+    confusion = np.stack([np.stack([rates[:, 0], 1 - rates[:, 0]], 1), np.stack([1 - rates[:, 1], rates[:, 1]], 1)], 1)
+    found = subset_information(np.array([0.4, 0.6]), confusion, KEY)
+    for size in range(1, 8):
+        of_subsets = []
+        for chosen in map(list, combinations(range(7), size)):
+            params = {"prevalence": 0.6, "sensitivity": rates[chosen, 1], "specificity": rates[chosen, 0]}
+            of_subsets.append(information(oracles.dawid_skene(DawidSkene(size), params, all_rows(size))))
+        exact = size == 7 or size == 1
+        assert found[size] == pytest.approx(np.mean(of_subsets), rel=1e-9 if exact else 0.01)
+    assert found[0] == 0
 
 
 @pytest.mark.slow

@@ -31,11 +31,17 @@ SIMULATED_ITEMS = 10_000
 MOST_ROWS = 2**16
 """Up to this many possible rows of votes are enumerated."""
 
+ROUNDING = 1e-9
+"""Information that differs by less, in nats, is the same."""
+
 MOST_VOTERS = 100
 """Of more voters than this nobody asks what they are worth: they share few items, and the models take too long."""
 
 MOST_HIDDEN = 6
 """The largest number of hidden units that is tried."""
+
+ORDERS = 64
+"""Random orders of the voters behind the information of panels of a few."""
 
 MORE_VOTERS = 2
 """Panels of up to this many times the number of voters are compared with them."""
@@ -109,15 +115,21 @@ def voters_worth(model: GenerativeModel, params: Params, *, key: jax.Array) -> W
     given_label = prior / shares[:, None]
     confusion = np.einsum("ks,ksiv->ikv", given_label, emission)
     num_voters, num_classes = len(confusion), len(shares)
-    curve = panel_information(shares, confusion, MORE_VOTERS * num_voters, panel_key)
     if num_classes**num_voters <= MOST_ROWS:
         rows = _every_row(num_voters, num_classes)
         weights = np.exp(pointwise_log_likelihood(model, params, rows))
-        curve *= _independent_information(shares, confusion, rows) / max(curve[num_voters], SMALLEST)
+        curve = subset_information(shares, confusion, panel_key)
     else:
         rows = simulate(model, SIMULATED_ITEMS, key=votes_key, params=params).votes
         weights = np.full(SIMULATED_ITEMS, 1 / SIMULATED_ITEMS)
+        curve = np.zeros(1)
     information = float(entropy(shares) - weights @ entropy(bayes_posterior(model, params, rows)))
+    if (
+        information > curve[-1] + ROUNDING
+    ):  # more than all voters would have if they were independent, or not enumerated
+        panels = panel_information(shares, confusion, MORE_VOTERS * num_voters, panel_key)
+        scale = curve[-1] / max(panels[num_voters], SMALLEST) if len(curve) > 1 else 1.0
+        curve = np.concatenate([curve, scale * panels[len(curve) :]])
     number = float(np.interp(information, np.maximum.accumulate(curve), np.arange(len(curve))))
     return Worth(number, _design_effect(shares, given_label, emission), information)
 
@@ -129,14 +141,48 @@ def _every_row(num_voters: int, num_classes: int) -> Votes:
     return Votes.from_matrix(rows, num_classes=num_classes)
 
 
-def _independent_information(
-    shares: Float[np.ndarray, " label"], confusion: Float[np.ndarray, "voter label vote"], rows: Votes
-) -> float:
-    """Mutual information of the label and the votes of all voters if they were independent, by enumeration."""
-    says = safe_log(confusion)
-    log_joint = safe_log(shares) + sum(says[voter][:, rows.matrix[:, voter]].T for voter in range(len(says)))
-    joint = np.exp(log_joint)
-    return float(entropy(shares) - joint.sum(axis=1) @ entropy(softmax(log_joint, axis=1)))
+def subset_information(
+    shares: Float[np.ndarray, " label"], confusion: Float[np.ndarray, "voter label vote"], key: jax.Array
+) -> Float[np.ndarray, " size"]:
+    """Mutual information of the label and the votes of 0, 1, … all of a few independent voters.
+
+    That of a subset is exact. Its mean over all subsets of a size is estimated from those that begin random orders of
+    the voters. Some of these have better voters than others, which the sum of the information of single voters tells,
+    and the mean of that sum is known.
+    """
+    alone = np.array([_information(_with_voter(shares[None], rates)) for rates in confusion])
+    generator = numpy_generator(key)
+    orders = np.stack([generator.permutation(len(confusion)) for _ in range(ORDERS)])
+    joined = np.array([_nested_information(shares, confusion[order]) for order in orders])
+    sums = np.cumsum(alone[orders], axis=1)
+    surplus = sums - alone.mean() * np.arange(1, len(alone) + 1)
+    spread = np.mean((sums - sums.mean(axis=0)) ** 2, axis=0)
+    shared = np.mean((sums - sums.mean(axis=0)) * (joined - joined.mean(axis=0)), axis=0)
+    slope = np.where(spread > SMALLEST, shared / np.where(spread > SMALLEST, spread, 1.0), 0.0)
+    return np.concatenate([[0.0], joined.mean(axis=0) - slope * surplus.mean(axis=0)])
+
+
+def _nested_information(
+    shares: Float[np.ndarray, " label"], confusion: Float[np.ndarray, "voter label vote"]
+) -> list[float]:
+    """Of the first voter, of the first two, …, by enumeration of their votes."""
+    joint, found = shares[None], []
+    for rates in confusion:
+        joint = _with_voter(joint, rates)
+        found.append(_information(joint))
+    return found
+
+
+def _with_voter(
+    joint: Float[np.ndarray, "row label"], rates: Float[np.ndarray, "label vote"]
+) -> Float[np.ndarray, "longer label"]:
+    """The joint distribution of label and votes with the votes of one voter more."""
+    return (joint[:, None] * rates.T[None]).reshape(-1, joint.shape[1])
+
+
+def _information(joint: Float[np.ndarray, "row label"]) -> float:
+    """Mutual information of rows and columns of a table of probabilities."""
+    return float(entropy(joint.sum(axis=0)) + entropy(joint.sum(axis=1)) - entropy(joint.ravel()))
 
 
 def panel_information(
