@@ -13,6 +13,8 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.mark.parametrize("command", [["ruff", "check"], ["ruff", "format", "--check"], ["mypy"]], ids=" ".join)
 def test_style_and_types(command):
+    if command == ["mypy"] and sys.version_info >= (3, 12):
+        pytest.skip("types are checked on the oldest Python: those of libraries change with their versions")
     done = subprocess.run([sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 

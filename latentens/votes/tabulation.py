@@ -47,7 +47,8 @@ def tabulate_matrix(array: Any, num_classes: int | None, reading: Reading) -> Co
     class_names: Names = ()
     if reading.classes is None and (numbers := as_numbers(array, truth_values=num_classes is not None)) is not None:
         absent = [value for value in reading.missing if isinstance(value, int | float)]
-        codes, num_classes = encode_codes(np.where(np.isin(numbers, absent), MISSING, numbers), num_classes)
+        missing = np.int8(MISSING)  # typed: numbers without a sign widen for it
+        codes, num_classes = encode_codes(np.where(np.isin(numbers, absent), missing, numbers), num_classes)
     else:
         codes, class_names = encode_labels(without(code(array.ravel()), reading.missing), reading.classes)
         codes = codes.reshape(array.shape)
