@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from latentens import simulate
-from latentens.evaluation.effective_voters import effective_voters, panel_information, subset_information, voters_worth
+from latentens.evaluation.effective_voters import effective_voters, voters_worth
+from latentens.evaluation.panels import panel_curve, panel_information, subset_information
 from latentens.models import DawidSkene, Tree
 from tests import oracles
 
@@ -85,6 +86,16 @@ def test_panels_of_few_voters_are_means_over_all_subsets():
         exact = size == 7 or size == 1
         assert found[size] == pytest.approx(np.mean(of_subsets), rel=1e-9 if exact else 0.01)
     assert found[0] == 0
+
+
+def test_the_curve_goes_on_beyond_all_voters_only_where_it_is_wanted():
+    shares, confusion = np.array([0.5, 0.5]), np.tile([[0.7, 0.3], [0.3, 0.7]], (5, 1, 1))
+    short = panel_curve(shares, confusion, 0.1, KEY)
+    long = panel_curve(shares, confusion, 0.69, KEY)
+    assert (len(short), len(long)) == (6, 11)
+    np.testing.assert_array_equal(long[:6], short)
+    np.testing.assert_allclose(long[5] - long[4], long[6] - long[5], rtol=0.4)  # no jump where it is only simulated
+    assert (np.diff(long) > 0).all()
 
 
 @pytest.mark.slow

@@ -3,48 +3,32 @@
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import NamedTuple
 
 import jax
 import numpy as np
 from jaxtyping import Float
-from scipy.special import softmax
 
 from latentens.datasets import simulate
 from latentens.errors import VotesError
+from latentens.evaluation.panels import MORE_VOTERS, SIMULATED_ITEMS, every_row, is_enumerable, panel_curve
 from latentens.methods.base import Fit, model_params
 from latentens.methods.maximum_likelihood import MaximumLikelihood
 from latentens.methods.tree_mle import find_tree
 from latentens.models import DawidSkene, TopDown, TruncatedGaussian
 from latentens.programs.model import GenerativeModel, Params
 from latentens.programs.tables import bayes_posterior, checked_tables, pointwise_log_likelihood
-from latentens.runtime.numerics import SMALLEST, entropy, safe_log
+from latentens.runtime.numerics import entropy
 from latentens.runtime.precision import double_precision
 from latentens.runtime.progress import track_late
 from latentens.runtime.randomness import numpy_generator
 from latentens.votes import Votes
-
-SIMULATED_ITEMS = 10_000
-"""Items behind each mean over rows of votes, where these are too many to be enumerated."""
-
-MOST_ROWS = 2**16
-"""Up to this many possible rows of votes are enumerated."""
-
-ROUNDING = 1e-9
-"""Information that differs by less, in nats, is the same."""
 
 MOST_VOTERS = 100
 """Of more voters than this nobody asks what they are worth: they share few items, and the models take too long."""
 
 MOST_HIDDEN = 6
 """The largest number of hidden units that is tried."""
-
-ORDERS = 64
-"""Random orders of the voters behind the information of panels of a few."""
-
-MORE_VOTERS = 2
-"""Panels of up to this many times the number of voters are compared with them."""
 
 
 class Worth(NamedTuple):
@@ -114,94 +98,22 @@ def voters_worth(model: GenerativeModel, params: Params, *, key: jax.Array) -> W
     emission = np.broadcast_to(emission, (len(shares), *emission.shape[1:]))
     given_label = prior / shares[:, None]
     confusion = np.einsum("ks,ksiv->ikv", given_label, emission)
-    num_voters, num_classes = len(confusion), len(shares)
-    if num_classes**num_voters <= MOST_ROWS:
-        rows = _every_row(num_voters, num_classes)
-        weights = np.exp(pointwise_log_likelihood(model, params, rows))
-        curve = subset_information(shares, confusion, panel_key)
-    else:
-        rows = simulate(model, SIMULATED_ITEMS, key=votes_key, params=params).votes
-        weights = np.full(SIMULATED_ITEMS, 1 / SIMULATED_ITEMS)
-        curve = np.zeros(1)
-    information = float(entropy(shares) - weights @ entropy(bayes_posterior(model, params, rows)))
-    if (
-        information > curve[-1] + ROUNDING
-    ):  # more than all voters would have if they were independent, or not enumerated
-        panels = panel_information(shares, confusion, MORE_VOTERS * num_voters, panel_key)
-        scale = curve[-1] / max(panels[num_voters], SMALLEST) if len(curve) > 1 else 1.0
-        curve = np.concatenate([curve, scale * panels[len(curve) :]])
+    information = float(entropy(shares)) - _remaining_entropy(model, params, confusion.shape, votes_key)
+    curve = panel_curve(shares, confusion, information, panel_key)
     number = float(np.interp(information, np.maximum.accumulate(curve), np.arange(len(curve))))
     return Worth(number, _design_effect(shares, given_label, emission), information)
 
 
-@lru_cache(maxsize=4)
-def _every_row(num_voters: int, num_classes: int) -> Votes:
-    """All rows of votes that are possible."""
-    rows = np.indices((num_classes,) * num_voters).reshape(num_voters, -1).T
-    return Votes.from_matrix(rows, num_classes=num_classes)
-
-
-def subset_information(
-    shares: Float[np.ndarray, " label"], confusion: Float[np.ndarray, "voter label vote"], key: jax.Array
-) -> Float[np.ndarray, " size"]:
-    """Mutual information of the label and the votes of 0, 1, … all of a few independent voters.
-
-    That of a subset is exact. Its mean over all subsets of a size is estimated from those that begin random orders of
-    the voters. Some of these have better voters than others, which the sum of the information of single voters tells,
-    and the mean of that sum is known.
-    """
-    alone = np.array([_information(_with_voter(shares[None], rates)) for rates in confusion])
-    generator = numpy_generator(key)
-    orders = np.stack([generator.permutation(len(confusion)) for _ in range(ORDERS)])
-    joined = np.array([_nested_information(shares, confusion[order]) for order in orders])
-    sums = np.cumsum(alone[orders], axis=1)
-    surplus = sums - alone.mean() * np.arange(1, len(alone) + 1)
-    spread = np.mean((sums - sums.mean(axis=0)) ** 2, axis=0)
-    shared = np.mean((sums - sums.mean(axis=0)) * (joined - joined.mean(axis=0)), axis=0)
-    slope = np.where(spread > SMALLEST, shared / np.where(spread > SMALLEST, spread, 1.0), 0.0)
-    return np.concatenate([[0.0], joined.mean(axis=0) - slope * surplus.mean(axis=0)])
-
-
-def _nested_information(
-    shares: Float[np.ndarray, " label"], confusion: Float[np.ndarray, "voter label vote"]
-) -> list[float]:
-    """Of the first voter, of the first two, …, by enumeration of their votes."""
-    joint, found = shares[None], []
-    for rates in confusion:
-        joint = _with_voter(joint, rates)
-        found.append(_information(joint))
-    return found
-
-
-def _with_voter(
-    joint: Float[np.ndarray, "row label"], rates: Float[np.ndarray, "label vote"]
-) -> Float[np.ndarray, "longer label"]:
-    """The joint distribution of label and votes with the votes of one voter more."""
-    return (joint[:, None] * rates.T[None]).reshape(-1, joint.shape[1])
-
-
-def _information(joint: Float[np.ndarray, "row label"]) -> float:
-    """Mutual information of rows and columns of a table of probabilities."""
-    return float(entropy(joint.sum(axis=0)) + entropy(joint.sum(axis=1)) - entropy(joint.ravel()))
-
-
-def panel_information(
-    shares: Float[np.ndarray, " label"], confusion: Float[np.ndarray, "voter label vote"], most: int, key: jax.Array
-) -> Float[np.ndarray, " size"]:
-    """Mutual information of the label and the votes of 0, 1, … `most` independent voters.
-
-    They are drawn without replacement, and once more from all when all are in the panel.
-    """
-    generator = numpy_generator(key)
-    labels = generator.choice(len(shares), SIMULATED_ITEMS, p=shares / shares.sum())
-    everyone = np.tile(np.arange(len(confusion)), (SIMULATED_ITEMS, 1))
-    rounds = [generator.permuted(everyone, axis=1) for _ in range(-(-most // len(confusion)))]
-    voters = np.concatenate(rounds, axis=1)[:, :most]
-    cumulative = confusion[voters, labels[:, None]].cumsum(axis=2)
-    votes = (generator.random((SIMULATED_ITEMS, most, 1)) > cumulative[..., :-1]).sum(axis=2)
-    says = safe_log(confusion.transpose(0, 2, 1)[voters, votes]).cumsum(axis=1)
-    posterior = softmax(safe_log(shares) + says, axis=2)
-    return np.concatenate([[0.0], entropy(shares) - entropy(posterior).mean(axis=0)])
+def _remaining_entropy(model: GenerativeModel, params: Params, sizes: tuple[int, ...], key: jax.Array) -> float:
+    """The entropy of the label given the votes: over all rows of votes if they are few, else over simulated ones."""
+    num_voters, num_classes, _ = sizes
+    if is_enumerable(num_voters, num_classes):
+        rows = every_row(num_voters, num_classes)
+        weights = np.exp(pointwise_log_likelihood(model, params, rows))
+    else:
+        rows = simulate(model, SIMULATED_ITEMS, key=key, params=params).votes
+        weights = np.full(SIMULATED_ITEMS, 1 / SIMULATED_ITEMS)
+    return float(weights @ entropy(bayes_posterior(model, params, rows)))
 
 
 def _design_effect(
