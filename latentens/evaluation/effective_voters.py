@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from latentens.datasets import simulate
 from latentens.errors import VotesError
-from latentens.evaluation.panels import MORE_VOTERS, SIMULATED_ITEMS, every_row, is_enumerable, panel_curve
+from latentens.evaluation.panels import SIMULATED_ITEMS, every_row, is_enumerable, panel_curve
 from latentens.methods.base import Fit, model_params
 from latentens.methods.maximum_likelihood import MaximumLikelihood
 from latentens.methods.tree_mle import find_tree
@@ -143,8 +143,8 @@ def effective_voters(
 ) -> EffectiveVoters:
     """How many independent voters these voters are worth, under the model that fits the votes best.
 
-    The interval is that of the bootstrap over items, each resample fitted from the estimate on, and turned over the
-    estimate: resamples err as the estimate does. It does not know of what the model gets wrong.
+    The interval is that of the bootstrap over items, each resample fitted from the estimate on. It does not know of what
+    the model gets wrong.
 
     Args:
         votes: The votes.
@@ -165,9 +165,8 @@ def effective_voters(
         drawn = votes.take(generator.integers(votes.num_items, size=votes.num_items))
         refit = model_params(model, again.fit(drawn, key=fit_key))
         numbers.append(voters_worth(model, refit, key=worth_key).by_information)
+    low, high = np.quantile(numbers, [(1 - level) / 2, (1 + level) / 2]) if numbers else (np.nan, np.nan)
     worth = voters_worth(model, params, key=worth_key)
-    ends = np.quantile(numbers, [(1 + level) / 2, (1 - level) / 2]) if numbers else np.full(2, np.nan)
-    low, high = np.clip(2 * worth.by_information - ends, 0, MORE_VOTERS * votes.num_voters)
     return EffectiveVoters(worth, float(low), float(high), model, votes.num_voters, level)
 
 
