@@ -143,8 +143,8 @@ def effective_voters(
 ) -> EffectiveVoters:
     """How many independent voters these voters are worth, under the model that fits the votes best.
 
-    The interval is that of the bootstrap over items, each resample fitted from the estimate on. It does not know of what
-    the model gets wrong.
+    The interval is that of the bootstrap over items, each resample fitted from the estimate on. It does not know what the
+    model gets wrong.
 
     Args:
         votes: The votes.
