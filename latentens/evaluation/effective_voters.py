@@ -143,7 +143,7 @@ def effective_voters(
 ) -> EffectiveVoters:
     """How many independent voters these voters are worth, under the model that fits the votes best.
 
-    The interval is that of the bootstrap over items, each resample fitted from the estimate on. It does not know what the
+    The interval is that of the bootstrap over items, each resample fitted from the estimate on. It leaves out what the
     model gets wrong.
 
     Args:
