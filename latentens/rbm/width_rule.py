@@ -42,15 +42,15 @@ QUICK = ExactTraining(restarts=2, max_iterations=400, tolerance=3e-5)
 def too_long_for_gaps(sizes: RowSizes, *, one_unit: bool = False) -> str | None:
     """Why rows with gaps get one unit by other means, in words: it would take too long. None if it would not.
 
-    One unit is trained at every pooling and once more in the end, which together cost about two trainings, and two
+    One unit is trained at every pooling and once more in the end, which together cost about two trainings, and three
     units once. Complete rows are cheap, since states are enumerated only once for all of them.
 
     Args:
         sizes: The sizes of the rows.
         one_unit: Whether the rows need not be asked for the width, since it is known to be one.
     """
-    one, two = (EVALUATIONS * enumeration_cost(sizes, number).seconds for number in (1, 2))
-    seconds, limit = one if one_unit else 2 * one + two, time_limit(EVALUATIONS * LONGEST_EVALUATION)
+    one, three = (EVALUATIONS * enumeration_cost(sizes, number).seconds for number in (1, FEWEST))
+    seconds, limit = one if one_unit else 2 * one + three, time_limit(EVALUATIONS * LONGEST_EVALUATION)
     if not sizes.gaps or seconds <= limit:
         return None
     wanted = "to train one hidden unit exactly" if one_unit else "to ask the votes how many hidden units they support"
