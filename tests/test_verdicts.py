@@ -38,11 +38,11 @@ def two(one):
     return np.stack([1 - np.asarray(one, float), np.asarray(one, float)], axis=1)
 
 
-def judge(labels, votes=None, **stated):
+def judge(labels, votes=None, resamples=200, **stated):
     """What the report says of posteriors of class 1."""
     votes = np.random.default_rng(0).integers(0, 2, (len(labels), 3)) if votes is None else votes
     dataset = Dataset("made", Votes.from_matrix(votes, num_classes=2), np.asarray(labels))
-    tree = compare(dataset, {name: Stated(two(one)) for name, one in stated.items()}, key=KEY, resamples=200)
+    tree = compare(dataset, {name: Stated(two(one)) for name, one in stated.items()}, key=KEY, resamples=resamples)
     (view,), means, pairs = views(tree), averages(scores_frame(tree))["made"], average_pairs(pairs_frame(tree))["made"]
     findings = find(view, means, pairs)
     told = summarise(view, means, pairs, findings)
@@ -67,6 +67,15 @@ def test_with_few_positives_the_leader_is_compared_by_the_score_that_it_leads_by
     assert gap > 20
     assert f"lazy is clearly behind, by {gap:.1f} points (p < 0.001)" in text
     assert not re.search(r"[-−]\d|fewer", text)
+
+
+@pytest.mark.parametrize("resamples", [0, 200])
+def test_intervals_are_told_where_they_are_known(resamples):
+    rng = np.random.default_rng(2)
+    labels = rng.integers(0, 2, 300)
+    *_, text = judge(labels, resamples=resamples, good=right(labels, 0.9, rng), poor=right(labels, 0.6, rng))
+    assert "nan" not in text
+    assert ("95\u00a0% interval" in text) == (resamples > 0)
 
 
 def test_equal_methods_are_level():
