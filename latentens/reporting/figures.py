@@ -50,8 +50,9 @@ def score_figure(view: View, means: Means, colour: Mapping[str, str]) -> Picture
 def _mean_points(axes: Axes, methods: Sequence[str], means: Sequence[Mean], unit: str) -> list[Point]:
     """What a pointer is told at each dot."""
     return [
-        (axes, mean.value, float(place), f"{method}: {mean.value:.2f}{unit} ({mean.low:.2f} to {mean.high:.2f})")
+        (axes, mean.value, float(place), f"{method}: {mean.value:.2f}{unit}{f' ({ends})' if ends else ''}")
         for place, (method, mean) in enumerate(zip(methods, means, strict=True))
+        for ends in (mean.ends(),)
     ]
 
 

@@ -46,6 +46,12 @@ class Mean(NamedTuple):
     high: float
     deviation: float
 
+    def ends(self, digits: int = 2, scale: float = 1.0) -> str:
+        """The ends of the interval in words; empty where it is not known, since nothing was resampled."""
+        if np.isnan(self.low) or np.isnan(self.high):
+            return ""
+        return f"{scale * self.low:.{digits}f} to {scale * self.high:.{digits}f}"
+
 
 Means = Mapping[tuple[str, str], Mean]
 """By method and score."""

@@ -173,13 +173,10 @@ def _probability_reason(view: View, means: Means, pairs: Pairs, leader: Leader) 
 
 
 def _with_interval(means: Means, method: str, score: str) -> str:
-    value, low, high, _ = means[method, score]
-    in_percent = score == "balanced_accuracy"
-    reached = percent(value, 1) if in_percent else f"{value:.2f} nats"
-    if np.isnan(low) or np.isnan(high):  # a recommendation draws no resamples
-        return reached
-    ends = f"{100 * low:.1f} to {100 * high:.1f}" if in_percent else f"{low:.2f} to {high:.2f}"
-    return f"{reached} (95\u00a0% interval {ends})"
+    mean, in_percent = means[method, score], score == "balanced_accuracy"
+    reached = percent(mean.value, 1) if in_percent else f"{mean.value:.2f} nats"
+    ends = mean.ends(1, 100.0) if in_percent else mean.ends()
+    return f"{reached} (95\u00a0% interval {ends})" if ends else reached
 
 
 def _sureness_reasons(view: View, means: Means, findings: Findings) -> list[Reason]:
