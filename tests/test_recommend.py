@@ -222,6 +222,20 @@ def test_worlds_are_judged_by_votes_and_then_by_gold():
     assert [bool(verdicts[name].ruled_out) for name in ("best", "near", "far")] == [False, False, True]
 
 
+def test_a_world_must_predict_better_than_a_simpler_one():
+    generator = np.random.default_rng(2)
+    base = generator.normal(size=400)
+    more = {**PARAMS, "bias": np.zeros(VOTERS)}
+    level = replace(world("level", base + generator.normal(0.01, 0.3, 400)), params=more)
+    ahead = replace(world("ahead", base + generator.normal(0.2, 0.3, 400)), params=more)
+    verdicts = judge([world("simple", base), level], {}, KEY)
+    assert (verdicts["simple"].ruled_out, verdicts["simple"].weight) == ("", 1.0)
+    assert verdicts["level"].ruled_out == "predicts votes no better than simple, which is simpler"
+    verdicts = judge([world("simple", base), ahead], {}, KEY)
+    assert verdicts["ahead"].ruled_out == ""
+    assert "worse than ahead" in verdicts["simple"].ruled_out
+
+
 @pytest.mark.parametrize(("only_one", "only_other"), [(0.1, 0.02), (0.2, 0.12)])
 def test_as_many_gold_labels_as_mcnemar_needs(only_one, only_other):
     number, generator = int(mcnemar_number(only_one, only_other)), np.random.default_rng(0)

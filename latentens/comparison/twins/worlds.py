@@ -72,6 +72,11 @@ class FittedWorld:
     check_words: str = ""
 
     @property
+    def num_parameters(self) -> int:
+        """How many parameters the program has."""
+        return sum(np.size(value) for value in self.params.values())
+
+    @property
     def refit(self) -> Method:
         """What fits the same program, its groups or hidden units included, to other votes: from its parameters here."""
         if isinstance(self.method, DawidSkeneEM):
@@ -202,9 +207,10 @@ def _as_fit(world: FittedWorld, votes: Votes) -> Fit:
 def judge(worlds: Sequence[FittedWorld], gold: Mapping[str, PerItem], key: jax.Array) -> dict[str, Verdict]:
     """What votes and gold labels say about each world.
 
-    A world is ruled out if another one predicts votes that neither has seen clearly better. Gold labels count for more
-    than votes: they rule out worlds that predict them clearly worse than another one, and bring back a world that the
-    votes ruled out where it predicts them clearly better than all that are left.
+    A world is ruled out if another one predicts votes that neither has seen clearly better, or if it predicts them no
+    better than the simplest of those left: what it adds is then nothing that these votes tell. Gold labels count for
+    more than votes: they rule out worlds that predict them clearly worse than another one, and bring back a world that
+    the votes ruled out where it predicts them clearly better than all that are left.
 
     Args:
         worlds: The fitted worlds, at least one.
@@ -214,6 +220,7 @@ def judge(worlds: Sequence[FittedWorld], gold: Mapping[str, PerItem], key: jax.A
     held_out = {world.name: world.held_out for world in worlds if world.held_out is not None}
     best = max(held_out, key=lambda name: held_out[name].sum())
     ruled_out = {name: _clearly_worse(values, held_out[best], best, "votes") for name, values in held_out.items()}
+    ruled_out |= _superfluous([world for world in worlds if ruled_out.get(world.name) == ""], held_out)
     if gold:
         ruled_out = _with_gold(ruled_out, gold)
     weights = _weights(held_out, gold, [name for name, words in ruled_out.items() if not words], key)
@@ -222,6 +229,17 @@ def judge(worlds: Sequence[FittedWorld], gold: Mapping[str, PerItem], key: jax.A
         difference, error = _difference(values, held_out[best])
         verdicts[name] = Verdict(difference, error, weights.get(name, 0.0), ruled_out[name])
     return verdicts
+
+
+def _superfluous(worlds: Sequence[FittedWorld], held_out: Mapping[str, PerItem]) -> dict[str, str]:
+    """Which of these worlds predict votes no better than the one with the fewest parameters."""
+    simplest = min(worlds, key=lambda world: world.num_parameters)
+    return {
+        world.name: f"predicts votes no better than {simplest.name}, which is simpler"
+        for world in worlds
+        if world.num_parameters > simplest.num_parameters
+        and not _clearly_worse(held_out[simplest.name], held_out[world.name], world.name, "votes")
+    }
 
 
 def _with_gold(ruled_out: Mapping[str, str], gold: Mapping[str, PerItem]) -> dict[str, str]:
