@@ -17,11 +17,9 @@ from latentens.methods.rbm_stack import RBMStack, stack_machines
 from latentens.models import DawidSkene, TopDown
 from latentens.programs.model import GenerativeModel, Params
 from latentens.rbm.lemma import rbm_to_dawid_skene
+from latentens.rbm.width_rule import FEWEST
 from latentens.runtime.settings import Count, CountOrZero, Positive
 from latentens.votes import Votes
-
-FEWEST = 3
-"""Fewer hidden units do not determine a label above them."""
 
 
 @dataclass(frozen=True)

@@ -178,9 +178,9 @@ class _Scored:
         """How far voters are drawn together."""
         return self.poolings[0]
 
-    def gain(self, num_hidden: int, key: jax.Array, starts: Sequence[Machine] = ()) -> Gain:
-        """What a machine of another size gains."""
-        return self._gain(self._score(num_hidden, key, starts))
+    def gain(self, num_hidden: int, key: jax.Array) -> Gain:
+        """What a machine of another size gains, from random starts."""
+        return self._gain(self._score(num_hidden, key, ()))
 
     def add(self, num_hidden: int, key: jax.Array, starts: Sequence[Machine] = ()) -> Gain:
         """The same, and compare with this machine from now on; the first also settles how far voters are drawn."""
