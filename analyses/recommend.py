@@ -7,7 +7,7 @@ Sets of the four families and real ones are treated as if their labels were unkn
 each set: the recommended method, its real balanced accuracy and that of the best method in hindsight, of Dawid–Skene,
 majority vote and the RBM stack; `recommend_methods.csv` has expected and real figures of every method. Coverage: votes
 drawn from Dawid & Skene's program; how often the interval of the expected accuracy holds the real one. Every finished
-set is kept in the folder `parts` of the results, so that a run resumes where it stopped.
+set is kept in the folder `parts` of the results and every fit in `fits`, so that a run resumes where it stopped.
 """
 
 from collections.abc import Iterator
@@ -78,13 +78,13 @@ def _kept(out: Path, dataset: Dataset, key: jax.Array, twins: int, *, quick: boo
     path = out / "parts" / f"{dataset.name.replace('/', '-')}-{dataset.votes.num_items}-{twins}-{quick:d}.csv"
     if not path.is_file():
         path.parent.mkdir(parents=True, exist_ok=True)
-        measured(dataset, key, twins, quick=quick).to_csv(path, index=False)
+        measured(dataset, key, twins, out / "fits", quick=quick).to_csv(path, index=False)
     return pd.read_csv(path)
 
 
-def measured(dataset: Dataset, key: jax.Array, twins: int, *, quick: bool) -> pd.DataFrame:
+def measured(dataset: Dataset, key: jax.Array, twins: int, folder: Path, *, quick: bool) -> pd.DataFrame:
     """Expected and real accuracy of every method on one set; labels are looked at only afterwards."""
-    tree = le.recommend(dataset.votes, key=key, twins=twins, quick=quick)
+    tree = le.recommend(dataset.votes, key=key, twins=twins, quick=quick, folder=folder)
     found, recommended = tree["votes/recommendation"].to_dataset(), tree.attrs["recommended"]
     probs = {
         str(name): tree["votes/estimates/label_prob"].sel(repetition=0, estimator=name).values

@@ -13,9 +13,16 @@ from latentens.cli.app import app
 from latentens.cli.method_names import find_methods
 from latentens.comparison.twins import recommend as recommending
 from latentens.comparison.twins.catalogue import World, default_methods, default_worlds
-from latentens.comparison.twins.expected_scores import Difference, Twin, TwinScores, contributions, sum_variance
+from latentens.comparison.twins.expected_scores import (
+    Difference,
+    Twin,
+    TwinScores,
+    certain,
+    contributions,
+    sum_variance,
+)
 from latentens.comparison.twins.gold_numbers import mcnemar_number, to_check_accuracy, to_tell_worlds
-from latentens.comparison.twins.minimax import Column, choose, gold_column
+from latentens.comparison.twins.minimax import GOLD, Column, choose, gold_column
 from latentens.comparison.twins.twin_cells import draw_twins
 from latentens.comparison.twins.worlds import FittedWorld, judge
 from latentens.datasets import Dataset
@@ -148,13 +155,25 @@ def random_twins(number=4, items=500, seed=0):
     return TwinScores("world", twins)
 
 
-def test_scores_of_twins_are_those_of_the_package():
-    found = random_twins()
+def test_scores_of_twins_are_those_of_the_package_over_all_labels():
+    found = random_twins(1)
+    (twin,), generator = found.twins, np.random.default_rng(1)
+    drawn = [(generator.random(500) < twin.exact[:, 1]).astype(int) for _ in range(2000)]
     for method in ("blurred", "noisy"):
-        pairs = [(twin.dataset.labels, twin.posteriors[method]) for twin in found.twins]
-        accuracies = [balanced_accuracy(labels, probs.argmax(axis=1)) for labels, probs in pairs]
-        assert np.allclose(found.scores("balanced_accuracy", method), accuracies)
-        assert np.allclose(found.scores("log_score", method), [log_score(*pair) for pair in pairs])
+        probs = twin.posteriors[method]
+        for labels in drawn[:3]:
+            known = certain(labels, 2)
+            accuracy = balanced_accuracy(labels, probs.argmax(axis=1))
+            assert contributions("balanced_accuracy", known, probs).sum() == pytest.approx(accuracy)
+            assert contributions("log_score", known, probs).sum() == pytest.approx(log_score(labels, probs))
+        accuracies = [balanced_accuracy(labels, probs.argmax(axis=1)) for labels in drawn]
+        assert found.scores("balanced_accuracy", method) == pytest.approx(np.mean(accuracies), abs=2e-3)
+        scores = [log_score(labels, probs) for labels in drawn]
+        assert found.scores("log_score", method) == pytest.approx(np.mean(scores), abs=5e-3)
+
+
+def test_gains_are_differences_of_scores():
+    found = random_twins()
     gain = found.gain("balanced_accuracy", None, "noisy")
     differences = found.scores("balanced_accuracy", None) - found.scores("balanced_accuracy", "noisy")
     assert gain.mean == pytest.approx(differences.mean())
@@ -169,8 +188,8 @@ def test_the_noise_of_a_difference_is_that_of_many_sets():
 
 def test_unknown_labels_add_nothing():
     labels, probs = np.array([0, -1, 1, 1]), np.array([[0.9, 0.1], [0.5, 0.5], [0.2, 0.8], [0.7, 0.3]])
-    assert contributions("balanced_accuracy", labels, probs).tolist() == [0.5, 0.0, 0.25, 0.0]
-    assert contributions("log_score", labels, probs)[1] == 0
+    assert contributions("balanced_accuracy", certain(labels, 2), probs).tolist() == [0.5, 0.0, 0.25, 0.0]
+    assert contributions("log_score", certain(labels, 2), probs)[1] == 0
     values = np.array([1.0, 2.0, 4.0, 8.0])
     assert sum_variance(values, np.array([0, 0, 1, 1])) == pytest.approx(2 * 0.5 + 2 * 8.0)
 
@@ -188,6 +207,8 @@ def test_the_choice_is_minimax_then_probabilities_then_cost():
     chosen = choose([one, two], [sure], "abcd")
     assert (chosen.method, chosen.worst.name, chosen.equals) == ("c", "one", ("b", "c"))
     assert choose([one], [flat], "abcd").method == "a"
+    gold = Column(GOLD, "d", losses(a=(0.01, 0), b=(0.002, 0), c=(0.3, 0), d=(0.0, 0)))
+    assert choose([one, two, gold], [flat], "abcd").method == "d"  # however much it loses in a world
 
 
 def test_gold_counts_for_what_it_proves():

@@ -1,6 +1,6 @@
 """The layered graph fitted from the optimum of the chain label → hidden units → votes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import jax
 import numpy as np
@@ -21,23 +21,26 @@ BOUNDS = 0.02, 0.98
 COPIED = 0.9
 """In a start, the weight of the unit above that a unit of a further layer copies."""
 
+UNDETERMINED = "votes do not determine the label above several layers; it is that of the chain where the climb began"
+
 
 @dataclass(frozen=True)
 class LayeredGraphMLE(Method):
     """The model `LayeredGraph` by its likelihood and weak priors, started at the optimum of a chain to its last layer.
 
     Several layers can have more parameters than the distribution of the last one has cells, so that votes alone do not
-    determine the label: without the priors it drifts along a ridge of the likelihood.
+    determine the label: it drifts along a ridge of the likelihood. Priors slow that down, and the climb ends early, as
+    it soon predicts votes it has not seen no better any more.
 
     Attributes:
         layers: Sizes of the hidden layers, from the label down; the last has three units or more.
         chain_starts: Random starts of the chain, besides that from an RBM stack.
-        max_iterations: Limit on the iterations.
+        iterations: How many are made at most.
     """
 
     layers: tuple[Count, ...] = (5, 5)
     chain_starts: CountOrZero = 0
-    max_iterations: Count = 300
+    iterations: Count = 40
 
     def _fit(self, votes: Votes, key: jax.Array) -> Estimate:
         chain_key, fit_key = jax.random.split(key)
@@ -50,10 +53,13 @@ class LayeredGraphMLE(Method):
             warm=(),
             initial=initial,
             use_prior=True,
-            max_iterations=self.max_iterations,
+            max_iterations=self.iterations,
             tolerance=1e-5,
         )
-        return climb.fit(votes, key=fit_key)
+        fit = climb.fit(votes, key=fit_key)
+        if len(self.layers) == 1:
+            return fit
+        return replace(fit, diagnostics={**fit.diagnostics, "warnings": [UNDETERMINED]})
 
     def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
         return MaximumLikelihood(LayeredGraph(votes.num_voters, self.layers))._predict(estimate, votes)

@@ -56,6 +56,11 @@ class Evidence:
         """The worlds among these that the votes contradict all the same."""
         return [world for world in self.kept if world.check_p_value <= MISFIT]
 
+    @property
+    def contradicted(self) -> bool:
+        """Whether the votes contradict every world that is left: then none of them is theirs."""
+        return len(self.misfits) == len(self.kept)
+
     def expected(self, score: ScoreName, method: str | None) -> Estimated:
         """A score over all worlds that are not ruled out: the weighted mean, and from the lowest end to the highest."""
         found = [(self.verdicts[part.world].weight, part.expected(score, method)) for part in self.scores]

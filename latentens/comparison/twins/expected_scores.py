@@ -9,9 +9,8 @@ from jaxtyping import Float
 from scipy.stats import t as student
 
 from latentens.datasets.dataset import Dataset
-from latentens.evaluation.differences import log_losses
 from latentens.evaluation.items import Labels, Posterior
-from latentens.runtime.numerics import entropy
+from latentens.runtime.numerics import entropy, safe_log
 
 ScoreName = Literal["balanced_accuracy", "log_score"]
 SCORES: tuple[ScoreName, ...] = ("balanced_accuracy", "log_score")
@@ -72,8 +71,8 @@ class TwinScores:
         return [name for name in first if all(name in other for other in others)]
 
     def scores(self, score: ScoreName, method: str | None) -> PerTwin:
-        """A method's score on each twin; without a method that of the exact posterior."""
-        return np.array([_total(score, twin.dataset.labels, _posterior(twin, method)) for twin in self.twins])
+        """A method's score on each twin, over all labels its votes leave possible; None is the exact posterior."""
+        return np.array([contributions(score, twin.exact, _posterior(twin, method)).sum() for twin in self.twins])
 
     def expected(self, score: ScoreName, method: str | None) -> Estimated:
         """The score to be expected on the user's votes if this is their world.
@@ -84,7 +83,7 @@ class TwinScores:
         """
         values, shifts = self.scores(score, method), self._shifts(score)
         number = len(values)
-        noise = np.mean([_variance(score, twin.dataset.labels, _posterior(twin, method)) for twin in self.twins])
+        noise = np.mean([_label_noise(score, twin, _posterior(twin, method)) for twin in self.twins])
         spread = max(float(np.var(values, ddof=1)) if number > 1 else 0.0, float(noise))
         if len(shifts) > 1:
             spread += float(np.var(shifts, ddof=1))
@@ -102,14 +101,16 @@ class TwinScores:
         return np.array([_promised(score, refitted) - _promised(score, exact) for refitted, exact in pairs])
 
     def gain(self, score: ScoreName, first: str | None, second: str | None) -> Difference:
-        """How much better the first method is than the second; None stands for the exact posterior."""
+        """How much better the first method is than the second; None stands for the exact posterior.
+
+        Labels are not drawn: each counts with its exact probability, which leaves only the noise of the votes.
+        """
         gains, noise = [], []
         for twin in self.twins:
-            labels = twin.dataset.labels
-            one, other = (contributions(score, labels, _posterior(twin, name)) for name in (first, second))
+            one, other = (contributions(score, twin.exact, _posterior(twin, name)) for name in (first, second))
             gain = (one - other) * (1 if score == "balanced_accuracy" else -1)
             gains.append(gain.sum())
-            noise.append(sum_variance(gain, labels if score == "balanced_accuracy" else np.zeros_like(labels)))
+            noise.append(sum_variance(gain, np.zeros(len(gain), np.int64)))
         number = len(gains)
         variance = max(float(np.mean(noise)), float(np.var(gains, ddof=1)) if number > 1 else 0.0)
         return Difference(float(np.mean(gains)), float(np.sqrt(variance / number)))
@@ -124,23 +125,31 @@ def _posterior(twin: Twin, method: str | None) -> Posterior:
     return twin.exact if method is None else twin.posteriors[method]
 
 
-def contributions(score: ScoreName, labels: Labels, probs: Posterior) -> Float[np.ndarray, " item"]:
-    """What each item adds to a score; an item whose label is not known adds nothing."""
-    known = labels >= 0
+def contributions(score: ScoreName, truth: Posterior, probs: Posterior) -> Float[np.ndarray, " item"]:
+    """What each item adds to a score.
+
+    Args:
+        score: Which score.
+        truth: The probability of each label; zeros throughout where a label is not known.
+        probs: The posterior that is scored.
+    """
     if score == "log_score":
-        return np.where(known, log_losses(labels, probs), 0.0) / max(known.sum(), 1)
-    sizes = np.bincount(labels[known], minlength=probs.shape[1])
-    right = known & (probs.argmax(axis=1) == labels)
-    return right / (sizes[np.maximum(labels, 0)].clip(1) * max((sizes > 0).sum(), 1))
+        return -(truth * safe_log(probs)).sum(axis=1) / truth.sum()
+    sizes, chosen = truth.sum(axis=0), probs.argmax(axis=1)
+    weights = np.divide(1.0, sizes, out=np.zeros_like(sizes), where=sizes > 0) / (sizes > 0).sum()
+    return truth[np.arange(len(truth)), chosen] * weights[chosen]
 
 
-def _total(score: ScoreName, labels: Labels, probs: Posterior) -> float:
-    return float(contributions(score, labels, probs).sum())
+def certain(labels: Labels, num_classes: int) -> Posterior:
+    """Known labels as probabilities; zeros throughout where a label is not known."""
+    return np.equal.outer(labels, np.arange(num_classes)).astype(np.float64)
 
 
-def _variance(score: ScoreName, labels: Labels, probs: Posterior) -> float:
+def _label_noise(score: ScoreName, twin: Twin, probs: Posterior) -> float:
+    """The variance of a score over sets of items like this twin's."""
+    labels = twin.dataset.labels
     strata = labels if score == "balanced_accuracy" else np.zeros_like(labels)
-    return sum_variance(contributions(score, labels, probs), strata)
+    return sum_variance(contributions(score, certain(labels, probs.shape[1]), probs), strata)
 
 
 def sum_variance(values: Float[np.ndarray, " item"], strata: Labels) -> float:

@@ -9,6 +9,7 @@ from latentens.comparison.twins.expected_scores import (
     Difference,
     ScoreName,
     TwinScores,
+    certain,
     contributions,
     sum_variance,
 )
@@ -67,7 +68,10 @@ def gold_column(labels: Labels, posteriors: Mapping[str, Posterior], score: Scor
     sign = 1 if score == "balanced_accuracy" else -1
     known = labels >= 0
     strata = labels if score == "balanced_accuracy" else np.zeros_like(labels)
-    values = {name: sign * contributions(score, labels, probs)[known] for name, probs in posteriors.items()}
+    values = {
+        name: sign * contributions(score, certain(labels, probs.shape[1]), probs)[known]
+        for name, probs in posteriors.items()
+    }
     best = max(values, key=lambda name: values[name].sum())
     losses = {}
     for name, own in values.items():
@@ -80,12 +84,14 @@ def gold_column(labels: Labels, posteriors: Mapping[str, Posterior], score: Scor
 def choose(labels: Sequence[Column], probabilities: Sequence[Column], methods: Sequence[str]) -> Choice:
     """The method with the smallest worst loss of labels; among equals that of probabilities; among these the first.
 
+    Labels that gold labels prove worse than those of another method are out of the question, whatever worlds say.
+
     Args:
         labels: Losses of balanced accuracy, by world.
         probabilities: Losses of log score, by world.
         methods: The methods, the cheaper ones first.
     """
-    equals = _equals(labels, methods, "balanced_accuracy")
+    equals = _equals(labels, _unrefuted(labels, methods), "balanced_accuracy")
     chosen = _equals(probabilities, equals, "log_score")[0]
     worst = _worst(labels, chosen)
     return Choice(chosen, worst, worst.losses[chosen], tuple(equals))
@@ -97,6 +103,12 @@ def _equals(columns: Sequence[Column], methods: Sequence[str], score: ScoreName)
     least = min(loss.mean for loss in worst.values())
     limit = least + INDIFFERENCE[score]
     return [method for method, loss in worst.items() if loss.mean <= limit + NOISE * loss.error]
+
+
+def _unrefuted(columns: Sequence[Column], methods: Sequence[str]) -> list[str]:
+    """The methods that gold labels do not prove worse than another."""
+    gold = [column.losses for column in columns if column.name == GOLD]
+    return [name for name in methods if all(losses[name].mean <= INDIFFERENCE["balanced_accuracy"] for losses in gold)]
 
 
 def _worst(columns: Sequence[Column], method: str) -> Column:

@@ -88,7 +88,8 @@ def recommend(
         twins: Number of twins of each world.
         gold: True labels of some items, as for `GoldMethod.fit`. Methods do not see them; they judge worlds and
             methods.
-        quick: One twin, a smaller sample of the items, and only the cheap programs and methods.
+        quick: One twin, a smaller sample of the items, and only the cheap methods, and programs unless the votes
+            contradict them all.
         folder: Where finished fits are kept, as in `compare`.
         client: A Dask client, as in `compare`.
         on_progress: Called with the numbers of finished fits and of all, in each of the rounds.
@@ -110,11 +111,10 @@ def recommend(
         found = session.fit_worlds(found, choices)
         if quick and worlds is None and len(found.worlds) == 1:
             found = session.fit_worlds(found, {**choices, **spare_worlds()})
-        if methods is None:
-            sound = [
-                world for world in found.kept if world not in found.misfits
-            ]  # others may have another label in mind
-            chosen |= {world.method_name: world.method for world in sound}
+        if quick and worlds is None and found.contradicted:
+            found = session.fit_worlds(found, {**default_worlds(dataset.votes, quick=False), **choices})
+        if methods is None:  # what fits a contradicted world may have another label in mind
+            chosen |= {world.method_name: world.method for world in found.kept if world not in found.misfits}
         found = session.score(found, chosen, 1 if quick else twins, temper=methods is None and not quick)
     else:
         session.run(cells_of(dataset, chosen, work_key))

@@ -57,6 +57,8 @@ def _answer(found: Evidence) -> str:
     else:
         loss, where = points(found.choice.loss.mean), found.choice.worst.name
         words += f", and it loses at most {loss} against the best method in any world that is not ruled out ({where})."
+    if found.contradicted:
+        words = f"No program that was tried describes these votes, so this is a guess: {words[0].lower()}{words[1:]}"
     if expected.low < chance + NEAR_CHANCE:
         return f"There may be little or nothing to find. If at all, {words[0].lower()}{words[1:]}"
     return words
@@ -87,10 +89,10 @@ def _worlds(found: Evidence) -> Iterable[str]:
 
 
 def _misfit(found: Evidence) -> Iterable[str]:
-    if found.misfits and len(found.misfits) == len(found.kept):
+    if found.contradicted:
         yield (
-            "No program describes the votes fully, so the figures above are guesses from the best ones, and true ones "
-            f"can lie outside their intervals. {found.misfits[0].check_words}"
+            "The votes contradict every program that was tried, the best of them too, and true figures can lie outside "
+            f"the intervals above. {found.misfits[0].check_words}"
         )
 
 
