@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from latentens import Votes, bayes_posterior
-from latentens.cli.support import default_methods
+from latentens.cli.comparison_output import default_methods
 from latentens.comparison import load
 from latentens.datasets import PAPER_MODELS, simulate_paper
 from latentens.datasets import load as load_dataset
@@ -252,7 +252,20 @@ def test_options_out_of_range_exit_with_2(invoke, tmp_path):
     assert "--items" in error
 
 
-def test_help_does_not_wait_for_what_commands_need():
-    code = "import sys, latentens.cli.app; print([name for name in ('jax', 'pandas', 'xarray') if name in sys.modules])"
+@pytest.mark.parametrize(
+    ("module", "slow"),
+    [
+        ("latentens.cli.app", {"jax", "pandas", "xarray"}),
+        ("latentens.cli.support", {"matplotlib", "scipy.stats", "xarray"}),
+    ],
+    ids=["help", "fit"],
+)
+def test_a_command_does_not_wait_for_what_others_need(module, slow):
+    code = f"import sys, {module}; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert not slow & set(done.stdout.split())
+
+
+def test_the_package_is_a_command():
+    done = subprocess.run([sys.executable, "-m", "latentens", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("latentens ")

@@ -8,7 +8,7 @@ from rich.console import Console
 
 import latentens
 from latentens import Dataset
-from latentens.cli.support import score_table
+from latentens.cli.comparison_output import score_table
 from latentens.evaluation import scores
 from latentens.evaluation.intervals import intervals
 from latentens.evaluation.statistics import averaged

@@ -7,7 +7,7 @@ import pytest
 import xarray as xr
 
 from latentens import Dataset, compare, load, save, simulate
-from latentens.cli.evidence_output import prediction_tables
+from latentens.cli.comparison_output import prediction_tables
 from latentens.comparison import data_trees
 from latentens.evaluation.predictive import held_out_log_likelihood
 from latentens.methods import DawidSkeneEM, MajorityVote

@@ -112,7 +112,7 @@ def compare(
     progress = tell_of_fits(out)
     import jax
 
-    from latentens.cli import evidence_output, support
+    from latentens.cli import comparison_output, evidence_output, support
     from latentens.cli.method_names import find_methods, find_model
     from latentens.comparison import compare
 
@@ -127,28 +127,27 @@ def compare(
         tell(support.understood(dataset.name, dataset.votes, dataset.labels))
     evidence_output.tell_signals(datasets, seed)
     datasets += [support.simulated(*named, items, seed) for named in models]
-    datasets = datasets or support.paper_datasets(items, seed)
-    chosen = chosen or support.default_methods(datasets, showcase)
+    datasets = datasets or comparison_output.paper_datasets(items, seed)
+    chosen = chosen or comparison_output.default_methods(datasets, showcase)
     key, cells = jax.random.key(seed), out / "cells" if out else None
     started = partial(compare, datasets, chosen, key=key, repetitions=repetitions, folds=folds, checks=checks)
     with support.connected(scheduler) as client:
         tree = started(folder=cells, client=client, on_progress=progress)
-    support.record_independence(tree, datasets if out else [], key)
+    comparison_output.record_independence(tree, datasets if out else [], key)
     if checks:
-        evidence_output.record_worth(tree, datasets, key)
+        comparison_output.record_worth(tree, datasets, key)
     _hand_over(tree, out)
 
 
 def _hand_over(tree: "DataTree", out: Path | None) -> None:
     """Print a comparison's scores and failures, write it and its report, and exit with 1 where a method failed."""
-    from latentens.cli import support
-    from latentens.cli.evidence_output import prediction_tables
+    from latentens.cli.comparison_output import failures, prediction_tables, score_table
     from latentens.comparison import save
     from latentens.reporting import report
 
-    for printed in (support.score_table(tree), *prediction_tables(tree)):
+    for printed in (score_table(tree), *prediction_tables(tree)):
         console.print(printed)
-    failed = support.failures(tree)
+    failed = failures(tree)
     if failed:
         messages.print("\n".join(failed))
     if out:
@@ -221,12 +220,12 @@ def check(
     for words in (evidence_output.signal_words(read, seed), found.summary):
         console.print(words)
     if found.rejected:
-        console.print(support.pair_table(found))
+        console.print(evidence_output.pair_table(found))
     if worth:
         with status("Asking what the voters are worth"):
             console.print(evidence_output.worth_words(read, seed))
     if out:
-        place = support.write_frame(support.pair_frame(found), out)
+        place = support.write_frame(evidence_output.pair_frame(found), out)
         tell(f"{found.num_pairs} pairs of voters written to {place}")
         end_if_elsewhere(place, out)
 

@@ -1,61 +1,25 @@
-"""What the commands print that needs no label: which model predicts votes best, and what voters are worth."""
+"""What the commands print about votes alone: signal, pairs of voters that stand out, and what voters are worth."""
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable
 
 import jax
-from rich.box import SIMPLE_HEAD
-from rich.console import RenderableType
+import numpy as np
+import pandas as pd
 from rich.table import Table
 
-from latentens.cli.terminal import messages, status, tell
-from latentens.comparison import add_worth, data_trees
-from latentens.comparison.dependence import WORTH
+from latentens.cli.terminal import messages
 from latentens.datasets import Dataset
 from latentens.errors import LatentensError, VotesError
 from latentens.evaluation.effective_voters import effective_voters
+from latentens.evaluation.independence import ModelCheck
 from latentens.evaluation.signal import check_signal
-from latentens.reporting.prediction_part import WARNING, ranking_frame
-from latentens.reporting.view import views
 from latentens.votes import Votes
+
+PAIRS_SHOWN = 10
+"""So many dependent pairs of voters are printed."""
 
 RESAMPLES = 20
 """Bootstrap samples behind the interval that the command prints."""
-
-
-def prediction_tables(tree: Any) -> Iterator[RenderableType]:
-    """For each data set the models in the order of how well they predict its votes, and once what that means."""
-    frames = {view.name: frame for view in views(tree) if (frame := ranking_frame(view)) is not None}
-    for name, frame in frames.items():
-        table = Table(box=SIMPLE_HEAD, pad_edge=False, title=f"Which model predicts the votes of {name} best?")
-        table.add_column("model", overflow="fold")
-        for heading in ("log predictive\ndensity", "behind\nthe best", "standard\nerror"):
-            table.add_column(heading, justify="right")
-        table.add_column("judged by")
-        for model, row in frame.iterrows():
-            figures = (f"{value:,.1f}" for value in (row["elpd"], abs(row["difference"]), row["difference_error"]))
-            table.add_row(str(model), *figures, str(row["by"]))
-        yield table
-    if frames:
-        yield WARNING
-
-
-def worth_words(votes: Votes, seed: int) -> str:
-    """How many independent voters these are worth, in a sentence."""
-    try:
-        return effective_voters(votes, key=jax.random.key(seed), resamples=RESAMPLES).summary
-    except LatentensError as error:
-        return f"What the voters are worth cannot be told: {error}."
-
-
-def record_worth(tree: Any, datasets: Iterable[Dataset], key: jax.Array) -> None:
-    """Put into a comparison how many independent voters those of unknown origin are worth, and print it."""
-    real = [dataset for dataset in datasets if dataset.model is None]
-    with status("Asking what the voters are worth"):
-        add_worth(tree, real, key=key, resamples=RESAMPLES)
-    nodes = data_trees(tree)
-    for dataset in real:
-        tell(f"{dataset.name}: {nodes[dataset.name][WORTH].attrs['summary']}")
 
 
 def signal_words(votes: Votes, seed: int) -> str:
@@ -70,3 +34,40 @@ def tell_signals(datasets: Iterable[Dataset], seed: int) -> None:
     """Say on standard error of each data set whether its voters agree more than by chance."""
     for dataset in datasets:
         messages.print(f"{dataset.name}: {signal_words(dataset.votes, seed)}")
+
+
+def pair_frame(check: ModelCheck) -> pd.DataFrame:
+    """Every pair of voters that was checked, the strongest residual first."""
+    first, second = np.nonzero(np.triu(check.checked, k=1))
+    names = np.asarray(check.voter_names)
+    frame = pd.DataFrame(
+        {
+            "voter": names[first],
+            "other": names[second],
+            "residual_correlation": check.residual[first, second],
+            "standard_error": check.standard_error[first, second],
+            "p_value": check.pair_p_values[first, second],
+            "adjusted_p_value": check.adjusted_p_values[first, second],
+        }
+    )
+    return frame.sort_values("residual_correlation", key=lambda values: -values.abs(), kind="stable")
+
+
+def pair_table(check: ModelCheck) -> Table:
+    """The pairs of voters that stand out most."""
+    table = Table(title=f"The strongest of {len(check.dependent_pairs)} pairs that stand out")
+    for heading in ("voter", "other", "residual\ncorrelation", "p, for all\npairs together"):
+        table.add_column(heading, justify="left" if heading in ("voter", "other") else "right")
+    frame = pair_frame(check)
+    for pair in frame[frame["adjusted_p_value"] <= check.level].head(PAIRS_SHOWN).itertuples():
+        p_value = f"{pair.adjusted_p_value:.3f}"
+        table.add_row(str(pair.voter), str(pair.other), f"{pair.residual_correlation:+.3f}", p_value)
+    return table
+
+
+def worth_words(votes: Votes, seed: int) -> str:
+    """How many independent voters these are worth, in a sentence."""
+    try:
+        return effective_voters(votes, key=jax.random.key(seed), resamples=RESAMPLES).summary
+    except LatentensError as error:
+        return f"What the voters are worth cannot be told: {error}."

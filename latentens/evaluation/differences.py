@@ -5,9 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.signal import fftconvolve
 from scipy.special import ndtr, ndtri
-from scipy.stats import binom, binomtest
 
 from latentens.evaluation.items import Labels, Posterior
 from latentens.runtime.numerics import safe_log
@@ -109,6 +107,9 @@ def _sign_test(
     The sum's distribution is the convolution of binomials on a lattice; the rounding to the lattice can only enlarge
     the p-value.
     """
+    from scipy.signal import fftconvolve  # slow to import, as is scipy.stats, and needed only here
+    from scipy.stats import binom, binomtest
+
     played = wins + losses
     wins, weights, played = wins[played > 0], weights[played > 0], played[played > 0]
     if len(played) == 0:

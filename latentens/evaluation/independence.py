@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.sparse.csgraph import connected_components
-from scipy.stats import norm
+from scipy.special import ndtr
 
 from latentens.errors import VotesError
 from latentens.evaluation.number_words import probability_text
@@ -155,7 +155,7 @@ def check_model(
         p_value=float(adjusted.min()),
         residual=pairs.residual,
         standard_error=pairs.standard_error,
-        pair_p_values=np.where(pairs.checked, 2 * norm.sf(size), 1.0),
+        pair_p_values=np.where(pairs.checked, 2 * ndtr(-size), 1.0),
         adjusted_p_values=adjusted,
         checked=pairs.checked,
         groups=_members(connected_components(linked)[1]),

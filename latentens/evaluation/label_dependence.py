@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
-from scipy.stats import norm
+from scipy.special import ndtr
 
 from latentens.evaluation.differences import holm
 from latentens.evaluation.items import Labels
@@ -59,7 +59,7 @@ def label_dependence(votes: Int[np.ndarray, "item voter"], labels: Labels, num_c
     z_score = np.where(checked, total / np.sqrt(np.where(checked, variance, 1.0)), 0.0)
     correlation = np.where(checked, total / np.where(checked, spread, 1.0), 0.0)
     p_values, upper = np.ones_like(total), np.triu(checked)
-    p_values[upper] = holm(2 * norm.sf(np.abs(z_score[upper])))
+    p_values[upper] = holm(2 * ndtr(-np.abs(z_score[upper])))
     return LabelDependence(correlation, np.minimum(p_values, p_values.T), checked)
 
 

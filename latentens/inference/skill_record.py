@@ -4,8 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.special import expit, logit
-from scipy.stats import norm
+from scipy.special import expit, logit, ndtri
 
 COVERAGE = 0.95
 """Of the intervals, unless another one is asked for."""
@@ -90,7 +89,7 @@ def lay_out(
     """
     num_voters = len(votes)
     inside = (found if centre is None else centre).clip(1e-9, 1 - 1e-9)
-    reach = norm.ppf((1 + level) / 2) * np.minimum(errors / (inside * (1 - inside)), 1e3)
+    reach = ndtri((1 + level) / 2) * np.minimum(errors / (inside * (1 - inside)), 1e3)
     low, high = np.minimum(expit(logit(inside) - reach), found), np.maximum(expit(logit(inside) + reach), found)
     silent = votes <= 0
     rates = [

@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from latentens.datasets.dataset import Dataset
 from latentens.evaluation.items import Labels, Posterior
@@ -90,7 +90,7 @@ class TwinScores:
         elif len(shifts):
             spread += float(shifts[0] ** 2)
         centre = float(values.mean() - shifts.mean()) if len(shifts) else float(values.mean())
-        margin = float(student.ppf((1 + LEVEL) / 2, max(number - 1, 3))) * np.sqrt(spread * (1 + 1 / number))
+        margin = float(stdtrit(max(number - 1, 3), (1 + LEVEL) / 2)) * np.sqrt(spread * (1 + 1 / number))
         low, high = centre - margin, centre + margin
         if score == "balanced_accuracy":
             return Estimated(*(float(np.clip(value, 0, 1)) for value in (centre, low, high)))

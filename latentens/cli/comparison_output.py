@@ -1,0 +1,109 @@
+"""What `latentens compare` runs by default, and what it adds to a comparison and prints of it."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from rich.box import SIMPLE_HEAD
+from rich.console import RenderableType
+from rich.table import Table
+
+from latentens.cli.evidence_output import RESAMPLES
+from latentens.cli.method_names import find_methods
+from latentens.cli.terminal import status, tell
+from latentens.comparison import add_independence, add_worth, data_trees
+from latentens.comparison.dependence import WORTH
+from latentens.comparison.own_program import OWN_PROGRAM, own_program
+from latentens.comparison.sweep import MethodFactory
+from latentens.datasets import PAPER_MODELS, Dataset, simulate_paper
+from latentens.evaluation import scores as evaluation
+from latentens.reporting.prediction_part import WARNING, ranking_frame
+from latentens.reporting.view import views
+
+TEMPERED = "Tempered(DawidSkeneEM)"
+TWO_CLASS_METHODS = ("MajorityVote", "SpectralMetaLearner", "DawidSkeneEM", TEMPERED, "LatentSpectral", "RBMStack")
+MANY_CLASS_METHODS = ("MajorityVote", "DawidSkeneEM", TEMPERED, "Glad", "Ebcc")
+
+
+def paper_datasets(items: int, seed: int) -> list[Dataset]:
+    """The paper's four simulated sets."""
+    return [simulate_paper(family, seed, items) for family in PAPER_MODELS]
+
+
+def default_methods(datasets: Sequence[Dataset], showcase: bool) -> dict[str, MethodFactory]:
+    """Methods for those who name none; on the paper's sets also the best that knows no label, and what knows the model.
+
+    Args:
+        datasets: The data sets.
+        showcase: Whether these are the paper's simulated sets.
+    """
+    if any(dataset.votes.num_classes > 2 for dataset in datasets):
+        return {**find_methods(MANY_CLASS_METHODS)}
+    chosen = find_methods(TWO_CLASS_METHODS)
+    return {**chosen, **find_methods(["TopDownMLE"]), OWN_PROGRAM: own_program(datasets)} if showcase else {**chosen}
+
+
+def record_independence(tree: Any, datasets: Iterable[Dataset], key: jax.Array) -> None:
+    """Put into a comparison whether the voters of data whose origin is unknown err independently."""
+    real = [dataset for dataset in datasets if dataset.model is None]
+    if real:
+        with status("Checking whether voters err independently"):
+            add_independence(tree, real, key=key)
+
+
+def record_worth(tree: Any, datasets: Iterable[Dataset], key: jax.Array) -> None:
+    """Put into a comparison how many independent voters those of unknown origin are worth, and print it."""
+    real = [dataset for dataset in datasets if dataset.model is None]
+    with status("Asking what the voters are worth"):
+        add_worth(tree, real, key=key, resamples=RESAMPLES)
+    nodes = data_trees(tree)
+    for dataset in real:
+        tell(f"{dataset.name}: {nodes[dataset.name][WORTH].attrs['summary']}")
+
+
+def score_table(tree: Any) -> Table:
+    """The main scores of a comparison, means over repetitions."""
+    means = tree["scores"].to_dataset().drop_vars("error").mean("repetition").to_dataframe()
+    shown = [
+        score
+        for score in evaluation.SCORES
+        if score.heading and score.name in means and means[score.name].notna().any()
+    ]
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("data set")
+    table.add_column("method", overflow="fold")
+    for score in shown:
+        table.add_column(score.heading, justify="right")
+    for dataset, rows in means.groupby(level="dataset", sort=False):
+        label = str(dataset)
+        for method, row in rows.droplevel("dataset").dropna(how="all").iterrows():
+            figures = (score.text(row[score.name]) if np.isfinite(row[score.name]) else "" for score in shown)
+            table.add_row(label, str(method), *figures)
+            label = ""
+        table.add_section()
+    return table
+
+
+def prediction_tables(tree: Any) -> Iterator[RenderableType]:
+    """For each data set the models in the order of how well they predict its votes, and once what that means."""
+    frames = {view.name: frame for view in views(tree) if (frame := ranking_frame(view)) is not None}
+    for name, frame in frames.items():
+        table = Table(box=SIMPLE_HEAD, pad_edge=False, title=f"Which model predicts the votes of {name} best?")
+        table.add_column("model", overflow="fold")
+        for heading in ("log predictive\ndensity", "behind\nthe best", "standard\nerror"):
+            table.add_column(heading, justify="right")
+        table.add_column("judged by")
+        for model, row in frame.iterrows():
+            figures = (f"{value:,.1f}" for value in (row["elpd"], abs(row["difference"]), row["difference_error"]))
+            table.add_row(str(model), *figures, str(row["by"]))
+        yield table
+    if frames:
+        yield WARNING
+
+
+def failures(tree: Any) -> list[str]:
+    """A sentence for each fit that failed."""
+    cells = tree["scores/error"].to_dataframe().reset_index()
+    failed = cells[cells["error"] != ""]
+    return [f"{cell.estimator} failed on {cell.dataset}: {cell.error}" for cell in failed.itertuples()]
