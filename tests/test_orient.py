@@ -19,6 +19,26 @@ def test_every_relabelling_is_undone(num_classes):
         np.testing.assert_array_equal(relabelled[:, orientation(relabelled, votes)], posterior)
 
 
+def test_a_rare_vote_marks_the_class_in_which_it_is_less_rare():
+    rng = np.random.default_rng(1)
+    often = np.arange(1000) < 700  # one class has more of the items, and more of the few votes for 1
+    votes = Votes.from_matrix((rng.random((1000, 9)) < np.where(often, 0.07, 0.01)[:, None]).astype(int), 2)
+    says_one = np.where(often, 0.8, 0.2)
+    posterior = np.stack([1 - says_one, says_one], axis=1)
+    for order in ([0, 1], [1, 0]):
+        np.testing.assert_array_equal(posterior[:, order][:, orientation(posterior[:, order], votes)], posterior)
+
+
+def test_a_class_of_hardly_any_items_takes_no_name_from_another():
+    rng = np.random.default_rng(2)
+    labels = rng.integers(0, 2, 300)
+    matrix = np.where(rng.random((300, 7)) < 0.7, labels[:, None], rng.integers(0, 3, (300, 7)))
+    matrix[0] = 0  # the only item of the third class is voted 0 by all
+    posterior = 0.98 * np.eye(3)[labels] + 0.02 / 3
+    posterior[0] = [0, 0, 1]
+    np.testing.assert_array_equal(orientation(posterior, Votes.from_matrix(matrix, 3)), [0, 1, 2])
+
+
 def test_a_tie_leaves_the_order_alone():
     votes = Votes.from_matrix([[0, 1], [1, 0]])
     posterior = np.array([[0.9, 0.1], [0.1, 0.9]])

@@ -49,6 +49,13 @@ def test_size_is_that_of_the_lowest_criterion(chain):
     assert fit.diagnostics["bic"] == min(by_size.values())
 
 
+def test_a_chain_that_would_grow_further_is_reported():
+    method = TopDownMLE(max_hidden=5)
+    assert "still falls at 5 hidden units" in method._limit_warnings({0: 9.0, 3: 8.0, 4: 7.0, 5: 6.0})[0]
+    for by_size in ({0: 9.0, 3: 8.0, 4: 6.0, 5: 7.0}, {0: 9.0, 3: 8.0}, {0: 9.0, 5: 8.0}):
+        assert method._limit_warnings(by_size) == []
+
+
 @pytest.mark.slow
 def test_start_from_the_stack_says_what_the_stack_says(chain):
     """The chain made of a stack gives votes nearly the distribution that the stack's lower machine gives them."""

@@ -8,17 +8,18 @@ from latentens.votes import Votes
 
 
 def orientation(label_probs: Float[np.ndarray, "item label"], votes: Votes) -> Int[np.ndarray, " label"]:
-    """The order of the classes under which a posterior agrees best with the majority.
+    """The order of the classes under which a posterior agrees best with the votes.
 
-    Agreement is the sum over items of posterior times vote share; the assignment of classes to labels that
-    maximises it is taken. Where the order that the posterior came with does as well, it stays.
+    Agreement is the sum over items of posterior times `vote_lifts`; the assignment of classes to labels that maximises
+    it is taken. So of two classes, label 1 is the one in which 1 is voted more often than in the other, however
+    frequent class and vote are. Where the order that the posterior came with does as well, it stays.
 
     Returns:
         `order` such that `label_probs[:, order]` is oriented: `order[k]` is the class that stands for label k.
     """
-    shares = vote_shares(votes)
-    unvoted = label_probs.shape[1] - shares.shape[1]  # labels for which nobody could vote
-    return best_order(np.pad(shares.T @ label_probs, ((0, max(unvoted, 0)), (0, 0))))
+    lifts = vote_lifts(votes)
+    unvoted = label_probs.shape[1] - lifts.shape[1]  # labels for which nobody could vote
+    return best_order(np.pad(lifts.T @ label_probs, ((0, max(unvoted, 0)), (0, 0))))
 
 
 def best_order(agreement: Float[np.ndarray, "label class"]) -> Int[np.ndarray, " label"]:
@@ -32,3 +33,9 @@ def vote_shares(votes: Votes) -> Float[np.ndarray, "item label"]:
     """Each class's share of the votes of each item; equal shares where an item has no votes."""
     cast = votes.tally.sum(axis=1, keepdims=True)
     return np.where(cast > 0, votes.tally / np.maximum(cast, 1), 1 / votes.num_classes)
+
+
+def vote_lifts(votes: Votes) -> Float[np.ndarray, "item label"]:
+    """How far each class's share of the votes of an item lies above its mean over all items."""
+    shares = vote_shares(votes)
+    return shares - shares.mean(axis=0)

@@ -1,6 +1,6 @@
 """The directed chain label → hidden units → votes at its exact maximum."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -76,8 +76,19 @@ class TopDownMLE(Method):
         chosen = surest_consensus(near)
         fit = self._climb(votes, chosen.size, starts=0, initial=chosen.params).fit(votes, key=key)
         change = max(float(np.mean(chain.labels != chosen.labels)) for chain in near)
-        more = {"label_change": change, "warnings": fit.diagnostics["warnings"] + label_warnings(change)}
+        words = label_warnings(change) + self._limit_warnings(by_size)
+        more = {"label_change": change, "warnings": fit.diagnostics["warnings"] + words}
         return replace(fit, diagnostics={**fit.diagnostics, **_about(votes, chosen.size, by_size), **more})
+
+    def _limit_warnings(self, by_size: Mapping[int, float]) -> list[str]:
+        """What to say where the criterion asks for more hidden units than may be tried."""
+        last = by_size.get(self.max_hidden, np.inf)
+        if last >= by_size.get(self.max_hidden - 1, -np.inf):
+            return []
+        return [
+            f"BIC still falls at {self.max_hidden} hidden units, so the votes do not come from such a chain, and what "
+            "it takes for the label may be something else"
+        ]
 
     def _chains(self, votes: Votes, without: float, key: Array) -> list[ChainOptimum]:
         """Where the starts of each size end, more and more hidden units while AIC falls.
