@@ -24,7 +24,8 @@ from latentens.comparison.twins.expected_scores import (
 from latentens.comparison.twins.gold_numbers import mcnemar_number, to_check_accuracy, to_tell_worlds
 from latentens.comparison.twins.minimax import GOLD, Column, choose, gold_column
 from latentens.comparison.twins.twin_cells import draw_twins
-from latentens.comparison.twins.worlds import FittedWorld, judge
+from latentens.comparison.twins.verdicts import judge
+from latentens.comparison.twins.worlds import FittedWorld
 from latentens.datasets import Dataset
 from latentens.errors import LatentensError
 from latentens.evaluation.differences import compare_accuracy
@@ -255,6 +256,8 @@ def test_a_world_must_predict_better_than_a_simpler_one():
     verdicts = judge([world("simple", base), ahead], {}, KEY)
     assert verdicts["ahead"].ruled_out == ""
     assert "worse than ahead" in verdicts["simple"].ruled_out
+    verdicts = judge([replace(world("simple", base), check_p_value=0.001), level], {}, KEY)
+    assert verdicts["level"].ruled_out == ""  # one that the votes contradict cannot stand for others
 
 
 @pytest.mark.parametrize(("only_one", "only_other"), [(0.1, 0.02), (0.2, 0.12)])

@@ -16,7 +16,8 @@ from latentens.methods.independent.likelihood import ROUNDING, named_params
 from latentens.methods.indicator import vote_indicator
 from latentens.methods.majority_vote import MajorityVote
 from latentens.methods.maximum_likelihood import MaximumLikelihood
-from latentens.methods.spectral.voter_groups import candidate_groups, group_residual, group_scores
+from latentens.methods.spectral.tree_correlations import PairMoments, best_groups
+from latentens.methods.spectral.voter_groups import candidate_groups, group_scores
 from latentens.models import DawidSkene, Tree
 from latentens.runtime.precision import double_precision
 from latentens.runtime.randomness import numpy_generator
@@ -73,7 +74,8 @@ def find_tree(votes: Votes, *, key: jax.Array, max_groups: int = 8) -> Tree:
     """The tree whose groups fit the agreement of voters best.
 
     Voters are clustered by the scores of L-SML, taken from the covariances of agreement, which are defined for any
-    number of classes; the number of groups, three or more, is that of the smallest residual. Dependence given a fitted
+    number of classes. From there single voters change groups while that brings correlations nearer to those of a tree;
+    the number of groups, three or more, is that of the best such tree (see `best_groups`). Dependence given a fitted
     Dawid–Skene would not do: its label copies the opinion of a large group, whose voters then look independent.
 
     Args:
@@ -91,17 +93,17 @@ def find_tree(votes: Votes, *, key: jax.Array, max_groups: int = 8) -> Tree:
 
 
 def _tree(votes: Votes, key: Array, max_groups: int) -> Tree | None:
-    generator, covariance = numpy_generator(key), agreement_covariance(votes)
-    scores = group_scores(covariance, generator)
+    generator, moments = numpy_generator(key), agreement_moments(votes)
+    scores = group_scores(moments.covariance, generator)
     _, *candidates = candidate_groups(scores, max_groups, RESTARTS, generator)
     if not candidates or scores.max() < ROUNDING:
         return None
-    groups = min(candidates, key=lambda found: group_residual(covariance, found))
+    groups = best_groups(moments, candidates, votes.num_items)
     numbered, _ = pd.factorize(groups)  # in the order of their first voters: the same groups are the same program
     return Tree(tuple(numbered.tolist()), votes.num_classes)
 
 
-def agreement_covariance(votes: Votes) -> Float[np.ndarray, "voter voter"]:
+def agreement_moments(votes: Votes) -> PairMoments:
     """`Σ_a Cov(1{x_i = a}, 1{x_j = a})` of each pair of voters over the items on which both voted; 0 without such."""
     classes, patterns = votes.num_classes, votes.patterns
     indicator = vote_indicator(patterns.votes, classes)
@@ -114,7 +116,7 @@ def agreement_covariance(votes: Votes) -> Float[np.ndarray, "voter voter"]:
         chosen = part * weights
         alone = _product(chosen, cast * weights) / np.maximum(together, 1)
         covariance += _product(chosen, chosen) / np.maximum(together, 1) - alone * alone.T
-    return covariance
+    return PairMoments(covariance, together)
 
 
 def _product(left: Float[np.ndarray, "row voter"], right: Float[np.ndarray, "row voter"]) -> np.ndarray:

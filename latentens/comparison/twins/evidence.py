@@ -7,13 +7,11 @@ import numpy as np
 
 from latentens.comparison.twins.expected_scores import Estimated, ScoreName, TwinScores
 from latentens.comparison.twins.minimax import Choice, Column
-from latentens.comparison.twins.worlds import FittedWorld, Verdict
+from latentens.comparison.twins.verdicts import Verdict
+from latentens.comparison.twins.worlds import FittedWorld
 from latentens.datasets.dataset import Dataset
 from latentens.evaluation.items import Posterior
 from latentens.evaluation.signal import SignalCheck
-
-MISFIT = 0.01
-"""A program is contradicted by the votes if its predictive check has a p-value up to this."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,14 +50,9 @@ class Evidence:
         return [world for world in self.worlds if not self.verdicts[world.name].ruled_out]
 
     @property
-    def misfits(self) -> list[FittedWorld]:
-        """The worlds among these that the votes contradict all the same."""
-        return [world for world in self.kept if world.check_p_value <= MISFIT]
-
-    @property
     def contradicted(self) -> bool:
         """Whether the votes contradict every world that is left: then none of them is theirs."""
-        return len(self.misfits) == len(self.kept)
+        return all(world.contradicted for world in self.kept)
 
     def expected(self, score: ScoreName, method: str | None) -> Estimated:
         """A score over all worlds that are not ruled out: the weighted mean, and from the lowest end to the highest."""

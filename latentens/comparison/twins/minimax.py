@@ -18,9 +18,6 @@ from latentens.evaluation.items import Labels, Posterior
 INDIFFERENCE: Mapping[ScoreName, float] = {"balanced_accuracy": 0.001, "log_score": 0.005}
 """Losses that differ less than this are equal, however surely they differ: a tenth of a point, and 0.005 nats."""
 
-NOISE = 2.0
-"""Standard errors by which a loss must differ to count."""
-
 PROVEN = 1.645
 """Gold labels count for what they prove: their loss less so many standard errors."""
 
@@ -98,11 +95,10 @@ def choose(labels: Sequence[Column], probabilities: Sequence[Column], methods: S
 
 
 def _equals(columns: Sequence[Column], methods: Sequence[str], score: ScoreName) -> list[str]:
-    """The methods whose worst loss cannot be told from the smallest, in the order given."""
-    worst = {method: _worst(columns, method).losses[method] for method in methods}
-    least = min(loss.mean for loss in worst.values())
-    limit = least + INDIFFERENCE[score]
-    return [method for method, loss in worst.items() if loss.mean <= limit + NOISE * loss.error]
+    """The methods whose worst loss is as good as the smallest, in the order given."""
+    worst = {method: _worst(columns, method).losses[method].mean for method in methods}
+    limit = min(worst.values()) + INDIFFERENCE[score]
+    return [method for method, loss in worst.items() if loss <= limit]
 
 
 def _unrefuted(columns: Sequence[Column], methods: Sequence[str]) -> list[str]:

@@ -26,13 +26,13 @@ from latentens.comparison.twins.expected_scores import SCORES, TwinScores
 from latentens.comparison.twins.minimax import choose, column, gold_column
 from latentens.comparison.twins.tree_parts import GROUP, recommendation_group
 from latentens.comparison.twins.twin_cells import draw_twins, scored_twins, twin_cells
+from latentens.comparison.twins.verdicts import contenders, judge
 from latentens.comparison.twins.worlds import (
     FittedWorld,
     checked,
     fit_cells,
     fitted_worlds,
     held_out_cells,
-    judge,
     with_held_out,
 )
 from latentens.datasets.dataset import Dataset
@@ -114,7 +114,7 @@ def recommend(
         if quick and worlds is None and found.contradicted:
             found = session.fit_worlds(found, {**default_worlds(dataset.votes, quick=False), **choices})
         if methods is None:  # what fits a contradicted world may have another label in mind
-            chosen |= {world.method_name: world.method for world in found.kept if world not in found.misfits}
+            chosen |= {world.method_name: world.method for world in found.kept if not world.contradicted}
         found = session.score(found, chosen, 1 if quick else twins, temper=methods is None and not quick)
     else:
         session.run(cells_of(dataset, chosen, work_key))
@@ -153,11 +153,13 @@ class _Session:
             raise LatentensError(f"no program could be fitted to these votes, so that there are no twins ({reasons})")
         cells = held_out_cells(self.dataset, fitted, self.key)
         fitted = with_held_out(fitted, votes, cells, self.run(cells), self.key)
-        known = self.dataset.labels >= 0
+        leading, known = contenders(fitted), self.dataset.labels >= 0
+        fitted = [checked(world, votes, self.key) if world.name in leading else world for world in fitted]
         gold = {w.name: -log_losses(self.dataset.labels, w.posterior)[known] for w in fitted} if known.any() else {}
         verdicts = judge(fitted, gold, self.key)
-        kept = [w if verdicts[w.name].ruled_out else checked(w, votes, self.key) for w in fitted]
-        return replace(found, worlds=kept, absent=absent, verdicts=verdicts)
+        back = {name for name, verdict in verdicts.items() if not verdict.ruled_out} - leading  # gold labels say so
+        fitted = [checked(world, votes, self.key) if world.name in back else world for world in fitted]
+        return replace(found, worlds=fitted, absent=absent, verdicts=verdicts)
 
     def score(
         self, found: Evidence, methods: Mapping[str, Method | MethodFactory], twins: int, *, temper: bool

@@ -92,7 +92,7 @@ def _misfit(found: Evidence) -> Iterable[str]:
     if found.contradicted:
         yield (
             "The votes contradict every program that was tried, the best of them too, and true figures can lie outside "
-            f"the intervals above. {found.misfits[0].check_words}"
+            f"the intervals above. {found.kept[0].check_words}"
         )
 
 

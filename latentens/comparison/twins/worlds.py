@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 import jax
 import numpy as np
 from jaxtyping import Float
-from scipy.special import softmax
 
 from latentens.comparison.cell import Cell, Outcome
 from latentens.comparison.sweep import cells_of
@@ -22,20 +21,14 @@ from latentens.models import DawidSkene
 from latentens.programs.model import GenerativeModel
 from latentens.programs.tables import bayes_posterior, pointwise_log_likelihood
 from latentens.runtime.precision import double_precision
-from latentens.runtime.randomness import numpy_generator
 from latentens.votes import Votes
 
 FOLDS = 5
 LEAST_TESTED = 1000
 """Folds are held out one after the other until so many items have been."""
 
-CLEAR = 3.0
-"""A world is ruled out if it predicts worse than the best one by more standard errors than this, …"""
-
-LEAST_DIFFERENCE = 4.0
-"""… and by more nats than this, below which standard errors of such differences cannot be relied on."""
-
-BOOTSTRAP_DRAWS = 1000
+MISFIT = 0.01
+"""A program is contradicted by the votes if its predictive check has a p-value up to this."""
 
 REFIT_SLOPE = 1e-5
 """Largest entry of the gradient per item at which a refit has converged."""
@@ -77,6 +70,11 @@ class FittedWorld:
         return sum(np.size(value) for value in self.params.values())
 
     @property
+    def contradicted(self) -> bool:
+        """Whether the votes contradict the program."""
+        return self.check_p_value <= MISFIT
+
+    @property
     def refit(self) -> Method:
         """What fits the same program, its groups or hidden units included, to other votes: from its parameters here."""
         if isinstance(self.method, DawidSkeneEM):
@@ -84,23 +82,6 @@ class FittedWorld:
         own = MaximumLikelihood(self.model, use_prior=isinstance(self.method, TopDownMLE))
         base = self.method if isinstance(self.method, MaximumLikelihood) else own
         return replace(base, starts=0, warm=(), initial=(self.params,), tolerance=base.tolerance or REFIT_SLOPE)
-
-
-@dataclass(frozen=True, eq=False)
-class Verdict:
-    """What the votes, and perhaps gold labels, say about a world.
-
-    Attributes:
-        difference: Its held-out log-likelihood less that of the best world, in nats.
-        error: The standard error of that difference.
-        weight: Its share of the belief in the worlds that are not ruled out.
-        ruled_out: Why it is ruled out; empty where it is not.
-    """
-
-    difference: float
-    error: float
-    weight: float
-    ruled_out: str
 
 
 def fit_cells(dataset: Dataset, worlds: Mapping[str, World], key: jax.Array) -> list[Cell]:
@@ -202,77 +183,3 @@ def _as_fit(world: FittedWorld, votes: Votes) -> Fit:
         class_names=votes.class_names,
         source=votes,
     )
-
-
-def judge(worlds: Sequence[FittedWorld], gold: Mapping[str, PerItem], key: jax.Array) -> dict[str, Verdict]:
-    """What votes and gold labels say about each world.
-
-    A world is ruled out if another one predicts votes that neither has seen clearly better, or if it predicts them no
-    better than the simplest of those left: what it adds is then nothing that these votes tell. Gold labels count for
-    more than votes: they rule out worlds that predict them clearly worse than another one, and bring back a world that
-    the votes ruled out where it predicts them clearly better than all that are left.
-
-    Args:
-        worlds: The fitted worlds, at least one.
-        gold: The log-probability of each gold label by world; empty without gold labels.
-        key: Random key of the bootstrap behind the weights (pseudo-BMA+, Yao et al. 2018).
-    """
-    held_out = {world.name: world.held_out for world in worlds if world.held_out is not None}
-    best = max(held_out, key=lambda name: held_out[name].sum())
-    ruled_out = {name: _clearly_worse(values, held_out[best], best, "votes") for name, values in held_out.items()}
-    ruled_out |= _superfluous([world for world in worlds if ruled_out.get(world.name) == ""], held_out)
-    if gold:
-        ruled_out = _with_gold(ruled_out, gold)
-    weights = _weights(held_out, gold, [name for name, words in ruled_out.items() if not words], key)
-    verdicts = {}
-    for name, values in held_out.items():
-        difference, error = _difference(values, held_out[best])
-        verdicts[name] = Verdict(difference, error, weights.get(name, 0.0), ruled_out[name])
-    return verdicts
-
-
-def _superfluous(worlds: Sequence[FittedWorld], held_out: Mapping[str, PerItem]) -> dict[str, str]:
-    """Which of these worlds predict votes no better than the one with the fewest parameters."""
-    simplest = min(worlds, key=lambda world: world.num_parameters)
-    return {
-        world.name: f"predicts votes no better than {simplest.name}, which is simpler"
-        for world in worlds
-        if world.num_parameters > simplest.num_parameters
-        and not _clearly_worse(held_out[simplest.name], held_out[world.name], world.name, "votes")
-    }
-
-
-def _with_gold(ruled_out: Mapping[str, str], gold: Mapping[str, PerItem]) -> dict[str, str]:
-    left = [name for name, words in ruled_out.items() if not words]
-    favourite = max(gold, key=lambda name: gold[name].sum())
-    worse = {name: _clearly_worse(gold[name], gold[favourite], favourite, "gold labels") for name in left}
-    if favourite not in left and not all(worse.values()):  # it is not clear that the votes were wrong about it
-        favourite = max(left, key=lambda name: gold[name].sum())
-        worse = {name: _clearly_worse(gold[name], gold[favourite], favourite, "gold labels") for name in left}
-    return {**ruled_out, **worse, favourite: ""}
-
-
-def _difference(values: PerItem, best: PerItem) -> tuple[float, float]:
-    gain = values - best
-    return float(gain.sum()), float(np.sqrt(len(gain)) * gain.std(ddof=1)) if len(gain) > 1 else np.inf
-
-
-def _clearly_worse(values: PerItem, best: PerItem, favourite: str, what: str) -> str:
-    """Why a world is ruled out by what it predicts; empty where it is not."""
-    difference, error = _difference(values, best)
-    if -difference <= max(CLEAR * error, LEAST_DIFFERENCE):
-        return ""
-    return f"predicts {what} worse than {favourite}, by {-difference:,.0f} ± {error:,.0f} nats"
-
-
-def _weights(
-    held_out: Mapping[str, PerItem], gold: Mapping[str, PerItem], names: Sequence[str], key: jax.Array
-) -> dict[str, float]:
-    """Mean over Bayesian bootstraps of the items of each world's share of the likelihood."""
-    generator, total = numpy_generator(key), np.zeros((BOOTSTRAP_DRAWS, len(names)))
-    for source in (held_out, gold):
-        if source:
-            values = np.stack([source[name] for name in names], axis=1)
-            size = len(values)
-            total += size * generator.dirichlet(np.ones(size), BOOTSTRAP_DRAWS) @ values
-    return dict(zip(names, softmax(total, axis=1).mean(axis=0).tolist(), strict=True))
