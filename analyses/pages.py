@@ -10,6 +10,7 @@ import argparse
 import re
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -44,13 +45,30 @@ def accuracies(table: pd.DataFrame) -> str:
     return markdown(["", *(name for family in families for name in (family, "paper"))], rows)
 
 
-def probabilities(table: pd.DataFrame) -> str:
-    """Log score and divergence from the exact posterior."""
-    scores, families = ["log_score", "mean_kl"], list(dict.fromkeys(table["family"]))
+def by_family(table: pd.DataFrame, scores: list[str]) -> str:
+    """Some scores, family by family."""
+    families = list(dict.fromkeys(table["family"]))
     wide = table.pivot(index="estimator", columns="family", values=scores).reindex(dict.fromkeys(table["estimator"]))
     columns = [(score, family) for score in scores for family in families]
     rows = [[str(method), *(figure(row[column], 3) for column in columns)] for method, row in wide.iterrows()]
     return markdown(["", *(f"{family}: {score.replace('_', ' ')}" for score, family in columns)], rows)
+
+
+def two_scores(table: pd.DataFrame) -> str:
+    """Balanced accuracy with its deviation, and log score."""
+    rows = [
+        [str(row.estimator), f"{row.balanced_accuracy:.2f} ± {row.deviation:.2f}", figure(row.log_score, 2)]
+        for row in table.itertuples()
+    ]
+    return markdown(["", "balanced accuracy", "log score"], rows)
+
+
+def least_p_values(table: pd.DataFrame) -> str:
+    """The smallest p-value of each model's parameters, and what it is worth among so many (Bonferroni)."""
+    rows = []
+    for model, part in table.groupby("model", sort=False)["p_value"]:
+        rows.append([str(model), str(len(part)), figure(part.min(), 3), figure(min(1.0, len(part) * part.min()), 2)])
+    return markdown(["model", "parameters", "smallest p", "times their number"], rows)
 
 
 def plain(table: pd.DataFrame) -> str:
@@ -63,7 +81,12 @@ def plain(table: pd.DataFrame) -> str:
 
 TABLES: dict[str, tuple[str, Callable[[pd.DataFrame], str]]] = {
     "table 1": ("table_1", accuracies),
-    "table 1 probabilities": ("table_1", probabilities),
+    "table 1 probabilities": ("table_1", partial(by_family, scores=["log_score", "mean_kl"])),
+    "table 2": ("table_2", accuracies),
+    "magic": ("magic", two_scores),
+    "calibration": ("calibration", partial(by_family, scores=["calibration_error_debiased", "mean_kl"])),
+    "sbc": ("sbc", least_p_values),
+    "rbm accuracy": ("rbm_accuracy", plain),
     "cross fit": ("cross_fit", plain),
     "latent spectral guard": ("latent_spectral_guard", plain),
     "layered graph params": ("layered_graph_params", plain),
