@@ -207,22 +207,18 @@ def _constrain(model: GenerativeModel, point: dict[str, Array]) -> dict[str, Arr
 
 def draw_starts(model: GenerativeModel, key: Array, number: int) -> list[dict[str, np.ndarray]]:
     """Points of unconstrained space for as many draws from the priors."""
-    drawn = jax.device_get(_draw(model, jax.random.split(key, number)))
-    return [{name: value[i] for name, value in drawn.items()} for i in range(number)]
+    return [to_point(model, _draw(model, start_key)) for start_key in jax.random.split(key, number)]
 
 
 @partial(jax.jit, static_argnums=0)
-def _draw(model: GenerativeModel, keys: Array) -> dict[str, Array]:
-    def draw(key: Array) -> dict[str, Array]:
-        with numpy_draws():
-            trace = _trace_parameters(model, handlers.seed(rng_seed=key))
-        return unconstrain(model, {name: trace[name]["value"] for name in inspect(model).parameter_shapes})
-
-    return jax.vmap(draw)(keys)
+def _draw(model: GenerativeModel, key: Array) -> dict[str, Array]:
+    with numpy_draws():
+        trace = _trace_parameters(model, handlers.seed(rng_seed=key))
+    return {name: trace[name]["value"] for name in inspect(model).parameter_shapes}
 
 
 def normal_start(model: GenerativeModel, key: Array) -> dict[str, np.ndarray]:
     """A point of unconstrained space with standard normal coordinates."""
-    shapes = jax.eval_shape(partial(_draw, model), jax.random.split(key, 1))
+    shapes = jax.eval_shape(lambda key: unconstrain(model, _draw(model, key)), key)
     rng = numpy_generator(key)
-    return {name: rng.normal(size=shape.shape[1:]) for name, shape in shapes.items()}
+    return {name: rng.normal(size=shape.shape) for name, shape in shapes.items()}
