@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from latentens import Dataset, methods
-from latentens.errors import VotesError
+from latentens.errors import LimitError, VotesError
 from latentens.inference.orient import vote_shares
 from latentens.methods import (
     Cubam,
@@ -327,3 +327,16 @@ def test_an_optimum_with_exchanged_classes_is_turned_round(method_name, monkeypa
     assert np.mean(turned.labels == labels) > 0.9
     for name in ("sensitivity", "specificity"):
         np.testing.assert_allclose(turned.params[name], usual.params[name], atol=0.1)
+
+
+AT_ONCE = ("vote", "spectral", "restricted", "SupervisedReference")
+"""Methods without rounds."""
+
+
+@pytest.mark.parametrize("name", [name for name in (*METHODS, *OTHERS) if not name.startswith(AT_ONCE)])
+def test_a_limit_of_time_holds_for_every_method(name, monkeypatch):
+    votes, _ = good_voters(num_voters=6)
+    method = METHODS[name] if name in METHODS else OTHERS[name](votes)
+    monkeypatch.setenv("LATENTENS_SECONDS", "0")
+    with pytest.raises(LimitError, match="the limit of 0"):
+        method.fit(votes, key=KEY)

@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from latentens.runtime.parallel import in_threads, stop_if_asked
+from latentens.errors import LimitError
+from latentens.runtime.parallel import in_threads, stop_if_asked, time_limited
 
 
 def endless(_):
@@ -79,3 +80,22 @@ def test_threads_within_threads_stop_too():
 
 def test_a_thread_of_nobody_is_never_stopped():
     stop_if_asked()
+
+
+def test_time_is_up_in_threads_too(monkeypatch):
+    monkeypatch.setenv("LATENTENS_SECONDS", "0.05")
+    with (
+        pytest.raises(LimitError, match="The work has not ended within the limit of 0.05 seconds"),
+        time_limited("The work"),
+    ):
+        in_threads(endless, range(2), workers=2)
+    stop_if_asked()  # the limit went with the work
+
+
+def test_an_outer_limit_is_not_prolonged(monkeypatch):
+    monkeypatch.setenv("LATENTENS_SECONDS", "0")
+    with time_limited("outer"):
+        with time_limited("inner"), pytest.raises(LimitError, match="outer has not ended"):
+            stop_if_asked()
+        with pytest.raises(LimitError, match="outer has not ended"):
+            stop_if_asked()

@@ -20,6 +20,7 @@ from latentens.programs.contract import inspect
 from latentens.programs.model import GenerativeModel
 from latentens.programs.tables import draws_log_likelihood, pointwise_log_likelihood
 from latentens.runtime.compiled_memory import release_compiled
+from latentens.runtime.parallel import time_limited
 from latentens.runtime.precision import double_precision
 from latentens.runtime.settings import Settings
 from latentens.runtime.threads import one_blas_thread
@@ -224,7 +225,8 @@ class Method(Predictor):
             )
         release_compiled()
         start = time.perf_counter()
-        return finished(self, self._fit(votes, *args), votes, start, *args[1:])
+        with time_limited(type(self).__name__):
+            return finished(self, self._fit(votes, *args), votes, start, *args[1:])
 
 
 class GoldMethod(Method):

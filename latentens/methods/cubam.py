@@ -11,6 +11,7 @@ from scipy.special import expit, log_ndtr, ndtr
 from latentens.inference.orient import orientation
 from latentens.methods.base import Estimate, Method, Posterior
 from latentens.methods.indicator import in_blocks, require_two_classes, vote_indicator
+from latentens.runtime.parallel import stop_if_asked
 from latentens.runtime.randomness import numpy_generator
 from latentens.runtime.settings import Count
 from latentens.votes import Votes
@@ -63,6 +64,7 @@ class Cubam(Method):
         entries = _entries(rows)
         voters, change = self._start(votes.num_voters, key), np.inf
         for _ in range(self.rounds - 1):
+            stop_if_asked()
             signals = estimate_signals(rows, voters)
             updated = estimate_voters(entries, counts, signals, voters)
             change, voters = float(np.abs(updated.weight - voters.weight).max()), updated

@@ -13,6 +13,7 @@ from latentens.methods.base import Estimate, GoldCodes, GoldMethod, Posterior
 from latentens.methods.independent.likelihood import named_params
 from latentens.methods.indicator import in_blocks
 from latentens.methods.labelled_rows import LabelledRows, labelled_rows
+from latentens.runtime.parallel import stop_if_asked
 from latentens.runtime.progress import track_late
 from latentens.runtime.settings import Count, Positive
 from latentens.votes import Votes
@@ -81,6 +82,7 @@ class Glad(GoldMethod):
         ability, ease = np.full(votes.num_voters, ABILITY_MEAN), np.full(votes.num_items, EASE_MEAN)
         objective, entries = -np.inf, votes.triplets
         for iteration in track_late(range(1, self.max_iterations + 1), "GLAD: rounds of the limit"):
+            stop_if_asked()
             expected = _expect(votes, ability, ease, log_allowed)
             before = objective
             objective = _log_posterior(expected, counts, ability, ease)
@@ -98,6 +100,7 @@ class Glad(GoldMethod):
         """Posterior and ease of each row at given abilities, from average ease on."""
         ease = np.full(rows.num_items, EASE_MEAN)
         for _ in range(self.max_iterations):
+            stop_if_asked()
             step = _ease_step(rows.triplets, _expect(rows, ability, ease, log_allowed), ability, ease)
             ease = ease + step
             if np.abs(step).max() < 1e-6:

@@ -17,6 +17,7 @@ from latentens.methods.independent.likelihood import (
 from latentens.methods.indicator import Indicator, in_blocks, require_two_classes, vote_indicator
 from latentens.methods.labelled_rows import LabelledRows, labelled_rows
 from latentens.methods.restricted_likelihood import RestrictedLikelihood
+from latentens.runtime.parallel import stop_if_asked
 from latentens.runtime.settings import Count
 from latentens.votes import Votes
 
@@ -59,6 +60,7 @@ class IterativeMaximumLikelihood(GoldMethod):
         indicator, counts = vote_indicator(rows.votes, 2), rows.counts
         labels, rounds, at_rest = np.where(rows.gold >= 0, rows.gold, labels), 0, False
         while rounds < self.max_rounds and not at_rest:
+            stop_if_asked()
             confusion = hard_confusion(indicator, counts, labels)
             odds = log_odds(indicator, confusion[:, 1, 1], confusion[:, 0, 0])
             relabelled = np.where((odds == 0) | (rows.gold >= 0), labels, odds > 0)

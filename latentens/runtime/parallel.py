@@ -1,10 +1,17 @@
-"""Threads that stop together: what interrupts the caller, or fails in one of them, ends them all at their next step."""
+"""Threads that stop together: what interrupts the caller, or fails in one of them, ends them all at their next step.
+
+So does a limit of time, in whatever thread the work is done.
+"""
 
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from typing import TypeVar
+from contextlib import contextmanager
+from typing import NamedTuple, TypeVar
 
+from latentens.errors import LimitError
+from latentens.runtime.limits import TIME_VARIABLE, time_limit
 from latentens.runtime.progress import track_late
 from latentens.runtime.threads import available_cores, one_blas_thread
 
@@ -16,6 +23,30 @@ _thread = threading.local()
 
 class Stopped(BaseException):
     """Raised inside a thread whose result nobody waits for any longer."""
+
+
+class _Deadline(NamedTuple):
+    """When some work must have ended, and what is said of it otherwise."""
+
+    at: float
+    words: str
+
+
+@contextmanager
+def time_limited(purpose: str) -> Iterator[None]:
+    """Limit what goes on inside to the seconds of LATENTENS_SECONDS; a limit that holds already is not prolonged.
+
+    Args:
+        purpose: What goes on, as the subject of a sentence.
+    """
+    outer, seconds = _deadline(), time_limit()
+    if outer is None and seconds < float("inf"):
+        words = f"{purpose} has not ended within the limit of {seconds:g} seconds; raise it by {TIME_VARIABLE}"
+        _thread.deadline = _Deadline(time.monotonic() + seconds, words)
+    try:
+        yield
+    finally:
+        _thread.deadline = outer
 
 
 def in_threads(
@@ -32,10 +63,10 @@ def in_threads(
         description: What a progress bar says; none by default.
     """
     stop = threading.Event()
-    around = _stops()
+    around, deadline = _stops(), _deadline()
 
     def watched(part: Part) -> Result:
-        _thread.stops = (*around, stop)
+        _thread.stops, _thread.deadline = (*around, stop), deadline
         return run(part)
 
     with one_blas_thread(), ThreadPoolExecutor(workers or available_cores()) as pool:
@@ -52,10 +83,17 @@ def in_threads(
 
 
 def stop_if_asked() -> None:
-    """End this thread if its result is no longer wanted; in any other thread, do nothing."""
+    """End this thread if its result is no longer wanted, and the work if its time is up; else do nothing."""
     if any(stop.is_set() for stop in _stops()):
         raise Stopped
+    deadline = _deadline()
+    if deadline is not None and time.monotonic() > deadline.at:
+        raise LimitError(deadline.words)
 
 
 def _stops() -> tuple[threading.Event, ...]:
     return getattr(_thread, "stops", ())
+
+
+def _deadline() -> _Deadline | None:
+    return getattr(_thread, "deadline", None)

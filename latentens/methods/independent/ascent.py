@@ -19,6 +19,7 @@ from latentens.methods.independent.label_counts import (
     maximisation,
 )
 from latentens.runtime.numerics import safe_log
+from latentens.runtime.parallel import stop_if_asked
 from latentens.runtime.progress import Advance, task
 
 PLAIN_ROUNDS = 10
@@ -87,6 +88,7 @@ class Ascent:
         running, bounds = np.arange(len(at.objective)), np.full(len(at.objective), FIRST_JUMP)
         optimum = _record(_empty_optimum(expected), running, at, rounds := 1)
         while rounds < self.max_iterations and len(running):
+            stop_if_asked()
             advance(f"Expectation–maximisation, round {rounds}, starts left: {len(running)}")
             after = self._stand(maximisation(at.expected, self.pseudo_counts))
             _record(optimum, running, after, rounds := rounds + 1)

@@ -15,6 +15,7 @@ from scipy.special import digamma, gammaln
 
 from latentens.methods.independent.ascent import FIRST_JUMP, LONGER_JUMP, PLAIN_ROUNDS
 from latentens.methods.indicator import Indicator
+from latentens.runtime.parallel import stop_if_asked
 
 CLASS_CONCENTRATION = 1.0
 SUBTYPE_CONCENTRATION = 0.1
@@ -86,6 +87,7 @@ class SubtypeAscent:
         at, rounds, longest = self.stand(subtypes), 1, FIRST_JUMP
         enough = self.tolerance * float(self.counts.sum())
         while rounds < self.max_iterations:
+            stop_if_asked()
             after = self._count(at.subtypes.label, at.responsibilities)
             held = after.items > EMPTY
             before = at.subtypes.at(held)

@@ -5,6 +5,7 @@ from jaxtyping import Float, Int
 from scipy import linalg
 
 from latentens.methods.spectral.moments import Matrix, complete_blocks, leading_vector
+from latentens.runtime.parallel import stop_if_asked
 from latentens.runtime.threads import one_blas_thread
 
 Groups = Int[np.ndarray, " voter"]
@@ -71,6 +72,7 @@ def candidate_groups(
     found = [np.arange(num_voters)]
     with one_blas_thread():  # with so few points threads cost more than they give
         for num_groups in range(3, min(most, num_voters - 1) + 1):
+            stop_if_asked()
             points = vectors[:, :num_groups]
             if len(np.unique(points.round(9), axis=0)) >= num_groups:
                 seed = int(generator.integers(2**31))

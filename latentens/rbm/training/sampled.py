@@ -21,6 +21,7 @@ from latentens.rbm.training.exact import EVALUATIONS, centre, single_unit, squar
 from latentens.rbm.training.interface import Trained, Training
 from latentens.runtime.devices import fetch
 from latentens.runtime.limits import check_time
+from latentens.runtime.parallel import stop_if_asked
 from latentens.runtime.progress import track_late
 from latentens.runtime.settings import Count, NotNegative, PartialShare, Positive
 
@@ -100,6 +101,7 @@ class SampledTraining(Training):
         best, best_epoch = centred, 0
         scores = [float(_score(centred, single, rows, held_out, score_key))]
         for epoch in track_late(range(1, self.epochs + 1), "training by sampling"):
+            stop_if_asked()
             learner = _epoch(learner, single, rows, training, jax.random.fold_in(epoch_key, epoch), self, batch_size)
             if self.held_out or epoch == self.epochs:
                 scores.append(float(_score(learner.centred, single, rows, held_out, score_key)))
