@@ -77,7 +77,7 @@ def votes_text(view: View, item: int) -> str:
         named = zip(voters, classes, strict=True)
         return ", ".join(f"{view.voter_names[voter]}: {view.class_names[vote]}" for voter, vote in named)
     counts = np.bincount(classes, minlength=len(view.class_names))
-    said = [f"{count} {view.class_names[vote]}" for vote, count in enumerate(counts) if count]
+    said = [f"{count}\u00a0×\u00a0{view.class_names[vote]}" for vote, count in enumerate(counts) if count]
     return ", ".join(said) or "no votes"
 
 

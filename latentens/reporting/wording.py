@@ -49,7 +49,8 @@ def summarise(view: View, means: Means, pairs: Pairs, findings: Findings) -> Sum
         return Summary("Every method failed here.", (), _troubles(view))
     if findings.labels is None or findings.probabilities is None:
         headline = _recommended(view) or (
-            "No label is known here: no score can tell which method is right, only how far the methods agree."
+            "No label is known here, so methods can only be compared with each other. Which of them to trust on votes "
+            "like these, latentens recommend can say."
         )
         return Summary(headline, (*_unlabelled_reasons(view, means), *_distance_reasons(view, means)), _troubles(view))
     reasons = (
@@ -233,6 +234,8 @@ def _unlabelled_reasons(view: View, means: Means) -> list[Reason]:
         reasons.append(
             f"All {len(labels)} methods give the same label to {percent(everywhere, 1)} of the items. Most alike are "
             f"{listing(most)} ({percent(same[most], 1)}), least alike {listing(least)} ({percent(same[least], 1)})."
+            if everywhere < 1
+            else f"All {len(labels)} methods give the same label to every item."
         )
     sure = {method: means[method, "confident_share"].value for method in view.posteriors}
     shares = [f"{method} {percent(share)}" for method, share in sorted(sure.items(), key=lambda item: -item[1])]
@@ -241,7 +244,11 @@ def _unlabelled_reasons(view: View, means: Means) -> list[Reason]:
         "need not be right more often: where voters depend on each other, methods that take them to be independent are "
         "far too sure."
     )
-    reasons.append("To learn which method to trust, label a few hundred items drawn at random and compare again.")
+    if not _recommended(view):
+        reasons.append(
+            "To learn which method to trust, run latentens recommend on the votes: it scores every method on simulated "
+            "twins of them. Or label a few hundred items drawn at random and compare again."
+        )
     return [Reason(words) for words in reasons]
 
 
