@@ -3,8 +3,8 @@
     python analyses/all.py --data ROOT [--out out] [--only table_1 table_2 …]
 
 Each analysis runs in a process of its own; one that fails is reported and the others continue. Versions, seed, seconds
-and outcome of each are kept in DIR/runs.csv. Tables that the page shows are copied to `analyses/results/`, figures to
-`analyses/figures/`, and the page is written from them.
+and outcome of each are kept in DIR/runs.csv. Tables that the pages show are copied to `analyses/results/`, figures to
+`analyses/figures/`, and the pages are written from them.
 """
 
 import shutil
@@ -16,14 +16,15 @@ from pathlib import Path
 
 import pandas as pd
 from common import run
-from pages import FOLDER, PAGE, TABLES, written
+from pages import FOLDER, PAGES, TABLES, rewrite
 
 ANALYSES = (
     *("table_1", "table_2", "magic", "calibration", "cross_fit", "latent_spectral_guard", "layered_graph_params"),
     *("figure_correlations", "figure_rbm_weights", "figure_recovery", "figure_singular_values", "figure_tree"),
     *("figure_s3_correlations", "appendix_variational", "appendix_top_down", "sbc", "published", "rbm_accuracy"),
+    "recommend",
 )
-"""What stands on the page, the tables first."""
+"""What stands on the pages, the tables first."""
 
 PACKAGES = ("latentens", "jax", "numpyro", "numpy", "scipy")
 
@@ -41,14 +42,14 @@ def run_one(name: str, data: Path | None, out: Path, seed: int) -> dict[str, obj
 
 
 def publish(names: list[str], out: Path) -> None:
-    """Copy tables and figures that the page shows, and write the page from them."""
-    shown = {name for name, _ in TABLES.values()}
-    for name in names:
-        if name in shown:
-            shutil.copy(out / f"{name}.csv", FOLDER / "results")
-        if (FOLDER / "figures" / f"{name}.png").is_file():
-            shutil.copy(out / f"{name}.png", FOLDER / "figures")
-    PAGE.write_text(written(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    """Copy tables and figures of these analyses that the pages show, and write the pages from them."""
+    shown = {FOLDER / "results" / f"{file}.csv" for file, _ in TABLES.values()} | set(
+        (FOLDER / "figures").glob("*.png")
+    )
+    for path in shown:
+        if (out / path.name).is_file() and path.name.startswith(tuple(names)):
+            shutil.copy(out / path.name, path)
+    rewrite()
 
 
 def main(data: Path | None, out: Path, seed: int, only: tuple[str, ...] = ANALYSES) -> pd.DataFrame:
@@ -61,7 +62,7 @@ def main(data: Path | None, out: Path, seed: int, only: tuple[str, ...] = ANALYS
     table = pd.DataFrame(records).set_index("analysis")
     table.to_csv(out / "runs.csv")
     publish(list(table.index[table["exit"] == 0]), out)
-    print(f"the page is {PAGE}, its tables and figures are in {out}")
+    print(f"the pages are {' and '.join(map(str, PAGES))}, their tables and figures are in {out}")
     return table
 
 

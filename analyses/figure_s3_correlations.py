@@ -7,6 +7,7 @@ on to the next layer are varied one by one, from the package's way to the author
 uncorrelated given the label? A unit that is constant in a class has no correlation there and is counted as constant.
 """
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import jax
@@ -17,28 +18,35 @@ import xarray as xr
 from common import run, write
 
 from latentens.datasets import load
-from latentens.errors import LatentensError
 from latentens.rbm import Machine, SampledTraining, VisibleRows, rows_from_votes
 from latentens.rbm.stack import hidden_sample, marginal_hidden_probs
 from latentens.runtime.devices import fetch
 from latentens.runtime.precision import double_precision
 
 NUM_HIDDEN = 25
-DIVERGENCE = {"persistent": False, "jumps": False, "learning_rate": 0.2}
+DIVERGENCE = {"persistent": False, "jumps": False, "held_out": 0.0}
 RANDOM_START = DIVERGENCE | {"informed": False, "input_scale": 0.1}
-ALL_EPOCHS = RANDOM_START | {"schedule": "constant", "batch_size": 100, "held_out": 0.0, "gibbs_steps": 10}
+CONSTANT_STEPS = RANDOM_START | {"schedule": "constant", "batch_size": 100, "gibbs_steps": 10}
 TRAININGS = {
     "persistent chains": {},
     "contrastive divergence": DIVERGENCE,
     "from a small random start": RANDOM_START,
-    "ten sweeps, constant steps, all epochs": ALL_EPOCHS,
-    "without weight cost": ALL_EPOCHS | {"penalty": 0.0},
-    "with weight cost 0.01": ALL_EPOCHS | {"penalty": 0.01},
-    "with the authors' step of 0.5": ALL_EPOCHS | {"penalty": 0.0, "learning_rate": 0.5 * 99},
+    "ten sweeps, constant steps": CONSTANT_STEPS,
+    "without weight cost": CONSTANT_STEPS | {"penalty": 0.0},
+    "with weight cost 0.01": CONSTANT_STEPS | {"penalty": 0.01},
+    "with the authors' step of 0.5": CONSTANT_STEPS | {"penalty": 0.0, "learning_rate": 0.5 * 99},
 }
-"""The package's way first; up to the fourth each adds a step towards the authors' way, then their weight costs."""
+"""The package's way first; up to the fourth each adds a step towards the authors' way, then weight costs and step."""
 
 SHOWN = "persistent chains", "random states"
+
+
+@dataclass(frozen=True)
+class Unchecked(SampledTraining):
+    """Training that goes on where the likelihood falls, as contrastive divergence lets it."""
+
+    def _check(self, scores: list[float]) -> None:
+        del scores
 
 
 def main(
@@ -50,21 +58,15 @@ def main(
     voters = correlations(dataset.votes.matrix, dataset.labels, "voter")
     records, matrices = [("votes", "", *mean_size(voters), 0, np.nan)], xr.Dataset({"voter_correlation": voters})
     for name in trainings:
-        training = SampledTraining(**{"epochs": epochs, **TRAININGS[name]})
-        try:
-            trained = training.train(rows, NUM_HIDDEN, key=fit_key)
-        except LatentensError as error:  # it diverged
-            print(f"{name}: {error}", flush=True)
-            records.append((name, "diverged", *[np.nan] * 4))
-            continue
+        trained = Unchecked(**{"epochs": epochs, **TRAININGS[name]}).train(rows, NUM_HIDDEN, key=fit_key)
         for passed_on, states in passed(trained.machine, rows, row_of_items, sample_key).items():
             found = correlations(states, dataset.labels, "hidden")
             constant = sum(int((np.ptp(states[dataset.labels == label], axis=0) == 0).sum()) for label in (0, 1))
-            records.append((name, passed_on, *mean_size(found), constant, float(trained.curve.max())))
+            records.append((name, passed_on, *mean_size(found), constant, float(trained.curve[-1])))
             print(*records[-1], flush=True)
             if (name, passed_on) == SHOWN:
                 matrices["hidden_correlation"] = found
-    columns = ["training", "passed_on", "given_label_0", "given_label_1", "constant_units", "objective"]
+    columns = ["training", "passed_on", "given_label_0", "given_label_1", "constant_units", "log_likelihood"]
     table = pd.DataFrame(records, columns=columns).set_index(["training", "passed_on"])
     write(out, "figure_s3_correlations", tree=matrices, table=table, figure=drawn(matrices))
     return table

@@ -1,9 +1,9 @@
-"""The tables of `README.md`, written from the files in `results/`, so that no figure is copied by hand.
+"""The tables of the pages, written from the files in `results/`, so that no figure is copied by hand.
 
     python analyses/pages.py [--check]
 
 Between `<!-- table NAME -->` and `<!-- end -->` stands what `TABLES[NAME]` makes of its file. Analyses write their
-tables to DIR/NAME.csv; `all.py` copies those that are shown here to `results/`.
+tables to DIR; `all.py` copies those that are shown on a page to `results/`.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from pathlib import Path
 import pandas as pd
 
 FOLDER = Path(__file__).parent
-PAGE = FOLDER / "README.md"
+PAGES = tuple(FOLDER / name for name in ("README.md", "RECOMMEND.md"))
 PLACE = re.compile(r"(<!-- table ([\w ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -87,6 +87,10 @@ TABLES: dict[str, tuple[str, Callable[[pd.DataFrame], str]]] = {
     "calibration": ("calibration", partial(by_family, scores=["calibration_error_debiased", "mean_kl"])),
     "sbc": ("sbc", least_p_values),
     "rbm accuracy": ("rbm_accuracy", plain),
+    "recommended families": ("recommend_families", plain),
+    "recommended sets": ("recommend_sets", plain),
+    "recommend coverage": ("recommend_coverage", plain),
+    "recommend coins": ("recommend_coins", plain),
     "cross fit": ("cross_fit", plain),
     "latent spectral guard": ("latent_spectral_guard", plain),
     "layered graph params": ("layered_graph_params", plain),
@@ -106,14 +110,24 @@ def written(page: str) -> str:
     return PLACE.sub(table, page)
 
 
+def outdated() -> list[Path]:
+    """The pages that differ from the files."""
+    return [page for page in PAGES if (text := page.read_text(encoding="utf-8")) != written(text)]
+
+
+def rewrite() -> None:
+    """Bring the pages up to date."""
+    for page in outdated():
+        page.write_text(written(page.read_text(encoding="utf-8")), encoding="utf-8")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="only say whether the page is up to date")
-    page = PAGE.read_text(encoding="utf-8")
+    parser.add_argument("--check", action="store_true", help="only say whether the pages are up to date")
     if not parser.parse_args().check:
-        PAGE.write_text(written(page), encoding="utf-8")
-    elif page != written(page):
-        sys.exit(f"{PAGE.name} differs from the files in results: run python analyses/pages.py")
+        rewrite()
+    elif found := outdated():
+        sys.exit(f"{found[0].name} differs from the files in results: run python analyses/pages.py")
 
 
 if __name__ == "__main__":

@@ -139,7 +139,7 @@ def by_family(methods: pd.DataFrame, sets: pd.DataFrame) -> pd.DataFrame:
     kinds = np.where(known["set"].isin(REAL), "real", "simulated")
     for kind, part in known.groupby(kinds):
         table.loc[f"correlation, {kind}", "error"] = part["expected"].corr(part["real"])
-    return table
+    return table.rename_axis("family")
 
 
 def coins(sets: int, seed: int) -> pd.DataFrame:
