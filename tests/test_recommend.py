@@ -321,3 +321,16 @@ def test_a_quick_answer_without_groups_asks_the_spare_world(data, monkeypatch):
     monkeypatch.setattr(recommending, "spare_worlds", lambda: {"OneCoin": World("O", WORLDS["OneCoin"])})
     tree = le.recommend(data.votes, METHODS, key=KEY, quick=True)
     assert tree["votes/recommendation"]["world"].values.tolist() == ["DawidSkene", "OneCoin"]
+
+
+def test_a_quick_answer_tries_all_programs_where_votes_contradict_the_cheap_ones(data, monkeypatch):
+    cheap, right = World("O", WORLDS["OneCoin"]), World("D", DawidSkeneEM())
+    everything = {"OneCoin": cheap, "DawidSkene": right}
+    monkeypatch.setattr(recommending, "default_worlds", lambda _, quick: {"OneCoin": cheap} if quick else everything)
+    monkeypatch.setattr(recommending, "spare_worlds", dict)
+    tree = le.recommend(data.votes, METHODS, key=KEY, quick=True)
+    assert tree["votes/recommendation"]["ruled_out"].sel(world="DawidSkene").item() == ""
+    assert sentences(tree)[0].startswith("Use ")
+    monkeypatch.setattr(recommending, "default_worlds", lambda _, quick: {"OneCoin": cheap})
+    tree = le.recommend(data.votes, METHODS, key=KEY, quick=True)
+    assert sentences(tree)[0].startswith("No program that was tried describes these votes, so this is a guess: use ")
