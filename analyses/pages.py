@@ -73,10 +73,12 @@ def least_p_values(table: pd.DataFrame) -> str:
 
 def plain(table: pd.DataFrame) -> str:
     """All columns; figures with two digits."""
-    rows = [
-        [figure(cell, 2) if isinstance(cell, float) else str(cell) for cell in row] for row in table.to_numpy(object)
-    ]
+    rows = [[_cell(cell) for cell in row] for row in table.to_numpy(object)]
     return markdown([name.replace("_", " ") for name in table.columns], rows)
+
+
+def _cell(value: object) -> str:
+    return figure(value, 3 if abs(value) < 1 else 2) if isinstance(value, float) else str(value)
 
 
 TABLES: dict[str, tuple[str, Callable[[pd.DataFrame], str]]] = {
@@ -86,6 +88,7 @@ TABLES: dict[str, tuple[str, Callable[[pd.DataFrame], str]]] = {
     "magic": ("magic", two_scores),
     "calibration": ("calibration", partial(by_family, scores=["calibration_error_debiased", "mean_kl"])),
     "sbc": ("sbc", least_p_values),
+    "s3 correlations": ("figure_s3_correlations", plain),
     "rbm accuracy": ("rbm_accuracy", plain),
     "recommended families": ("recommend_families", plain),
     "recommended sets": ("recommend_sets", plain),

@@ -27,6 +27,7 @@ LAYERS = (
     "comparison",
     "reporting",
     "cli",
+    "__main__",
 )
 """From the bottom up: a module imports its own layer and those below."""
 

@@ -219,13 +219,11 @@ class Method(Predictor):
     @one_blas_thread()
     @double_precision
     def _run(self, votes: Votes, *args: Any) -> Fit:
+        name, start = type(self).__name__, time.perf_counter()
         if not isinstance(votes, Votes):
-            raise VotesError(
-                f"{type(self).__name__} takes Votes, not a {type(votes).__name__}: see Votes.from_matrix and from_long"
-            )
+            raise VotesError(f"{name} takes Votes, not a {type(votes).__name__}: see Votes.from_matrix and from_long")
         release_compiled()
-        start = time.perf_counter()
-        with time_limited(type(self).__name__):
+        with time_limited(name):
             return finished(self, self._fit(votes, *args), votes, start, *args[1:])
 
 
