@@ -68,6 +68,7 @@ class Confounder(GenerativeModel):
         prevalence_prior: Concentrations of the shares' Dirichlet prior, one for all classes or one for each.
         confusion_prior: Concentrations of the Dirichlet priors of the confusion matrices' rows, as in `DawidSkene`.
         loading_prior: Concentrations (up, down) of the beta prior of (1 + loading) / 2.
+        num_nodes: Nodes of the quadrature; by default as many as make it exact, fewer do where items have few votes.
     """
 
     num_voters: Count = 15
@@ -75,6 +76,7 @@ class Confounder(GenerativeModel):
     prevalence_prior: Prior = 2.0
     confusion_prior: Prior | None = None
     loading_prior: Pair = (4.0, 2.0)
+    num_nodes: Count | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -94,7 +96,7 @@ class Confounder(GenerativeModel):
             loading = numpyro.sample("loading", signed)
         with numpyro.plate("item", num_items):
             label = numpyro.sample("label", dist.Categorical(probs=shares))
-            factor = numpyro.sample("factor", QuadratureNormal.for_voters(self.num_voters))
+            factor = numpyro.sample("factor", QuadratureNormal.for_voters(self.num_voters, self.num_nodes))
             above = threshold[label] - (factor[..., None] * loading)[..., None]
             bounds = above / jnp.sqrt(1 - loading**2)[:, None]
             ends = jnp.full_like(bounds[..., :1], FAR)

@@ -49,6 +49,7 @@ class ItemDifficulty(GenerativeModel):
         ability_prior: Mean and standard deviation of the abilities' normal priors, one pair or one for each class.
         error_prior: Concentration of the Dirichlet prior of the shares of the wrong votes.
         difficulty_scale_prior: Scale of the half-normal prior of s.
+        num_nodes: Nodes of the quadrature; by default as many as make it exact, fewer do where items have few votes.
     """
 
     num_voters: Count = 15
@@ -58,6 +59,7 @@ class ItemDifficulty(GenerativeModel):
     ability_prior: Prior = (1.5, 1.0)
     error_prior: Positive = 1.0
     difficulty_scale_prior: Positive = 1.0
+    num_nodes: Count | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -73,7 +75,7 @@ class ItemDifficulty(GenerativeModel):
             scale = numpyro.sample("difficulty_scale", dist.HalfNormal(self.difficulty_scale_prior))
         with numpyro.plate("item", num_items):
             label = numpyro.sample("label", dist.Categorical(probs=shares))
-            difficulty = numpyro.sample("difficulty", QuadratureNormal.for_voters(self.num_voters))
+            difficulty = numpyro.sample("difficulty", QuadratureNormal.for_voters(self.num_voters, self.num_nodes))
             right = ability[label] - scale * difficulty[..., None]
             is_right = jnp.arange(self.num_classes) == label[..., None, None]
             logits = jnp.where(is_right, right[..., None], log_error[label])

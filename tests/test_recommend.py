@@ -318,7 +318,7 @@ def test_quick_worlds_have_dependent_voters_too(num_voters, missing, dependent):
 
 def test_a_quick_answer_without_groups_asks_the_spare_world(data, monkeypatch):
     monkeypatch.setattr(recommending, "default_worlds", lambda votes, quick: {"DawidSkene": World("D", DawidSkeneEM())})
-    monkeypatch.setattr(recommending, "spare_worlds", lambda: {"OneCoin": World("O", WORLDS["OneCoin"])})
+    monkeypatch.setattr(recommending, "spare_worlds", lambda _: {"OneCoin": World("O", WORLDS["OneCoin"])})
     tree = le.recommend(data.votes, METHODS, key=KEY, quick=True)
     assert tree["votes/recommendation"]["world"].values.tolist() == ["DawidSkene", "OneCoin"]
 
@@ -327,7 +327,7 @@ def test_a_quick_answer_tries_all_programs_where_votes_contradict_the_cheap_ones
     cheap, right = World("O", WORLDS["OneCoin"]), World("D", DawidSkeneEM())
     everything = {"OneCoin": cheap, "DawidSkene": right}
     monkeypatch.setattr(recommending, "default_worlds", lambda _, quick: {"OneCoin": cheap} if quick else everything)
-    monkeypatch.setattr(recommending, "spare_worlds", dict)
+    monkeypatch.setattr(recommending, "spare_worlds", lambda _: {})
     tree = le.recommend(data.votes, METHODS, key=KEY, quick=True)
     assert tree["votes/recommendation"]["ruled_out"].sel(world="DawidSkene").item() == ""
     assert sentences(tree)[0].startswith("Use ")

@@ -1,6 +1,7 @@
 """The programs that a recommendation fits to votes, and the methods it chooses from, unless the user names others."""
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import NamedTuple
 
 from latentens.comparison.sweep import MethodFactory, named_methods
@@ -19,7 +20,6 @@ from latentens.methods import (
 )
 from latentens.methods.base import Method
 from latentens.models import Confounder, ItemDifficulty, TruncatedGaussian
-from latentens.programs.model import GenerativeModel
 from latentens.votes import Votes
 
 Methods = Iterable[Method] | Mapping[str, Method | MethodFactory]
@@ -35,6 +35,9 @@ LEAST_GROUPED_VOTERS = 7
 
 SHORT_CLIMB = "starts=0, max_iterations=200, tolerance=1e-5"
 """Sparse votes leave some parameters open, and a climb would not end."""
+
+FEW_NODES = 61
+"""Nodes of a factor of items that have few votes: with those for all voters together a fit would take minutes."""
 
 
 class World(NamedTuple):
@@ -62,19 +65,18 @@ def default_worlds(votes: Votes, *, quick: bool) -> dict[str, World]:
     has_groups = _is_dense(votes) and votes.num_voters > 3
     if quick:
         has_groups = has_groups and votes.num_voters >= LEAST_GROUPED_VOTERS
-        return worlds | ({"Tree": World("TreeMLE(starts=0)", TreeMLE(starts=0))} if has_groups else spare_worlds())
+        return worlds | ({"Tree": World("TreeMLE(starts=0)", TreeMLE(starts=0))} if has_groups else spare_worlds(votes))
     if has_groups:
         worlds["Tree"] = World("TreeMLE", TreeMLE())
     if has_groups and votes.num_classes == 2:
         worlds["TopDown"] = World("TopDownMLE(starts=2)", TopDownMLE(starts=2))
         worlds["TruncatedGaussian"] = World("MaximumLikelihood(TruncatedGaussian, starts=2)", _common_factor)
-    difficulty = World(f"MaximumLikelihood(ItemDifficulty, {SHORT_CLIMB})", _item_difficulty)
-    return {**worlds, **spare_worlds(), "ItemDifficulty": difficulty}
+    return {**worlds, **spare_worlds(votes), "ItemDifficulty": _factor_world(ItemDifficulty, votes)}
 
 
-def spare_worlds() -> dict[str, World]:
+def spare_worlds(votes: Votes) -> dict[str, World]:
     """Dependent voters for a quick answer where no groups were found."""
-    return {"Confounder": World(f"MaximumLikelihood(Confounder, {SHORT_CLIMB})", _confounder)}
+    return {"Confounder": _factor_world(Confounder, votes)}
 
 
 def users_worlds(worlds: Methods) -> dict[str, World]:
@@ -113,13 +115,14 @@ def _common_factor(votes: Votes) -> Method:
     return MaximumLikelihood(TruncatedGaussian(votes.num_voters), starts=2)
 
 
-def _confounder(votes: Votes) -> Method:
-    return _climb(Confounder(votes.num_voters, votes.num_classes))
+def _factor_world(model: type[Confounder | ItemDifficulty], votes: Votes) -> World:
+    """A program with a factor of each item that all votes on it share."""
+    if _is_dense(votes):
+        return World(f"MaximumLikelihood({model.__name__}, {SHORT_CLIMB})", partial(_climb, model, None))
+    name = f"MaximumLikelihood({model.__name__}(num_nodes={FEW_NODES}), {SHORT_CLIMB})"
+    return World(name, partial(_climb, model, FEW_NODES))
 
 
-def _item_difficulty(votes: Votes) -> Method:
-    return _climb(ItemDifficulty(votes.num_voters, votes.num_classes))
-
-
-def _climb(model: GenerativeModel) -> Method:
-    return MaximumLikelihood(model, starts=0, max_iterations=200, tolerance=1e-5)
+def _climb(model: type[Confounder | ItemDifficulty], num_nodes: int | None, votes: Votes) -> Method:
+    made = model(votes.num_voters, votes.num_classes, num_nodes=num_nodes)
+    return MaximumLikelihood(made, starts=0, max_iterations=200, tolerance=1e-5)

@@ -110,7 +110,7 @@ def recommend(
         choices = default_worlds(dataset.votes, quick=quick) if worlds is None else users_worlds(worlds)
         found = session.fit_worlds(found, choices)
         if quick and worlds is None and len(found.worlds) == 1:
-            found = session.fit_worlds(found, {**choices, **spare_worlds()})
+            found = session.fit_worlds(found, {**choices, **spare_worlds(dataset.votes)})
         if quick and worlds is None and found.contradicted:
             found = session.fit_worlds(found, {**default_worlds(dataset.votes, quick=False), **choices})
         if methods is None:  # what fits a contradicted world may have another label in mind
