@@ -120,6 +120,16 @@ def test_models_without_their_complication_are_dawid_skene(few_votes):
     np.testing.assert_allclose(bayes_posterior(Mace(5), guessers, few_votes), expected, atol=1e-10)
 
 
+@pytest.mark.parametrize("model", [Confounder, ItemDifficulty])
+def test_few_nodes_are_enough_for_few_votes(model, few_votes):
+    exact, coarse = model(few_votes.num_voters), model(few_votes.num_voters, num_nodes=61)
+    params = exact.example_params(KEY)
+    assert "61" in str(coarse)
+    np.testing.assert_allclose(
+        bayes_posterior(coarse, params, few_votes), bayes_posterior(exact, params, few_votes), atol=1e-6
+    )
+
+
 def test_difficulty_makes_right_votes_correlate():
     model = ItemDifficulty(2, difficulty_scale=1.5)
     params = {"prevalence": 0.3, "ability": [[0.5, 1.0], [1.5, -0.5]]}

@@ -297,8 +297,11 @@ def test_the_command_answers_first_and_writes_the_report(data, tmp_path, monkeyp
 
 @pytest.mark.parametrize("quick", [False, True])
 @pytest.mark.parametrize("classes", [2, 3])
-def test_names_are_what_the_command_line_takes(classes, quick):
-    votes = Votes.from_matrix(np.random.default_rng(0).integers(classes, size=(20, VOTERS)), num_classes=classes)
+@pytest.mark.parametrize("missing", [0.0, 0.7])
+def test_names_are_what_the_command_line_takes(classes, quick, missing):
+    generator = np.random.default_rng(0)
+    matrix = generator.integers(classes, size=(20, VOTERS))
+    votes = Votes.from_matrix(np.where(generator.random(matrix.shape) < missing, -1, matrix), num_classes=classes)
     named = default_methods(votes, quick=quick)
     named |= {world.method_name: world.method(votes) for world in default_worlds(votes, quick=quick).values()}
     made = {name: make(votes) for name, make in find_methods(list(named)).items()}
