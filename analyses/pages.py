@@ -71,14 +71,17 @@ def least_p_values(table: pd.DataFrame) -> str:
     return markdown(["model", "parameters", "smallest p", "times their number"], rows)
 
 
-def plain(table: pd.DataFrame) -> str:
-    """All columns; figures with two digits."""
-    rows = [[_cell(cell) for cell in row] for row in table.to_numpy(object)]
+def plain(table: pd.DataFrame, below_one: int = 2) -> str:
+    """All columns; figures with two digits, or other ones below one."""
+    rows = [[_cell(cell, below_one) for cell in row] for row in table.to_numpy(object)]
     return markdown([name.replace("_", " ") for name in table.columns], rows)
 
 
-def _cell(value: object) -> str:
-    return figure(value, 3 if abs(value) < 1 else 2) if isinstance(value, float) else str(value)
+def _cell(value: object, below_one: int) -> str:
+    return figure(value, below_one if abs(value) < 1 else 2) if isinstance(value, float) else str(value)
+
+
+precise = partial(plain, below_one=3)
 
 
 TABLES: dict[str, tuple[str, Callable[[pd.DataFrame], str]]] = {
@@ -88,13 +91,13 @@ TABLES: dict[str, tuple[str, Callable[[pd.DataFrame], str]]] = {
     "magic": ("magic", two_scores),
     "calibration": ("calibration", partial(by_family, scores=["calibration_error_debiased", "mean_kl"])),
     "sbc": ("sbc", least_p_values),
-    "s3 correlations": ("figure_s3_correlations", plain),
+    "s3 correlations": ("figure_s3_correlations", precise),
     "rbm accuracy": ("rbm_accuracy", plain),
     "recommended families": ("recommend_families", plain),
     "recommended sets": ("recommend_sets", plain),
-    "recommend coverage": ("recommend_coverage", plain),
+    "recommend coverage": ("recommend_coverage", precise),
     "recommend coins": ("recommend_coins", plain),
-    "cross fit": ("cross_fit", plain),
+    "cross fit": ("cross_fit", precise),
     "latent spectral guard": ("latent_spectral_guard", plain),
     "layered graph params": ("layered_graph_params", plain),
 }
