@@ -238,7 +238,7 @@ def test_the_papers_sets_are_shown_with_the_best_methods():
     """The program of each family's own is fitted to it; groups of a tree are found from the votes."""
     sets = [simulate_paper(family, 1, num_items=3) for family in PAPER_MODELS]
     chosen = default_methods(sets, showcase=True)
-    assert "TopDownMLE" in chosen
+    assert "TopDownMLE(starts=2)" in chosen
     own = [type(chosen["own program"](dataset.votes)).__name__ for dataset in sets]
     assert own == ["MaximumLikelihood", "TreeMLE", "LayeredGraphMLE", "MaximumLikelihood"]
     assert "own program" not in default_methods(sets, showcase=False)

@@ -15,6 +15,7 @@ from latentens.rbm import (
     choose_training,
     log_partition,
     mean_log_likelihood,
+    width_rule,
 )
 from latentens.rbm.enumeration import enumeration_cost
 from latentens.rbm.machine import log_unnormalised
@@ -127,7 +128,7 @@ def sparse_crowd(num_items=400, num_voters=60, num_classes=3, votes_an_item=4):
 @pytest.mark.parametrize("num_classes", [2, 3])
 @pytest.mark.parametrize("hidden", [None, (1,)])
 def test_a_crowd_too_large_for_machines_gets_one_unit_by_the_lemma(monkeypatch, num_classes, hidden):
-    monkeypatch.setenv(TIME_VARIABLE, "0.01")
+    monkeypatch.setattr(width_rule, "LONGEST_EVALUATION", 1e-9)
     votes = sparse_crowd(num_classes=num_classes)
     key = jax.random.key(0)
     fit, independent = (method.fit(votes, key=key) for method in (RBMStack(hidden=hidden), DawidSkeneEM()))
