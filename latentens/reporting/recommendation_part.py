@@ -10,7 +10,7 @@ import xarray as xr
 from latentens.comparison import EXACT
 from latentens.comparison.twins.tree_parts import GROUP, method_rows, plausible_worlds
 from latentens.reporting.drawing import PALETTE, Picture, render, row_axes
-from latentens.reporting.html import Html, element, table
+from latentens.reporting.html import Html, element, number_cell, table
 from latentens.reporting.parts import Part
 from latentens.reporting.table_cells import words_cell
 from latentens.reporting.view import View
@@ -41,8 +41,8 @@ def _method_table(found: xr.Dataset) -> Html:
     for method, cells in method_rows(found):
         row: list[str] = [f"{method} (recommended)" if method == found.attrs["recommended"] else method]
         for cell in cells:
-            row.append(element("td", cell.accuracy, element("small", f"{cell.interval}; −{cell.regret}")))
-            row.append(element("td", cell.log_score))
+            small = cell.interval if method == EXACT else f"{cell.interval}; −{cell.regret}"
+            row += [number_cell(cell.accuracy, element("small", small)), number_cell(cell.log_score)]
         rows.append(row)
     return table(headings, rows, EXACT)
 
@@ -54,9 +54,7 @@ def _world_table(found: xr.Dataset) -> Html:
         row = found.sel(world=world)
         apart = f"{float(row['difference']):,.0f} ± {float(row['error']):,.0f}"
         verdict = str(row["ruled_out"].item()) or f"possible, weight {float(row['weight']):.2f}"
-        rows.append(
-            [str(world), element("td", apart), words_cell(verdict), words_cell(str(row["check"].item()) or "–")]
-        )
+        rows.append([str(world), number_cell(apart), words_cell(verdict), words_cell(str(row["check"].item()) or "–")])
     return table(["World", "Held-out votes, nats from the best", "Verdict", "Predictive check"], rows)
 
 
