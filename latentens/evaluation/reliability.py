@@ -50,11 +50,13 @@ def reliability(
         raise LatentensError("no item has a known label; a reliability curve needs some")
     stated, happened = _stated_event(labels[known], probs[known])
     event = Event.of(stated, happened)
-    stated = stated[event.order][event.starts]
+    chances = stated[event.order]
+    stated = chances[event.starts]
     hits, counts = (part[0] for part in event.pooled(np.ones((1, len(happened)))))
     generator, grid = numpy_generator(key), np.linspace(0, 1, points)
     curve, part = _recalibrate(stated, hits, counts, grid)
-    draws = (generator.binomial(counts.astype(int), np.minimum(stated, 1)) for _ in range(resamples))
+    # item by item, since binomial variables take several times as long
+    draws = (np.add.reduceat(generator.random(len(chances)) < chances, event.starts) for _ in range(resamples))
     curves, parts = zip(*(_recalibrate(stated, drawn, counts, grid) for drawn in draws), strict=True)
     low, high = np.quantile(curves, [(1 - level) / 2, (1 + level) / 2], axis=0)
     return Reliability(grid, curve, low, high, upper_tail(part, np.array(parts)))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
@@ -87,9 +88,10 @@ def style() -> Iterator[None]:
 
 def render(figure: Figure) -> bytes:
     """The figure as a PNG of few colours."""
-    drawn, reduced = io.BytesIO(), io.BytesIO()
-    figure.savefig(drawn, format="png", dpi=RESOLUTION)
-    image = Image.open(drawn).convert("RGB")
+    figure.set_dpi(RESOLUTION)
+    canvas, reduced = FigureCanvasAgg(figure), io.BytesIO()
+    canvas.draw()  # once, where savefig would draw a first time to lay the figure out
+    image = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
     image.quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(reduced, "PNG", optimize=True)
     return reduced.getvalue()
 
