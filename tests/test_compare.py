@@ -289,6 +289,13 @@ def test_repetitions_differ_by_key_and_do_not_depend_on_what_else_is_compared(se
     assert not np.array_equal(first, several["made/1/fits/Draws/0/posterior/prevalence"])
 
 
+def test_cells_side_by_side_give_the_same_tree(sets):
+    fits = [DawidSkeneEM(), *(MaximumLikelihood(DawidSkene(6), starts=starts) for starts in (1, 2, 3)), Broken()]
+    one_by_one, side_by_side = (compare(sets, fits, key=KEY, resamples=20, workers=workers) for workers in (1, 3))
+    xr.testing.assert_identical(without_times(side_by_side), without_times(one_by_one))
+    assert np.isnan(side_by_side["scores/peak_memory"]).all()
+
+
 def test_paired_differences_are_antisymmetric_and_of_accuracies(tree):
     pairs, scores = tree["pairs"].to_dataset(), tree["scores"].to_dataset()
     at = {"dataset": "made/1", "repetition": 0}

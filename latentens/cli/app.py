@@ -10,13 +10,14 @@ import typer
 from typer import Argument, Option
 
 from latentens.cli.interrupts import tell_of_fits
-from latentens.cli.option_types import GoldFile, Items, MethodNames, Seed, VotesFile
+from latentens.cli.option_types import GoldFile, Items, MethodNames, Seed, VotesFile, Workers
 from latentens.cli.outputs import check_file, check_folder, write_whole
 from latentens.cli.reading_options import reads_votes
 from latentens.cli.recommend_command import recommend
 from latentens.cli.terminal import console, end_if_elsewhere, messages, say, status, tell, warnings_as_sentences
 from latentens.errors import LatentensError
 from latentens.runtime.compiled_cache import keep_compiled
+from latentens.runtime.threads import available_cores
 
 if TYPE_CHECKING:
     from xarray import DataTree
@@ -91,6 +92,7 @@ def compare(
     ] = False,
     out: Annotated[Path | None, Option(help="Folder for tree.nc, the report and finished cells.")] = None,
     scheduler: Annotated[str | None, Option(help="Dask scheduler, such as tcp://host:8786.")] = None,
+    workers: Workers = None,
     *,
     reading: "TableOptions",
 ) -> None:
@@ -132,7 +134,7 @@ def compare(
     key, cells = jax.random.key(seed), out / "cells" if out else None
     started = partial(compare, datasets, chosen, key=key, repetitions=repetitions, folds=folds, checks=checks)
     with support.connected(scheduler) as client:
-        tree = started(folder=cells, client=client, on_progress=progress)
+        tree = started(folder=cells, client=client, workers=workers or available_cores(), on_progress=progress)
     comparison_output.record_independence(tree, datasets if out else [], key)
     if checks:
         comparison_output.record_worth(tree, datasets, key)

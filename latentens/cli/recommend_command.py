@@ -10,9 +10,10 @@ from rich.table import Table
 from typer import Option
 
 from latentens.cli.interrupts import tell_of_fits
-from latentens.cli.option_types import GoldFile, MethodNames, Seed, VotesFile
+from latentens.cli.option_types import GoldFile, MethodNames, Seed, VotesFile, Workers
 from latentens.cli.outputs import check_folder, write_whole
 from latentens.cli.terminal import console, end_if_elsewhere, tell
+from latentens.runtime.threads import available_cores
 
 if TYPE_CHECKING:
     from latentens.votes.reading import TableOptions
@@ -27,6 +28,7 @@ def recommend(
     methods: MethodNames = None,
     seed: Seed = 1,
     scheduler: Annotated[str | None, Option(help="Dask scheduler, such as tcp://host:8786.")] = None,
+    workers: Workers = None,
     *,
     reading: "TableOptions",
 ) -> None:
@@ -56,6 +58,7 @@ def recommend(
     known = support.known_labels(read, gold, reading) if gold else None
     with support.connected(scheduler) as client:
         kept = {"folder": out / "cells" if out else None, "client": client, "on_progress": progress}
+        kept["workers"] = workers or available_cores()
         key = jax.random.key(seed)
         tree = recommend(read, chosen or None, key=key, twins=twins, gold=known, quick=quick, **kept)
     _print(tree["votes/recommendation"])

@@ -4,7 +4,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
@@ -130,11 +130,16 @@ class Outcome:
         return cls(**parts, label_probs=probs, pointwise=pointwise, **about)
 
 
-def run(cell: Cell) -> Outcome:
-    """Fit and score; an error of the method is recorded, not raised."""
+def run(cell: Cell, *, alone: bool = True) -> Outcome:
+    """Fit and score; an error of the method is recorded, not raised.
+
+    Args:
+        cell: The cell.
+        alone: Whether nothing else runs in this process; if not, the memory of the fit is not known.
+    """
     key = jax.random.wrap_key_data(jnp.asarray(cell.key_data))
     start, seconds = time.perf_counter(), np.nan
-    with _watched_memory() as peak_memory:
+    with _watched_memory() if alone else nullcontext(lambda: np.nan) as peak_memory:
         try:
             fit = fit_known(cell.method, cell.dataset.votes, key, cell.dataset.gold)
             seconds, memory = time.perf_counter() - start, peak_memory()

@@ -2,6 +2,7 @@
 
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from latentens.comparison.data_tree import EXACT, Address, assemble
 from latentens.datasets.dataset import Dataset
 from latentens.errors import LatentensError
 from latentens.methods.base import Method, Posterior
+from latentens.runtime.parallel import completed
 from latentens.runtime.progress import track_late
 from latentens.runtime.store import Store
 from latentens.votes import Votes
@@ -37,6 +39,7 @@ def compare(
     folds: int = 0,
     checks: bool = False,
     client: "Client | None" = None,
+    workers: int = 1,
     on_progress: Progress | None = None,
 ) -> xr.DataTree:
     """Fit every method to every data set and lay all posteriors next to the exact one.
@@ -57,7 +60,9 @@ def compare(
         folds: Parts of the items that point estimates predict from the others, to see which model predicts votes best;
             this fits each method as many times more. By default that is judged by AIC.
         checks: Whether to ask of each fitted model if it reproduces the votes (`check_fit`).
-        client: A Dask client on whose workers the cells are run; by default they run here, one by one.
+        client: A Dask client on whose workers the cells are run; by default they run here.
+        workers: How many cells run here at a time. With more than one, seconds are those of fits that share the cores,
+            and what memory a fit takes is not known.
         on_progress: Called with the number of fits that are finished, without those that failed, and of all: at the
             beginning, and after each.
     """
@@ -70,7 +75,7 @@ def compare(
         if cell.exact is not None and (cell.dataset.name, 0, EXACT) not in outcomes:
             ours = _exact_outcome(cell.dataset, cell.exact, resamples, key=_cell_key(key, cell.dataset.name, 0))
             outcomes |= {(cell.dataset.name, repetition, EXACT): ours for repetition in range(repetitions)}
-    outcomes |= run_cells(cells, folder, client, on_progress)
+    outcomes |= run_cells(cells, folder, client, workers, on_progress)
     return assemble(sets, outcomes, key_data(key))
 
 
@@ -135,9 +140,13 @@ def run_cells(
     cells: Sequence[Cell],
     folder: str | Path | None = None,
     client: "Client | None" = None,
+    workers: int = 1,
     on_progress: Progress | None = None,
 ) -> dict[Address, Outcome]:
-    """The outcome of every cell: from the store if it is there, else run and, unless it failed, put there."""
+    """The outcome of every cell: from the store if it is there, else run and, unless it failed, put there.
+
+    The arguments are those of `compare`.
+    """
     store = Store(folder)
     keys = _work_keys(cells, store)
     found = {cell.address: store.get(keys[cell.address]) for cell in cells}
@@ -146,7 +155,7 @@ def run_cells(
     tell = on_progress or (lambda *_: None)
     kept = len(done)
     tell(kept, len(cells))
-    for address, outcome in _here(left) if client is None else _on_workers(left, client):
+    for address, outcome in _here(left, workers) if client is None else _on_workers(left, client):
         if not outcome.error:
             store.put(keys[address], outcome.to_record())
             kept += 1
@@ -172,9 +181,15 @@ def _work_keys(cells: Sequence[Cell], store: Store) -> dict[Address, str]:
     return keys
 
 
-def _here(cells: Sequence[Cell]) -> Iterator[tuple[Address, Outcome]]:
-    for cell in track_late(cells, lambda cell: f"{cell.name} on {cell.dataset.name}"):
-        yield cell.address, run(cell)
+def _here(cells: Sequence[Cell], workers: int) -> Iterator[tuple[Address, Outcome]]:
+    """Outcomes of cells that run in this process, one by one or several at a time."""
+    if workers == 1:
+        for cell in track_late(cells, lambda cell: f"{cell.name} on {cell.dataset.name}"):
+            yield cell.address, run(cell)
+        return
+    side_by_side = completed(partial(run, alone=False), cells, workers=workers)
+    for number, outcome in track_late(side_by_side, "Comparing", total=len(cells)):
+        yield cells[number].address, outcome
 
 
 def _on_workers(cells: Sequence[Cell], client: "Client") -> Iterator[tuple[Address, Outcome]]:

@@ -15,6 +15,7 @@ from latentens.programs.contract import inspect
 from latentens.programs.model import GenerativeModel, Params
 from latentens.programs.prior_draws import numpy_draws
 from latentens.programs.tables import bayes_posterior, check_form, checked_tables
+from latentens.programs.tracing import run_alone
 from latentens.runtime.precision import double_precision
 from latentens.votes import Triplets, Votes
 from latentens.votes.labels import MISSING
@@ -145,7 +146,7 @@ def _draw_part(
 
 @partial(jax.jit, static_argnums=0)
 def _draw_params(model: GenerativeModel, key: Array) -> dict[str, Float[Array, "..."]]:
-    with handlers.trace() as trace, numpy_draws(), handlers.seed(rng_seed=key):
+    with run_alone(), handlers.trace() as trace, numpy_draws(), handlers.seed(rng_seed=key):
         model.program(1)
     return {name: trace[name]["value"] for name in inspect(model).parameter_shapes}
 
@@ -155,7 +156,7 @@ def _draw_items(
     model: GenerativeModel, num_items: int, known: dict[str, Any], key: Array
 ) -> tuple[dict[str, Array], Int[Array, "item voter"]]:
     """The hidden sites of items, and their votes; `known` are the parameters and perhaps the hidden sites."""
-    with handlers.trace() as trace, handlers.seed(rng_seed=key), handlers.substitute(data=known):
+    with run_alone(), handlers.trace() as trace, handlers.seed(rng_seed=key), handlers.substitute(data=known):
         model.program(num_items)
     hidden = {name: trace[name]["value"] for name in inspect(model).hidden}
     return hidden, trace["vote"]["value"].astype("int8")

@@ -16,10 +16,16 @@ from latentens.methods.maximum_likelihood import MaximumLikelihood
 from latentens.methods.rbm_stack import RBMStack, stack_machines
 from latentens.models import DawidSkene, TopDown
 from latentens.programs.model import GenerativeModel, Params
+from latentens.rbm.enumeration import enumeration_cost
 from latentens.rbm.lemma import rbm_to_dawid_skene
+from latentens.rbm.rows import rows_from_votes
+from latentens.rbm.training import ExactTraining
 from latentens.rbm.width_rule import FEWEST
 from latentens.runtime.settings import Count, CountOrZero, Positive
 from latentens.votes import Votes
+
+STACK_TRAINING = ExactTraining(restarts=4, max_iterations=400, tolerance=1e-4)
+"""How the stack is trained that a chain starts from; the chain's own climb does the rest."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +154,9 @@ def _model(num_voters: int, num_hidden: int) -> DawidSkene | TopDown:
 
 def _from_stack(votes: Votes, size: int, key: Array) -> dict[str, np.ndarray]:
     """Parameters from a stack of two machines: the upper one is Dawid–Skene for the hidden units of the lower."""
-    lower, upper = stack_machines(RBMStack(hidden=(size, 1)).fit(votes, key=key).params)
+    affordable = enumeration_cost(rows_from_votes(votes), size).affordable
+    stack = RBMStack(hidden=(size, 1), training=STACK_TRAINING if affordable else None)
+    lower, upper = stack_machines(stack.fit(votes, key=key).params)
     params = {
         "prevalence": rbm_to_dawid_skene(upper).prevalence,
         "hidden_bias": upper.visible_bias,

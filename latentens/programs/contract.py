@@ -17,6 +17,7 @@ from latentens.errors import ContractError
 from latentens.programs.distributions import innermost
 from latentens.programs.faults import site_place, told_with_their_line
 from latentens.programs.model import GenerativeModel
+from latentens.programs.tracing import run_alone
 from latentens.runtime.precision import double_precision
 
 MAX_CONFIGURATIONS = 2**20
@@ -83,7 +84,7 @@ def inspect(model: GenerativeModel) -> Structure:
         raise ContractError(
             f"{type(model).__name__} cannot be hashed ({error}); give it tuples in place of arrays"
         ) from None
-    with told_with_their_line(model):
+    with told_with_their_line(model), run_alone():
         return _inspect(model)
 
 

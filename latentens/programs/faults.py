@@ -14,6 +14,7 @@ from numpyro.primitives import Messenger
 
 from latentens.errors import ContractError, LatentensError
 from latentens.programs.model import GenerativeModel
+from latentens.programs.tracing import run_alone
 
 WORDS: tuple[tuple[type[Exception], str], ...] = (
     (
@@ -62,7 +63,7 @@ def site_place(model: GenerativeModel, site: str) -> str:
     lines = _SiteLines(model)
 
     def run(key: jax.Array) -> None:
-        with lines, handlers.seed(rng_seed=key):
+        with run_alone(), lines, handlers.seed(rng_seed=key):
             model.program(1)
 
     jax.eval_shape(run, jax.random.key(0))

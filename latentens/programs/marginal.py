@@ -20,6 +20,7 @@ from latentens.programs.model import GenerativeModel, Params
 from latentens.programs.prior_draws import numpy_draws
 from latentens.programs.row_layout import EncodedRows, encode
 from latentens.programs.tables import Tables, check_form, fixed_hidden, log_joint, row_log_likelihood
+from latentens.programs.tracing import run_alone
 from latentens.runtime.blocks import BLOCK_ELEMENTS, COPIES, few_lengths
 from latentens.runtime.compiled_blocks import count_row_blocks, map_row_blocks
 from latentens.runtime.devices import round_up, shard_rows
@@ -182,7 +183,7 @@ def _support_of_elements(site: dict[str, Any]) -> constraints.Constraint:
 
 def _trace_parameters(model: GenerativeModel, handler: Any) -> dict[str, Any]:
     hidden = fixed_hidden(inspect(model))  # outside the trace: a first inspection runs the program as well
-    with handlers.trace() as trace, handlers.substitute(data=hidden), handler:
+    with run_alone(), handlers.trace() as trace, handlers.substitute(data=hidden), handler:
         model.program(1)
     return trace
 
@@ -212,7 +213,7 @@ def draw_starts(model: GenerativeModel, key: Array, number: int) -> list[dict[st
 
 @partial(jax.jit, static_argnums=0)
 def _draw(model: GenerativeModel, key: Array) -> dict[str, Array]:
-    with numpy_draws():
+    with run_alone(), numpy_draws():
         trace = _trace_parameters(model, handlers.seed(rng_seed=key))
     return {name: trace[name]["value"] for name in inspect(model).parameter_shapes}
 

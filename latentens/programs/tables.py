@@ -22,6 +22,7 @@ from latentens.programs.distributions import is_proper
 from latentens.programs.faults import improper
 from latentens.programs.model import GenerativeModel, Params
 from latentens.programs.row_layout import EncodedRows, encode, sum_votes
+from latentens.programs.tracing import run_alone
 from latentens.runtime.blocks import BLOCK_ELEMENTS, few_lengths, row_blocks
 from latentens.runtime.devices import fetch
 from latentens.runtime.limits import check_memory
@@ -129,7 +130,7 @@ def _run(model: GenerativeModel, structure: Structure, params: Params, family: l
     fixed = np.zeros(num_items, dtype=int)
     values = {name: jnp.asarray(site.support[index.get(name, fixed)]) for name, site in structure.hidden.items()}
     votes = jnp.zeros((num_items, structure.num_voters), dtype=int)
-    with handlers.trace() as trace, handlers.substitute(data={**params, **values, "vote": votes}):
+    with run_alone(), handlers.trace() as trace, handlers.substitute(data={**params, **values, "vote": votes}):
         model.program(num_items)
     return trace
 

@@ -17,8 +17,8 @@ OFF = "off"
 LARGEST = 2**29
 """Bytes that the folder may hold when a process begins to use it."""
 
-SHORTEST = 0.1
-"""Programs that compile in fewer seconds than this are not kept."""
+SHORTEST = 0.0
+"""Programs that compile in fewer seconds than this are not kept; the many small ones add up."""
 
 
 def user_folder() -> Path:

@@ -52,6 +52,22 @@ def time_limited(purpose: str) -> Iterator[None]:
 def in_threads(
     run: Callable[[Part], Result], parts: Sequence[Part], *, workers: int | None = None, description: str = ""
 ) -> list[Result]:
+    """What `completed` yields, in the order of the parts.
+
+    Args:
+        run: What to do with a part.
+        parts: The parts.
+        workers: Number of threads, by default that of the cores.
+        description: What a progress bar says; none by default.
+    """
+    finished = completed(run, parts, workers=workers)
+    found = dict(track_late(finished, description, total=len(parts)) if description else finished)
+    return [found[number] for number in range(len(parts))]
+
+
+def completed(
+    run: Callable[[Part], Result], parts: Sequence[Part], *, workers: int | None = None
+) -> Iterator[tuple[int, Result]]:
     """Run something on each part, several at a time; long runs call `stop_if_asked` between their steps.
 
     Without that, an interrupt such as Ctrl-C would wait for all parts to be done.
@@ -60,7 +76,9 @@ def in_threads(
         run: What to do with a part.
         parts: The parts.
         workers: Number of threads, by default that of the cores.
-        description: What a progress bar says; none by default.
+
+    Yields:
+        The number of each part with its result, as soon as that is there.
     """
     stop = threading.Event()
     around, deadline = _stops(), _deadline()
@@ -71,15 +89,13 @@ def in_threads(
 
     with one_blas_thread(), ThreadPoolExecutor(workers or available_cores()) as pool:
         try:
-            futures = [pool.submit(watched, part) for part in parts]
-            finished = as_completed(futures)
-            for future in track_late(finished, description, total=len(futures)) if description else finished:
-                future.result()
+            numbers = {pool.submit(watched, part): number for number, part in enumerate(parts)}
+            for future in as_completed(numbers):
+                yield numbers[future], future.result()
         except BaseException:
             stop.set()
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-    return [future.result() for future in futures]
 
 
 def stop_if_asked() -> None:

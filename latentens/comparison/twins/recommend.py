@@ -70,6 +70,7 @@ def recommend(
     quick: bool = False,
     folder: str | Path | None = None,
     client: "Client | None" = None,
+    workers: int = 1,
     on_progress: Progress | None = None,
 ) -> xr.DataTree:
     """Find the method to use on votes whose labels nobody knows, and what to expect of it.
@@ -92,6 +93,7 @@ def recommend(
             contradict them all.
         folder: Where finished fits are kept, as in `compare`.
         client: A Dask client, as in `compare`.
+        workers: How many fits run here at a time, as in `compare`.
         on_progress: Called with the numbers of finished fits and of all, in each of the rounds.
 
     Returns:
@@ -105,7 +107,7 @@ def recommend(
     dataset = _sampled(votes, codes, QUICK_ITEMS if quick else MAX_ITEMS, sample_key)
     found = Evidence(dataset, votes.num_items, check_signal(dataset.votes, key=signal_key))
     chosen = dict(named_methods(methods) if methods is not None else default_methods(dataset.votes, quick=quick))
-    session = _Session(dataset, work_key, lambda cells: run_cells(cells, folder, client, on_progress))
+    session = _Session(dataset, work_key, lambda cells: run_cells(cells, folder, client, workers, on_progress))
     if found.signal.found:
         choices = default_worlds(dataset.votes, quick=quick) if worlds is None else users_worlds(worlds)
         found = session.fit_worlds(found, choices)
