@@ -17,6 +17,7 @@ from scipy.special import logsumexp
 
 from latentens.errors import LatentensError
 from latentens.methods.base import Fit, Method
+from latentens.runtime.randomness import numpy_generator
 from latentens.votes import Votes
 
 PerItem = Float[np.ndarray, " item"]
@@ -79,7 +80,7 @@ def held_out_log_likelihood(method: MethodChoice, votes: Votes, *, key: jax.Arra
     if not 2 <= folds <= votes.num_items:
         raise LatentensError(f"{votes.num_items} items cannot be split into {folds} folds; take 2 to {votes.num_items}")
     split_key, fit_key = jax.random.split(key)
-    fold = np.asarray(jax.random.permutation(split_key, votes.num_items)) % folds
+    fold = numpy_generator(split_key).permutation(votes.num_items) % folds
     values = np.empty(votes.num_items)
     for number in range(folds):
         seen, unseen = (votes.take(np.flatnonzero(chosen)) for chosen in (fold != number, fold == number))

@@ -43,6 +43,7 @@ from latentens.programs.tables import (
     log_likelihood,
 )
 from latentens.runtime.devices import fetch, shard_rows
+from latentens.runtime.randomness import numpy_generator
 from latentens.runtime.settings import Count, CountOrZero, PartialShare, Positive
 from latentens.votes import Votes
 
@@ -213,7 +214,7 @@ class MaximumLikelihood(GoldMethod):
         if not self.held_out:
             return {}
         split_key, fit_key = jax.random.split(key)
-        order = np.asarray(jax.random.permutation(split_key, votes.num_items))
+        order = numpy_generator(split_key).permutation(votes.num_items)
         kept_back = order[: max(1, round(self.held_out * votes.num_items))]
         used = np.setdiff1d(order, kept_back)
         if len(used) == 0:

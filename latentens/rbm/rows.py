@@ -13,6 +13,7 @@ from latentens.runtime.blocks import few_lengths
 from latentens.runtime.devices import fetch, round_up, shard_rows
 from latentens.runtime.limits import check_memory
 from latentens.runtime.precision import double_precision
+from latentens.runtime.randomness import numpy_generator
 from latentens.votes import Votes
 
 MEAN_PSEUDO = 1e-4
@@ -86,7 +87,7 @@ class VisibleRows(NamedTuple):
         """The rows of most items and those of the others, which are chosen at random and make up the given share."""
         row_of_items = self.row_of_items()
         size = min(max(1, round(share * len(row_of_items))), max(1, len(row_of_items) - 1))
-        chosen = np.asarray(jax.random.permutation(key, len(row_of_items)))
+        chosen = numpy_generator(key).permutation(len(row_of_items))
         parts = []
         for items in (chosen[size:] if len(chosen) > 1 else chosen, chosen[:size]):
             counts = np.bincount(row_of_items[items], minlength=len(self.weight))

@@ -17,6 +17,7 @@ from latentens.rbm.training.interface import Training
 from latentens.rbm.training.sampled import SampledTraining
 from latentens.runtime.precision import double_precision
 from latentens.runtime.progress import track_late
+from latentens.runtime.randomness import numpy_generator
 from latentens.runtime.store import Record, Store
 from latentens.votes import Votes
 
@@ -82,7 +83,7 @@ def _split(votes: Votes, held_out: float, key: jax.Array) -> tuple[VisibleRows, 
     size = round(held_out * votes.num_items)
     if not 0 < size < votes.num_items:
         raise LatentensError(f"held_out={held_out} of {votes.num_items} items leaves nothing to train or score on")
-    order = np.asarray(jax.random.permutation(key, votes.num_items))
+    order = numpy_generator(key).permutation(votes.num_items)
     return rows_from_votes(votes.take(order[size:])), rows_from_votes(votes.take(order[:size]))
 
 

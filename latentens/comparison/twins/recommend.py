@@ -41,6 +41,7 @@ from latentens.evaluation.differences import log_losses
 from latentens.evaluation.signal import check_signal
 from latentens.methods import Tempered
 from latentens.methods.base import Method
+from latentens.runtime.randomness import numpy_generator
 from latentens.votes import Votes
 from latentens.votes.matching import Gold, gold_codes
 
@@ -127,7 +128,7 @@ def _sampled(votes: Votes, gold: Int[np.ndarray, " item"], most: int, key: jax.A
     """The votes, or those on a random sample of items; items with gold labels stay."""
     if votes.num_items <= most:
         return Dataset(NAME, votes, gold)
-    order = np.asarray(jax.random.permutation(key, votes.num_items))
+    order = numpy_generator(key).permutation(votes.num_items)
     order = order[np.argsort(gold[order] < 0, kind="stable")]
     items = np.sort(order[: max(most, int((gold >= 0).sum()))])
     return Dataset(NAME, votes.take(items), gold[items])

@@ -21,6 +21,7 @@ from latentens.models import DawidSkene
 from latentens.programs.model import GenerativeModel
 from latentens.programs.tables import bayes_posterior, pointwise_log_likelihood
 from latentens.runtime.precision import double_precision
+from latentens.runtime.randomness import numpy_generator
 from latentens.votes import Votes
 
 FOLDS = 5
@@ -159,7 +160,7 @@ def with_held_out(
 def _folds(votes: Votes, key: jax.Array) -> list[tuple[np.ndarray, np.ndarray]]:
     """Items seen and not seen, for as many folds as have items enough."""
     folds = min(FOLDS, votes.num_items)
-    fold = np.asarray(jax.random.permutation(key, votes.num_items)) % folds
+    fold = numpy_generator(key).permutation(votes.num_items) % folds
     number = min(folds, -(-LEAST_TESTED * folds // votes.num_items))
     return [(np.flatnonzero(fold != part), np.flatnonzero(fold == part)) for part in range(number)]
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +17,7 @@ from latentens.rbm.training.interface import Trained, Training
 from latentens.rbm.units import AnyArray
 from latentens.runtime.devices import fetch
 from latentens.runtime.limits import check_time
+from latentens.runtime.randomness import numpy_generator
 from latentens.runtime.settings import Count, NotNegative, Positive
 
 SAME_OPTIMUM = 1e-4
@@ -178,19 +178,15 @@ def random_machines(
     Binary units have weights of either sign. Of more states, those of a hidden unit stand for the same states of the
     visible ones, which a few starts of arbitrary order would seldom hit on.
     """
-    return [jax.device_get(_random_machine(rows, num_hidden, weight_scale, key)) for key in keys]
-
-
-@partial(jax.jit, static_argnums=1)
-def _random_machine(
-    rows: VisibleRows, num_hidden: int, weight_scale: float | Float[Array, ""], key: jax.Array
-) -> Machine:
-    means, units = rows.means, rows.units
-    weights = weight_scale * jax.random.normal(key, (rows.num_units, num_hidden))
-    if units.width > 1:
-        weights = jnp.kron(jnp.abs(weights), 1 + jnp.eye(units.width))  # a table with equal entries on its diagonal
-    bias = jnp.zeros(weights.shape[1])
-    return uncentre(Machine(weights, units.log_odds(means), bias, units, units), means)
+    units, means = rows.units, fetch(rows.means)
+    biases = fetch(units.log_odds(means))
+    machines = []
+    for key in keys:
+        drawn = weight_scale * numpy_generator(key).normal(size=(rows.num_units, num_hidden))
+        table = 1 + np.eye(units.width)  # equal entries on its diagonal
+        weights = drawn if units.width == 1 else np.kron(np.abs(drawn), table)
+        machines.append(uncentre(Machine(weights, biases, np.zeros(weights.shape[1]), units, units), means))
+    return machines
 
 
 def uncentre(centred: Machine, means: Float[Array, " visible"]) -> Machine:
