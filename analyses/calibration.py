@@ -12,10 +12,10 @@ import jax
 import matplotlib.pyplot as plt
 import pandas as pd
 import xarray as xr
-from common import METHODS, known_set, run, score_table, write
+from common import METHODS, compared, known_set, run, score_table, write
 from matplotlib.figure import Figure
 
-from latentens.comparison import EXACT, compare, data_trees
+from latentens.comparison import EXACT, data_trees
 from latentens.datasets import PAPER_ITEMS, PAPER_MODELS
 from latentens.evaluation.reliability import reliability
 
@@ -34,7 +34,7 @@ def main(
 ) -> pd.DataFrame:
     datasets = [known_set(family, data, items) for family in families]
     chosen = {name: METHODS[name] for name in methods}
-    tree = compare(datasets, chosen, key=jax.random.key(seed), folder=out / "fits", resamples=200)
+    tree = compared(datasets, chosen, out, seed)
     table = score_table(tree, (*SCORES, *DISTANCES)).drop(columns="deviation")
     write(out, "calibration", tree=tree, table=table, figure=curves(tree, jax.random.key(seed)))
     return table

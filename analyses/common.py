@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from paper import Reported
 
-from latentens.comparison import EXACT, save
+from latentens.comparison import EXACT, compare, save
 from latentens.comparison.own_program import OWN_PROGRAM, fitted_program, own_program
 from latentens.comparison.sweep import MethodFactory
 from latentens.datasets import PAPER_ITEMS, Dataset, load, simulate_paper
@@ -39,6 +39,7 @@ from latentens.methods import (
 from latentens.methods.base import Estimate, Method, Posterior
 from latentens.models import TruncatedGaussian
 from latentens.runtime.fingerprint import fingerprint
+from latentens.runtime.threads import available_cores
 from latentens.votes import Votes
 
 CROWDS = ("bluebird", "dog", "rte", "zencrowd_us")
@@ -130,6 +131,18 @@ def known_set(family: str, data: Path | None, items: int = PAPER_ITEMS) -> Datas
     """The first of the authors' sets if its parameters are known; else a new one, whose parameters are."""
     found = paper_sets(family, data, 1, items)
     return found[0] if found and found[0].params is not None else simulate_paper(family, 1, items)
+
+
+def compared(
+    datasets: Sequence[Dataset],
+    methods: Mapping[str, Method | MethodFactory],
+    out: Path,
+    seed: int,
+    repetitions: int = 1,
+) -> xr.DataTree:
+    """A comparison of as many fits at a time as there are cores, which are kept in DIR/fits."""
+    kept = {"folder": out / "fits", "workers": available_cores()}
+    return compare(datasets, methods, key=jax.random.key(seed), repetitions=repetitions, resamples=200, **kept)
 
 
 def family_of(name: str) -> str:

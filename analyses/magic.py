@@ -12,10 +12,9 @@ from pathlib import Path
 import jax
 import matplotlib.pyplot as plt
 import pandas as pd
-from common import METHODS, find, run, score_table, write
+from common import METHODS, compared, find, run, score_table, write
 from matplotlib.figure import Figure
 
-from latentens.comparison import compare
 from latentens.errors import DataNotFoundError
 from latentens.methods import LatentSpectral, RBMStack
 from latentens.methods.base import Estimate, Method, Posterior
@@ -56,7 +55,7 @@ def main(
     if not datasets:
         raise DataNotFoundError("there are no Magic blocks; say where they are by --data, or make them (magic_rebuild)")
     chosen = {name: CANDIDATES[name] for name in methods}
-    tree = compare(datasets, chosen, key=jax.random.key(seed), folder=out / "fits", resamples=200)
+    tree = compared(datasets, chosen, out, seed)
     accuracy = 100 * tree["scores/balanced_accuracy"].sel(repetition=0).to_pandas()
     table = score_table(tree, ("balanced_accuracy", "log_score", "seconds"))
     table["share_of_blocks_below_stack"] = (

@@ -8,7 +8,6 @@ layered graph is known as well. Finished fits are kept in DIR/fits, so that an i
 
 from pathlib import Path
 
-import jax
 import pandas as pd
 from common import (
     METHODS,
@@ -16,6 +15,7 @@ from common import (
     SupervisedElsewhere,
     accuracy_panels,
     chosen_methods,
+    compared,
     paper_sets,
     run,
     score_table,
@@ -23,7 +23,6 @@ from common import (
 )
 from paper import TABLE_1
 
-from latentens.comparison import compare
 from latentens.datasets import PAPER_ITEMS, PAPER_MODELS
 
 SCORES = ("balanced_accuracy", "log_score", "mean_kl", "seconds")
@@ -40,7 +39,7 @@ def main(
 ) -> pd.DataFrame:
     datasets = [dataset for family in families for dataset in paper_sets(family, data, sets, items)]
     chosen = chosen_methods(methods, datasets) | {"supervised": SupervisedElsewhere(tuple(datasets))}
-    tree = compare(datasets, chosen, key=jax.random.key(seed), folder=out / "fits", resamples=200)
+    tree = compared(datasets, chosen, out, seed)
     table = score_table(tree, SCORES, TABLE_1)
     write(out, "table_1", tree=tree, table=table, figure=accuracy_panels(table))
     return table

@@ -7,12 +7,10 @@ Takes as many of the three as are there. With several repetitions the deviation 
 
 from pathlib import Path
 
-import jax
 import pandas as pd
-from common import METHODS, accuracy_panels, find, run, score_table, write
+from common import METHODS, accuracy_panels, compared, find, run, score_table, write
 from paper import TABLE_2
 
-from latentens.comparison import compare
 from latentens.errors import DataNotFoundError
 
 SCORES = ("balanced_accuracy", "log_score", "seconds")
@@ -25,8 +23,7 @@ def main(
     if not datasets:
         raise DataNotFoundError("the DREAM challenges cannot be simulated; say where they are with --data")
     chosen = {name: METHODS[name] for name in methods}
-    key = jax.random.key(seed)
-    tree = compare(datasets, chosen, key=key, repetitions=repetitions, folder=out / "fits", resamples=200)
+    tree = compared(datasets, chosen, out, seed, repetitions)
     table = score_table(tree, SCORES, TABLE_2)
     write(out, "table_2", tree=tree, table=table, figure=accuracy_panels(table))
     return table
