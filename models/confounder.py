@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int
 from numpyro.distributions import constraints
 from numpyro.distributions.transforms import AffineTransform
 
-from latentens.programs.distributions import QuadratureNormal, log_normal_between
+from latentens.programs.distributions import QuadratureNormal, log_normal_cells
 from latentens.programs.model import GenerativeModel, Params
 from latentens.programs.priors import Classes, Pair, Prior, keep_positive
 from latentens.programs.sites import (
@@ -28,9 +28,6 @@ from latentens.runtime.settings import Count
 
 INSIDE = 1e-12
 """Probabilities are kept this far from 0 and 1, where the normal quantile ends."""
-
-FAR = 1e6
-"""Stands for an infinite bound of a normal variable."""
 
 
 @dataclass(frozen=True)
@@ -99,10 +96,7 @@ class Confounder(GenerativeModel):
             factor = numpyro.sample("factor", QuadratureNormal.for_voters(self.num_voters, self.num_nodes))
             above = threshold[label] - (factor[..., None] * loading)[..., None]
             bounds = above / jnp.sqrt(1 - loading**2)[:, None]
-            ends = jnp.full_like(bounds[..., :1], FAR)
-            log_probs = log_normal_between(
-                jnp.concatenate([-ends, bounds], axis=-1), jnp.concatenate([bounds, ends], axis=-1)
-            )
+            log_probs = log_normal_cells(bounds)
             numpyro.sample("vote", dist.Categorical(logits=log_probs).to_event(1), obs=votes)
 
     def flip(self, params: Params) -> dict[str, np.ndarray]:

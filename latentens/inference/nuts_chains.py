@@ -1,12 +1,13 @@
 """No-U-turn sampling of a marginal program: chains in threads, one compiled program for all of them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 from numpyro.infer.hmc import HMCState, hmc
 
@@ -42,31 +43,58 @@ class Sampler:
             Draws of the parameters and statistics of the sampler, by name, with leading axes (chain, draw).
         """
         keys = jax.random.split(key, len(starts))
+        flat, (unravel, *_) = zip(*map(ravel_pytree, starts), strict=True)
+        density = _Density(self.model, unravel)
         # each program is waited for: two at a time that span several devices could wait for each other
-        states = [
-            jax.block_until_ready(_begin(self, observations, start, chain_key))
-            for start, chain_key in zip(starts, keys, strict=True)
+        begun = [
+            _Chain(jax.block_until_ready(_begin(self, density, observations, start, chain_key)), [])
+            for start, chain_key in zip(flat, keys, strict=True)
         ]
-        jax.block_until_ready(_advance(self, observations, states[0]))  # compiles
-        with task(f"Sampling {len(states)} chains", len(states) * self._num_chunks) as advance:
-            chains = in_parallel(partial(self._run_chain, observations, advance), states, "")
-        points, statistics = zip(*chains, strict=True)
-        params = jax.device_get(_constrain_draws(self.model, stack(points)))
-        return params, stack(statistics)
+        with task(f"Sampling {len(begun)} chains", len(begun) * self._num_chunks) as advance:
+            extend = partial(self._extend, density, observations, advance)
+            begun[0] = extend(begun[0], 1)  # compiles
+            chains = in_parallel(partial(extend, num_chunks=self._num_chunks), begun, "")
+        points, statistics = stack([self._drawn(chain) for chain in chains])
+        return jax.device_get(_constrain_draws(density, points)), statistics
 
     @property
     def _num_chunks(self) -> int:
         return -(-(self.num_warmup + self.num_samples) // CHUNK)
 
-    def _run_chain(self, observations: Observations, advance: Advance, state: HMCState) -> tuple[Any, Any]:
-        kept = []
-        for _ in range(self._num_chunks):
+    def _extend(
+        self, density: "_Density", observations: Observations, advance: Advance, chain: "_Chain", num_chunks: int
+    ) -> "_Chain":
+        """A chain with so many chunks."""
+        state, chunks = chain.state, list(chain.chunks)
+        while len(chunks) < num_chunks:
             stop_if_asked()
-            state, chunk = _advance(self, observations, state)
-            kept.append(fetch(chunk))
+            state, chunk = _advance(self, density, observations, state)
+            chunks.append(fetch(chunk))
             advance("")
-        whole = jax.tree.map(lambda *parts: np.concatenate(parts), *kept)
+        return _Chain(state, chunks)
+
+    def _drawn(self, chain: "_Chain") -> Any:
+        """What is kept of a chain: the draws after those of adaptation, and their statistics."""
+        whole = jax.tree.map(lambda *parts: np.concatenate(parts), *chain.chunks)
         return jax.tree.map(lambda leaf: leaf[self.num_warmup : self.num_warmup + self.num_samples], whole)
+
+
+class _Chain(NamedTuple):
+    """The end of a chain, and the points and statistics of its steps up to there, chunk by chunk."""
+
+    state: HMCState
+    chunks: list[Any]
+
+
+@dataclass(frozen=True)
+class _Density:
+    """The log density of a point given as one vector: a tree of the sampler costs as much again for each array."""
+
+    model: GenerativeModel
+    unravel: Callable[[Array], dict[str, Array]]
+
+    def __call__(self, observations: Observations, flat: Float[Array, " coordinate"]) -> Float[Array, ""]:
+        return log_density(self.model, observations, self.unravel(flat))
 
 
 def log_density(model: GenerativeModel, observations: Observations, point: dict[str, Array]) -> Float[Array, ""]:
@@ -76,9 +104,11 @@ def log_density(model: GenerativeModel, observations: Observations, point: dict[
     return likelihood + unpacked.log_prior + unpacked.log_volume
 
 
-def _kernel(sampler: Sampler, observations: Observations, start: Any, key: Array) -> tuple[HMCState, Any]:
+def _kernel(
+    sampler: Sampler, density: _Density, observations: Observations, start: Array, key: Array
+) -> tuple[HMCState, Any]:
     """The initial state and the step of a chain; NumPyro's step knows its settings only after the state is made."""
-    initial, step = hmc(potential_fn=lambda point: -log_density(sampler.model, observations, point), algo="NUTS")
+    initial, step = hmc(potential_fn=lambda flat: -density(observations, flat), algo="NUTS")
     state = initial(
         start,
         sampler.num_warmup,
@@ -90,14 +120,14 @@ def _kernel(sampler: Sampler, observations: Observations, start: Any, key: Array
     return state, step
 
 
-@partial(jax.jit, static_argnums=0)
-def _begin(sampler: Sampler, observations: Observations, start: Any, key: Array) -> HMCState:
-    return _kernel(sampler, observations, start, key)[0]
+@partial(jax.jit, static_argnums=(0, 1))
+def _begin(sampler: Sampler, density: _Density, observations: Observations, start: Array, key: Array) -> HMCState:
+    return _kernel(sampler, density, observations, start, key)[0]
 
 
-@partial(jax.jit, static_argnums=0)
-def _advance(sampler: Sampler, observations: Observations, state: HMCState) -> tuple[HMCState, Any]:
-    _, step = _kernel(sampler, observations, state.z, state.rng_key)
+@partial(jax.jit, static_argnums=(0, 1))
+def _advance(sampler: Sampler, density: _Density, observations: Observations, state: HMCState) -> tuple[HMCState, Any]:
+    _, step = _kernel(sampler, density, observations, state.z, state.rng_key)
 
     def advance(state: HMCState, _: None) -> tuple[HMCState, Any]:
         state = step(state)
@@ -115,5 +145,5 @@ def _advance(sampler: Sampler, observations: Observations, state: HMCState) -> t
 
 
 @partial(jax.jit, static_argnums=0)
-def _constrain_draws(model: GenerativeModel, points: dict[str, Array]) -> dict[str, Array]:
-    return jax.vmap(jax.vmap(lambda point: unpack(model, point).params))(points)
+def _constrain_draws(density: _Density, points: Float[Array, "chain draw coordinate"]) -> dict[str, Array]:
+    return jax.vmap(jax.vmap(lambda flat: unpack(density.model, density.unravel(flat)).params))(points)

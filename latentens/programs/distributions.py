@@ -6,13 +6,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from jax.scipy.special import log_ndtr
+from jax.scipy.special import erfc
 from jaxtyping import Array, Bool, Float, Int
 from numpyro.distributions import constraints
 from scipy.special import log_softmax
 
 REACH = 12.0
 """A normal factor is summed over this many standard deviations on either side."""
+
+SERIES = 20.0
+"""Farther out than this, the tail of a normal distribution is its asymptotic series to rounding error."""
 
 ROUNDING = 1e-6
 """Probabilities may be this far beyond 0 and 1, and shares this far from adding up to one."""
@@ -23,12 +26,45 @@ def binary_states(num_units: int) -> Int[np.ndarray, "state unit"]:
     return np.array(list(itertools.product((0, 1), repeat=num_units))).reshape(-1, num_units)
 
 
-def log_normal_between(lower: Float[Array, "*batch"], upper: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
-    """`log(Φ(upper) − Φ(lower))`, accurate in both tails; finite bounds, and about −69 where they coincide."""
-    in_upper_tail = lower > -upper
-    low, high = jnp.where(in_upper_tail, -upper, lower), jnp.where(in_upper_tail, -lower, upper)
-    log_high = log_ndtr(high)
-    return log_high + jnp.log(-jnp.expm1(jnp.minimum(log_ndtr(low) - log_high, -1e-30)))
+@jax.custom_jvp
+def log_normal_tail(distance: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
+    """`log Φ(−distance)` for distances from 0 on, in a third of the time of `log_ndtr`, which serves both sides."""
+    far = distance > SERIES
+    inverse = 1 / jnp.maximum(distance, SERIES)
+    square = inverse**2
+    # far out Φ(−d) = φ(d) (1 − 1/d² + 3/d⁴ − 15/d⁶ + …) / d, where φ(d) is too small for a number
+    series = (1 - (1 - (3 - 15 * square) * square) * square) * inverse / np.sqrt(2 * np.pi)
+    near = erfc(jnp.minimum(distance, SERIES) / np.sqrt(2)) / 2
+    return jnp.log(jnp.where(far, series, near)) - jnp.where(far, distance**2 / 2, 0.0)
+
+
+@log_normal_tail.defjvp
+def _slope_of_tail(
+    primals: tuple[Float[Array, "*batch"]], tangents: tuple[Float[Array, "*batch"]]
+) -> tuple[Float[Array, "*batch"], Float[Array, "*batch"]]:
+    (distance,), (change,) = primals, tangents
+    log_tail = log_normal_tail(distance)
+    return log_tail, -change * jnp.exp(-(distance**2) / 2 - np.log(2 * np.pi) / 2 - log_tail)
+
+
+def log_normal_cells(bounds: Float[Array, "*batch bound"]) -> Float[Array, "*batch cell"]:
+    """Log-probabilities of a standard normal variable between ascending bounds, and below and above all of them.
+
+    Accurate in both tails; between two bounds that coincide it is about −69 in place of −∞.
+    """
+    below_middle = bounds <= 0
+    log_tail = log_normal_tail(jnp.where(below_middle, -bounds, bounds))  # beyond each bound, away from 0
+    log_rest = jnp.log(1 - jnp.exp(log_tail))
+    first = jnp.where(below_middle, log_tail, log_rest)[..., :1]
+    last = jnp.where(below_middle, log_rest, log_tail)[..., -1:]
+    if bounds.shape[-1] == 1:
+        return jnp.concatenate([first, last], axis=-1)
+    left, right = log_tail[..., :-1], log_tail[..., 1:]
+    larger, smaller = jnp.maximum(left, right), jnp.minimum(left, right)
+    one_side = larger + jnp.log(-jnp.expm1(jnp.minimum(smaller - larger, -1e-30)))
+    both_sides = jnp.log(jnp.maximum(1 - jnp.exp(left) - jnp.exp(right), 1e-30))
+    middle = jnp.where(below_middle[..., :-1] == below_middle[..., 1:], one_side, both_sides)
+    return jnp.concatenate([first, middle, last], axis=-1)
 
 
 class QuadratureNormal(dist.Normal):
@@ -115,6 +151,21 @@ def innermost(distribution: dist.Distribution) -> dist.Distribution:
     while isinstance(distribution, dist.Independent | dist.ExpandedDistribution):
         distribution = distribution.base_dist
     return distribution
+
+
+def log_probabilities(distribution: dist.Distribution, num_values: int) -> Float[Array, "*batch value"]:
+    """The log-probability of each of the values 0, 1, … of a distribution of single codes.
+
+    Those of a categorical one are read off: to ask for one value at a time takes several times longer, since the
+    gradient of a look-up is added up element by element.
+    """
+    if isinstance(distribution, dist.CategoricalLogits | dist.CategoricalProbs):
+        # the logarithms of probabilities, cut off where NumPyro does, are not normalised by it either
+        by_logits = isinstance(distribution, dist.CategoricalLogits)
+        log_probs = jax.nn.log_softmax(distribution.logits) if by_logits else distribution.logits
+        return jnp.broadcast_to(log_probs, (*distribution.batch_shape, num_values))
+    values = (jnp.full(distribution.batch_shape, value) for value in range(num_values))
+    return jnp.stack([distribution.log_prob(value) for value in values], axis=-1)
 
 
 def is_proper(distribution: dist.Distribution) -> Bool[Array, ""]:

@@ -18,7 +18,7 @@ from latentens.errors import ContractError
 from latentens.programs.contract import inspect
 from latentens.programs.model import GenerativeModel, Params
 from latentens.programs.prior_draws import numpy_draws
-from latentens.programs.row_layout import EncodedRows, encode
+from latentens.programs.row_layout import EncodedRows, encode, possible_rows
 from latentens.programs.tables import Tables, check_form, fixed_hidden, log_joint, row_log_likelihood
 from latentens.programs.tracing import run_alone
 from latentens.runtime.blocks import BLOCK_ELEMENTS, COPIES, few_lengths
@@ -76,7 +76,8 @@ def observe(
         excluded = (gold[first] >= 0) & (gold[first] != np.arange(structure.num_labels)[:, None])
         rows, log_allowed = votes.take(first), np.where(excluded, -np.inf, 0.0)
     elements_per_row = math.prod(len(structure.hidden[name].support) for name in structure.vote_parents | {"label"})
-    num_rows = round_up(few_lengths(len(counts), elements_per_row))
+    possible = possible_rows(votes) * (1 if gold is None else structure.num_labels + 1)
+    num_rows = round_up(few_lengths(len(counts), elements_per_row, possible))
     check_memory(
         COPIES * 8.0 * elements_per_row * num_rows / count_row_blocks(num_rows, elements_per_row),
         f"fitting {model} to {len(counts):,} distinct rows of votes",

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from latentens.runtime.blocks import SMALL_ROWS
 from latentens.runtime.devices import round_up, shard_rows
 from latentens.votes import Votes
 from latentens.votes.distinct import JOINT_VOTES, digit_groups, equal_groups, pack_digits
@@ -81,6 +82,13 @@ def encode(
     groups = digit_groups(votes.num_voters, num_vote_classes + 1, joint_votes)
     joint = [pack_digits(votes.matrix[:, group], num_vote_classes + 1, MISSING) for group in groups]
     return GroupedRows(shard_rows(np.pad(np.stack(joint, axis=1), padding).T))
+
+
+def possible_rows(votes: Votes) -> int:
+    """How many distinct rows votes like these, complete or not, can have; exact as far as they are few."""
+    if votes.has_repeats:
+        return SMALL_ROWS
+    return int(votes.num_classes + (votes.num_missing > 0)) ** min(votes.num_voters, SMALL_ROWS.bit_length())
 
 
 def sum_votes(table: Float[Array, "state voter vote"], rows: EncodedRows) -> Float[Array, "state row"]:

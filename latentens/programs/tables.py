@@ -18,10 +18,10 @@ from numpyro import handlers
 
 from latentens.errors import ParameterError, VotesError
 from latentens.programs.contract import MAX_CONFIGURATIONS, Structure, inspect, too_many_configurations
-from latentens.programs.distributions import is_proper
+from latentens.programs.distributions import is_proper, log_probabilities
 from latentens.programs.faults import improper
 from latentens.programs.model import GenerativeModel, Params
-from latentens.programs.row_layout import EncodedRows, encode, sum_votes
+from latentens.programs.row_layout import EncodedRows, encode, possible_rows, sum_votes
 from latentens.programs.tracing import run_alone
 from latentens.runtime.blocks import BLOCK_ELEMENTS, few_lengths, row_blocks
 from latentens.runtime.devices import fetch
@@ -53,10 +53,7 @@ def _lay_out(model: GenerativeModel, params: Params) -> tuple[Tables, dict[str, 
     family = _in_order(structure, structure.vote_parents)
     _refuse_too_many(model, structure, family)
     votes = _run(model, structure, params, family)["vote"]["fn"]
-    vote = votes.base_dist
-    log_emission = jnp.stack(
-        [vote.log_prob(jnp.full(vote.batch_shape, v)) for v in range(structure.num_vote_classes)], axis=-1
-    )
+    log_emission = log_probabilities(votes.base_dist, structure.num_vote_classes)
     sizes = [len(structure.hidden[name].support) for name in family]
     log_emission = log_emission.reshape(*sizes, *log_emission.shape[1:])
     if "label" in family:
@@ -233,10 +230,11 @@ def _blocks(
     distinct = votes.patterns.votes
     width = tables.log_prior.size + (0 if distinct.is_sparse else structure.num_voters * structure.num_vote_classes)
     blocks = row_blocks(distinct.num_items, width, block_elements)
+    num_rows = few_lengths(blocks[0].stop, width, possible_rows(votes)) if blocks else 0
     for block in blocks:
         part = distinct.between(block.start, block.stop)
         # blocks are filled up, so that all of them, and data of about the same size, share one compiled program
-        yield tables, encode(part, structure.num_vote_classes, few_lengths(blocks[0].stop, width)), part.num_items
+        yield tables, encode(part, structure.num_vote_classes, num_rows), part.num_items
 
 
 def check_form(model: GenerativeModel, votes: Votes) -> Structure:

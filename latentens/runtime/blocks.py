@@ -26,7 +26,7 @@ def row_blocks(num_rows: int, elements_per_row: float, block_elements: int = BLO
     return [slice(start, min(start + size, num_rows)) for start in range(0, num_rows, size)]
 
 
-def few_lengths(num_rows: int, elements_per_row: float, digits: int = 4) -> int:
+def few_lengths(num_rows: int, elements_per_row: float, possible: int = SMALL_ROWS, digits: int = 4) -> int:
     """A number of rows to fill up to, one of few: data of about the same size share compiled programs.
 
     Small data are filled up to one size, which costs less than the overhead of a call, unless much is made of a row.
@@ -34,9 +34,11 @@ def few_lengths(num_rows: int, elements_per_row: float, digits: int = 4) -> int:
     Args:
         num_rows: Number of rows.
         elements_per_row: Number of elements of what is made of a row.
+        possible: Such data never have more rows than this, and are not filled up beyond it.
         digits: Larger numbers have so many leading binary digits and zeros after them.
     """
-    if num_rows <= SMALL_ROWS and SMALL_ROWS * elements_per_row <= SMALL_ELEMENTS:
-        return SMALL_ROWS
+    small = min(SMALL_ROWS, possible)
+    if num_rows <= small and small * elements_per_row <= SMALL_ELEMENTS:
+        return small
     step = 2 ** max(0, num_rows.bit_length() - digits)
     return -(-num_rows // step) * step
