@@ -3,12 +3,19 @@
 from collections.abc import Callable
 
 import jax
+import numpy as np
 import pytest
 
 from latentens import Votes, simulate
+from latentens.evaluation.sbc import simulation_based_calibration
+from latentens.inference.nuts_chains import log_density
 from latentens.methods import DawidSkeneEM, MaximumLikelihood, Nuts
 from latentens.methods.base import Method
-from latentens.models import OneCoin
+from latentens.models import Confounder, DawidSkene, ItemDifficulty, OneCoin
+from latentens.programs import marginal
+from latentens.programs.marginal import observe, to_point
+from latentens.programs.tables import checked_tables
+from latentens.runtime.precision import double_precision
 
 MODEL = OneCoin(9)
 """No other test fits it, so that nothing is compiled before."""
@@ -54,3 +61,50 @@ def test_a_simulation_compiles_few_programs_and_a_second_none(compilations):
     model = OneCoin(10)
     assert compilations(lambda: simulate(model, 150, key=jax.random.key(0))) <= 6
     assert compilations(lambda: simulate(model, 150, key=jax.random.key(1))) == 0
+
+
+def test_simulations_of_a_calibration_share_their_programs(compilations):
+    method = Nuts(MODEL, num_chains=2, num_warmup=20, num_samples=20)
+
+    def calibrate(seed: int) -> None:
+        simulation_based_calibration(
+            MODEL, method, num_simulations=2, num_items=100, num_draws=9, key=jax.random.key(seed)
+        )
+
+    assert compilations(lambda: calibrate(0)) <= 45
+    assert compilations(lambda: calibrate(1)) == 0
+
+
+@pytest.mark.parametrize("model", [ItemDifficulty(5), Confounder(5), Confounder(4, num_classes=3), OneCoin(9)], ids=str)
+def test_votes_of_one_form_are_laid_out_in_one_shape(model):
+    """However many distinct rows there are, which differs between simulations."""
+    shapes = set()
+    for number in range(12):
+        rows = np.random.default_rng(number).integers(0, model.num_classes, (200 - 16 * number, model.num_voters))
+        observations, _ = observe(model, Votes.from_matrix(rows, model.num_classes))
+        shapes.add(str(jax.tree.map(np.shape, observations)))
+    assert len(shapes) == 1
+
+
+@double_precision
+@pytest.mark.parametrize("known", [False, True], ids=["labels unknown", "labels known"])
+def test_rows_that_fill_up_change_nothing(known, monkeypatch):
+    model, rng = DawidSkene(5), np.random.default_rng(0)
+    votes = Votes.from_matrix(rng.integers(0, 2, (40, 5)), 2)
+    gold = rng.integers(-1, 2, 40) if known else None
+    params = model.example_params(jax.random.key(1))
+    right = np.stack([params["specificity"], params["sensitivity"]])
+    item_label = [[np.prod(np.where(row == y, right[y], 1 - right[y])) * 0.5 for y in (0, 1)] for row in votes.matrix]
+    chosen = np.ones((40, 2), bool) if gold is None else (gold[:, None] < 0) | (gold[:, None] == [0, 1])
+    by_loops = sum(np.log(np.sum(np.array(item_label)[i][chosen[i]])) for i in range(40))
+    density = jax.jit(jax.value_and_grad(log_density, argnums=2), static_argnums=0)
+    likelihood, tables = jax.jit(marginal.marginal_log_likelihood), checked_tables(model, params)
+    found = []
+    for length in (None, 1000):
+        if length:
+            monkeypatch.setattr(marginal, "few_lengths", lambda *_, length=length: length)
+        observations, _ = observe(model, votes, gold)
+        assert float(observations.num_items) == 40
+        found.append(density(model, observations, to_point(model, params)))
+        assert float(likelihood(tables, observations)) == pytest.approx(by_loops, rel=1e-12)
+    jax.tree.map(lambda one, other: np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-10), *found)

@@ -49,6 +49,7 @@ def test_rows_are_filled_up_to_few_lengths():
     assert all(number <= length <= number * 9 / 8 for number, length in lengths.items())
     assert len(set(lengths.values())) < 100
     assert {few_lengths(number, 10) for number in range(1, 257)} == {256}
+    assert {few_lengths(number, 1000, possible=32) for number in range(1, 33)} == {32}
 
 
 @pytest.mark.parametrize("skipped", [False, True])

@@ -14,7 +14,7 @@ from latentens.errors import ContractError
 from latentens.models import DawidSkene, DeepBeliefNet, LayeredGraph, Tree, TruncatedGaussian
 from latentens.programs import contract as structure
 from latentens.programs.contract import inspect
-from latentens.programs.distributions import QuadratureNormal, log_normal_between
+from latentens.programs.distributions import QuadratureNormal, log_normal_cells, log_probabilities
 from latentens.runtime.precision import double_precision
 
 
@@ -242,11 +242,42 @@ def test_quadrature_support_has_the_moments_of_the_normal_distribution():
 
 
 @double_precision
-def test_probability_between_bounds_in_both_tails():
-    lower, upper = np.array([-1e6, -30.0, -1.0, 0.5]), np.array([-30.0, -29.0, 2.0, 1e6])
+@pytest.mark.parametrize("num_bounds", [1, 2, 4])
+def test_probability_between_bounds_in_both_tails(num_bounds):
+    bounds = np.sort(np.random.default_rng(num_bounds).normal(size=(200, num_bounds)) * 10, axis=-1)
+    bounds = np.concatenate([bounds, np.linspace(-35, -30, num_bounds)[None], np.linspace(30, 35, num_bounds)[None]])
+    ends = np.full((len(bounds), 1), np.inf)
+    lower, upper = np.concatenate([-ends, bounds], axis=1), np.concatenate([bounds, ends], axis=1)
+    flipped = lower > -upper  # taken in the lower tail, where differences are exact
+    lower, upper = np.where(flipped, -upper, lower), np.where(flipped, -lower, upper)
     exact = norm.logcdf(upper) + np.log1p(-np.exp(norm.logcdf(lower) - norm.logcdf(upper)))
-    between = jax.jit(log_normal_between)
-    np.testing.assert_allclose(between(lower, upper), exact, rtol=1e-12)
-    np.testing.assert_allclose(between(-upper, -lower), exact, rtol=1e-12)
-    slope = jax.jit(jax.grad(lambda bounds: log_normal_between(*bounds)))(jnp.array([2.0, 2.0]))
-    assert np.isfinite(slope).all()
+    np.testing.assert_allclose(jax.jit(log_normal_cells)(bounds), exact, rtol=1e-9, atol=1e-13)
+    slope = jax.jit(jax.jacfwd(log_normal_cells))(bounds[0])
+    by_density = np.diff(np.pad(np.diag(norm.pdf(bounds[0])), ((1, 1), (0, 0))), axis=0) / np.exp(exact[0])[:, None]
+    np.testing.assert_allclose(slope, by_density, rtol=1e-8, atol=1e-12)
+
+
+@double_precision
+def test_between_bounds_that_coincide_values_are_low_and_slopes_finite():
+    for place in (-3.0, 0.0, 2.0):
+        values, slope = jax.jit(lambda x: (log_normal_cells(x), jax.jacrev(log_normal_cells)(x)))(jnp.full(2, place))
+        assert values[1] < -30
+        assert np.isfinite(slope).all()
+
+
+@double_precision
+@pytest.mark.parametrize(
+    "distribution",
+    [
+        dist.Categorical(logits=np.array([[0.3, -2.0, 50.0], [0.0, 0.0, -800.0]])),
+        dist.Categorical(probs=np.array([[0.2, 0.3, 0.5], [0.0, 1.0, 0.0]])),
+        dist.Bernoulli(np.array([0.2, 1.0])),
+        dist.Categorical(probs=np.array([0.2, 0.8])).expand([3]),
+    ],
+    ids=["logits", "probs", "Bernoulli", "expanded"],
+)
+def test_log_probabilities_are_those_of_each_value(distribution):
+    num_values = len(distribution.enumerate_support())
+    found = log_probabilities(distribution, num_values)
+    one_by_one = [distribution.log_prob(np.full(distribution.batch_shape, value)) for value in range(num_values)]
+    np.testing.assert_allclose(found, np.stack(one_by_one, axis=-1), rtol=1e-12)
