@@ -38,11 +38,25 @@ def test_unequal_independent_voters_are_worth_themselves():
     assert worth.by_information == pytest.approx(5, abs=1e-6)
 
 
+def worth_of_a_group(num_voters, rate):
+    """Voters whose common opinion is the label itself, which the program does not know."""
+    rates, sure = np.full(num_voters, rate), np.full(1, 1 - 1e-9)
+    params = {"prevalence": 0.5, "hidden_sensitivity": sure, "hidden_specificity": sure}
+    params |= {"voter_sensitivity": rates, "voter_specificity": rates}
+    return voters_worth(Tree((0,) * num_voters), params, key=KEY).by_information
+
+
 def test_many_voters_are_worth_themselves_up_to_the_chance_of_simulated_rows():
-    rates = np.full(17, 0.6)
-    worth = voters_worth(DawidSkene(17), {"prevalence": 0.5, "sensitivity": rates, "specificity": rates}, key=KEY)
-    assert worth.by_information == pytest.approx(17, abs=1)
-    assert worth.by_information != 17
+    assert worth_of_a_group(17, 0.6) == pytest.approx(17, abs=1)
+    assert worth_of_a_group(17, 0.6) != 17
+
+
+def test_voters_who_leave_nothing_open_are_worth_no_more_than_they_are():
+    """Panels of twenty and of a hundred know the label as well."""
+    assert 10 < worth_of_a_group(60, 0.9) <= 60
+    rates = np.full(60, 0.9)
+    params = {"prevalence": 0.5, "sensitivity": rates, "specificity": rates}
+    assert voters_worth(DawidSkene(60), params, key=KEY).by_information == 60
 
 
 def test_voters_who_copy_a_hidden_opinion_are_worth_one():
@@ -104,5 +118,5 @@ def test_estimate_from_votes():
     votes = simulate(DawidSkene(4), 400, key=KEY, params=params).votes
     found = effective_voters(votes, [DawidSkene(4)], key=KEY, resamples=4)
     assert found.low <= found.high
-    assert found.worth.by_information == pytest.approx(4, abs=0.6)
-    assert "4 voters, worth about" in found.summary
+    assert found.worth.by_information == 4
+    assert found.summary == "The 4 voters err independently in the model that fits best, DawidSkene: each counts."

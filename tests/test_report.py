@@ -260,7 +260,7 @@ def test_page_says_what_voters_are_worth_or_how_to_ask(tree, monkeypatch):
         dependence.add_worth(asked, [Dataset(NASTY, view.votes, np.full(60, -1))], key=jax.random.key(0))
         first, *more = worth_part(views(asked)[1], colour).words
         if answer is found:
-            assert "4 voters, worth about 2.6 independent ones (90% interval 2.1 to 3.3)" in first
+            assert "4 voters are worth about 2.6 independent ones (90% interval 2.1 to 3.3)" in first
             assert "2.9" in more[0]
         else:
             assert first == "What the voters are worth cannot be told: there are too many."

@@ -168,3 +168,19 @@ def test_a_method_without_a_model_is_refused(votes):
     assert set(MajorityVote().fit(votes, key=KEY).voters["intervals"]) == {NOT_KNOWN}
     with pytest.raises(LatentensError, match="has no generative model"):
         voter_skill(MajorityVote().fit(votes, key=KEY), votes)
+
+
+def test_intervals_of_a_sparse_crowd_are_narrow_and_cover_the_truth():
+    """Forty votes each, of three classes: likelihood alone determines nobody there, but pseudo-counts claim nothing."""
+    covered, widths = [], []
+    for seed in range(4):
+        generator = np.random.default_rng(seed)
+        right, labels = generator.uniform(0.4, 0.95, 30), generator.integers(3, size=300)
+        item, voter = np.repeat(np.arange(300), 4), np.concatenate([generator.permutation(30)[:4] for _ in range(300)])
+        shift = np.where(generator.random(1200) < right[voter], 0, generator.integers(1, 3, size=1200))
+        some = Votes(Triplets(item, voter, (labels[item] + shift) % 3), 300, 30, 3)
+        found = voter_skill(DawidSkeneEM(random_starts=0).fit(some, key=KEY), some)
+        covered.append((found.balanced_accuracy_low <= right) & (right <= found.balanced_accuracy_high))
+        widths.append(found.balanced_accuracy_high - found.balanced_accuracy_low)
+    assert 0.88 < np.mean(covered) < 0.995
+    assert np.median(widths) < 0.45

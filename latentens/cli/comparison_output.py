@@ -11,8 +11,9 @@ from rich.table import Table
 
 from latentens.cli.evidence_output import RESAMPLES
 from latentens.cli.method_names import find_methods
-from latentens.cli.terminal import status, tell
+from latentens.cli.terminal import messages, status, tell
 from latentens.comparison import add_independence, add_worth, data_trees
+from latentens.comparison.dependence import GROUP as INDEPENDENCE
 from latentens.comparison.dependence import WORTH
 from latentens.comparison.own_program import OWN_PROGRAM, own_program
 from latentens.comparison.sweep import MethodFactory
@@ -47,11 +48,15 @@ def default_methods(datasets: Sequence[Dataset], showcase: bool) -> dict[str, Me
 
 
 def record_independence(tree: Any, datasets: Iterable[Dataset], key: jax.Array) -> None:
-    """Put into a comparison whether the voters of data whose origin is unknown err independently."""
+    """Put into a comparison whether the voters of data whose origin is unknown err independently, and say so."""
     real = [dataset for dataset in datasets if dataset.model is None]
     if real:
         with status("Checking whether voters err independently"):
             add_independence(tree, real, key=key)
+    nodes = data_trees(tree)
+    for dataset in real:
+        if INDEPENDENCE in nodes[dataset.name].children:
+            messages.print(f"{dataset.name}: {nodes[dataset.name][INDEPENDENCE].attrs['summary']}")
 
 
 def record_worth(tree: Any, datasets: Iterable[Dataset], key: jax.Array) -> None:

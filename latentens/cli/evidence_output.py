@@ -55,7 +55,10 @@ def pair_frame(check: ModelCheck) -> pd.DataFrame:
 
 def pair_table(check: ModelCheck) -> Table:
     """The pairs of voters that stand out most."""
-    table = Table(title=f"The strongest of {len(check.dependent_pairs)} pairs that stand out")
+    number = len(check.dependent_pairs)
+    title = "Pairs that stand out" if number <= PAIRS_SHOWN else f"The strongest of {number:,} pairs that stand out"
+    note = "against a fit of independent voters, which may have taken what a pair shares for the label"
+    table = Table(title=title, caption=note if check.stories else None)
     for heading in ("voter", "other", "residual\ncorrelation", "p, for all\npairs together"):
         table.add_column(heading, justify="left" if heading in ("voter", "other") else "right")
     frame = pair_frame(check)

@@ -7,7 +7,7 @@ import io
 import re
 import shlex
 from ast import literal_eval
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -60,6 +60,12 @@ def reads_votes(command: Callable[..., None]) -> Callable[..., None]:
     with_options.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
     with_options.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return with_options
+
+
+def written_options(reading: Mapping[str, Any]) -> list[str]:
+    """Options that were used, as they are written on the command line."""
+    texts = {name: value if isinstance(value, list) else str(value) for name, value in reading.items()}
+    return [_as_option(name, repr(tuple(value) if isinstance(value, list) else value)) for name, value in texts.items()]
 
 
 def as_options(sentence: str) -> str:

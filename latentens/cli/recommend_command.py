@@ -1,6 +1,7 @@
 """The command `latentens recommend`: which method to trust on votes without labels."""
 
 import json
+import shlex
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +13,9 @@ from typer import Option
 from latentens.cli.interrupts import tell_of_fits
 from latentens.cli.option_types import GoldFile, MethodNames, Seed, VotesFile, Workers
 from latentens.cli.outputs import check_folder, write_whole
+from latentens.cli.reading_options import written_options
 from latentens.cli.terminal import console, end_if_elsewhere, tell
+from latentens.errors import LatentensError
 from latentens.runtime.threads import available_cores
 
 if TYPE_CHECKING:
@@ -61,7 +64,8 @@ def recommend(
         kept["workers"] = workers or available_cores()
         key = jax.random.key(seed)
         tree = recommend(read, chosen or None, key=key, twins=twins, gold=known, quick=quick, **kept)
-    _print(tree["votes/recommendation"])
+    _print(tree["votes/recommendation"].to_dataset())
+    _tell_next(tree.attrs["recommended"], votes, gold, reading)
     if out:
         place = write_whole(out / "tree.nc", partial(save, tree))
         tell(f"The recommendation is in {place}, the report in {report(tree, place.parent)}")
@@ -69,13 +73,30 @@ def recommend(
 
 
 def _print(found: Any) -> None:
-    """The answer, the table of methods and worlds, and the reasons."""
+    """The answer, the table of methods and worlds, and the reasons, with short names of methods."""
+    from latentens.reporting.recommendation_part import briefly
+    from latentens.reporting.short_names import with_short_names
+
     answer, *reasons = json.loads(found.attrs["sentences"])
-    tell(f"\n{answer}")
+    found, short = briefly(found) if "world" in found.dims else (found, {})
+    tell(f"\n{with_short_names(answer, short)}")
     if "world" in found.dims:
         console.print(_table(found))
     for words in reasons:
-        tell(f"• {words}")
+        tell(f"• {with_short_names(words, short)}")
+
+
+def _tell_next(method: str, votes: Path, gold: Path | None, reading: "TableOptions") -> None:
+    """The command that labels the votes with the recommended method, where it can be written down."""
+    from latentens.cli.method_names import find_methods
+
+    try:
+        find_methods([method])
+    except LatentensError:  # nothing is recommended, or it goes by a name that the user made up
+        return
+    known = ["--gold", shlex.quote(str(gold))] if gold else []
+    words = ["latentens fit", shlex.quote(method), shlex.quote(str(votes)), *written_options(reading), *known]
+    tell(f"\nTo label the votes with it:\n{' '.join(words)} --out labels.csv")
 
 
 def _table(found: Any) -> Table:
@@ -84,9 +105,9 @@ def _table(found: Any) -> Table:
 
     table = Table(box=SIMPLE_HEAD, pad_edge=False, title="expected balanced accuracy in % (90 % interval), log score")
     table.add_column("method", overflow="fold")
-    for world in plausible_worlds(found.to_dataset()):
+    for world in plausible_worlds(found):
         table.add_column(f"if {world}", justify="right")
-    for method, cells in method_rows(found.to_dataset()):
+    for method, cells in method_rows(found):
         marked = f"{method} ←" if method == found.attrs["recommended"] else method
         table.add_row(marked, *(f"{cell.accuracy} ({cell.interval}), {cell.log_score}" for cell in cells))
     return table

@@ -68,7 +68,9 @@ def assemble(datasets: Sequence[Dataset], outcomes: Outcomes, key_data: np.ndarr
     tree = xr.DataTree.from_dict(groups)
     named = {dataset.name: paths[dataset.name] for dataset in datasets}
     tree.attrs = {"format": FORMAT, "datasets": json.dumps(named), "key": key_data.tolist()}
-    tree.attrs["command"] = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    program = Path(sys.argv[0])
+    name = program.parent.name if program.name == "__main__.py" else program.name  # as with python -m
+    tree.attrs["command"] = shlex.join([name, *sys.argv[1:]])
     tree.attrs |= {f"version_{name}": version(name) for name in LIBRARIES}
     tree.attrs["version_python"] = platform.python_version()
     return tree

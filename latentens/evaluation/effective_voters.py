@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from latentens.datasets import simulate
 from latentens.errors import VotesError
-from latentens.evaluation.panels import SIMULATED_ITEMS, every_row, is_enumerable, panel_curve
+from latentens.evaluation.panels import ROUNDING, SIMULATED_ITEMS, every_row, is_enumerable, panel_curve
 from latentens.methods.base import Fit, model_params
 from latentens.methods.maximum_likelihood import MaximumLikelihood
 from latentens.methods.tree_mle import find_tree
@@ -68,10 +68,13 @@ class EffectiveVoters:
     @property
     def summary(self) -> str:
         """What was found, in plain words."""
+        name = type(self.model).__name__
+        if self.worth.by_information == self.low == self.high == self.num_voters:
+            return f"The {self.num_voters} voters err independently in the model that fits best, {name}: each counts."
         interval = f"{self.level:.0%} interval {self.low:.1f} to {self.high:.1f}"
         return (
-            f"{self.num_voters} voters, worth about {self.worth.by_information:.1f} independent ones ({interval}) "
-            f"if the votes come about as in {self.model}."
+            f"The {self.num_voters} voters are worth about {self.worth.by_information:.1f} independent ones "
+            f"({interval}) if the votes come about as in {name}, the model that fits best."
         )
 
 
@@ -81,8 +84,9 @@ def voters_worth(model: GenerativeModel, params: Params, *, key: jax.Array) -> W
 
     The information of label and votes under the program is set against that of panels of k of the same voters, drawn at
     random, who err independently given the label; k is interpolated. All of them are the panel of their own number, so
-    that voters who are independent are worth as many as they are. Of few voters all possible rows of votes are summed
-    over, of more a mean is taken over simulated ones.
+    that voters who are independent are worth as many as they are; those of a program without hidden units are so by
+    definition. Of few voters all possible rows of votes are summed over, of more a mean is taken over simulated ones.
+    Where these leave nothing open about the label, so do panels of many sizes, and the smallest counts.
 
     Args:
         model: The generative model; labels and votes are of the same classes.
@@ -99,9 +103,18 @@ def voters_worth(model: GenerativeModel, params: Params, *, key: jax.Array) -> W
     given_label = prior / shares[:, None]
     confusion = np.einsum("ks,ksiv->ikv", given_label, emission)
     information = float(entropy(shares)) - _remaining_entropy(model, params, confusion.shape, votes_key)
-    curve = panel_curve(shares, confusion, information, panel_key)
-    number = float(np.interp(information, np.maximum.accumulate(curve), np.arange(len(curve))))
+    if prior.shape[1] == 1:
+        number = float(len(confusion))
+    else:
+        number = _smallest_panel(panel_curve(shares, confusion, information, panel_key), information)
     return Worth(number, _design_effect(shares, given_label, emission), information)
+
+
+def _smallest_panel(curve: Float[np.ndarray, " size"], information: float) -> float:
+    """Where a curve first reaches some information, between two sizes; where it is highest if it does not."""
+    risen = np.maximum.accumulate(curve)
+    reached = np.flatnonzero(risen >= min(information, risen[-1]) - ROUNDING)[0]
+    return float(np.interp(information, risen[: reached + 1], np.arange(reached + 1)))
 
 
 def _remaining_entropy(model: GenerativeModel, params: Params, sizes: tuple[int, ...], key: jax.Array) -> float:

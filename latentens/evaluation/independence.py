@@ -118,7 +118,7 @@ class ModelCheck:
         pairs = [f"{self.voter_names[one]} and {self.voter_names[other]}" for one, other in self.stories]
         explained = "one pair that shares something beyond the label explains this,"
         if len(pairs) == 1:
-            return f"{explained} {pairs[0]}; others may stand out in its place"
+            return f"{explained} {pairs[0]}, though others may stand out in its place"
         return f"{explained} but the votes do not tell which: {', or '.join(pairs)}. Known labels can"
 
 

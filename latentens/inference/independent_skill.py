@@ -2,6 +2,9 @@
 
 With posterior weights q, shares π and confusion matrices θ in softmax coordinates, the information of the votes is that
 of votes with known labels less the variance of its score under q (Louis 1982): nothing is differentiated or compiled.
+Where an estimate rests on pseudo-counts, the information of the votes alone is not that of a maximum, and with few
+votes per voter it may have no inverse. Pseudo-counts then count as votes with known labels. Intervals lie around
+frequencies without them, and are as much wider as the votes are fewer than votes and pseudo-counts together.
 """
 
 from collections.abc import Iterator
@@ -33,12 +36,19 @@ MAX_WORK = 2e10
 Shares = Float[np.ndarray, " label"]
 Codes = Int[np.ndarray, " item"]
 Posterior = Float[np.ndarray, "item label"]
+PseudoCounts = Float[np.ndarray, "label vote"]
 Information = Float[np.ndarray, "parameter parameter"]
 
 
 @one_blas_thread()
 def independent_skill(
-    shares: Shares, confusion: Confusion, votes: Votes, known: Codes | None = None, *, level: float = COVERAGE
+    shares: Shares,
+    confusion: Confusion,
+    votes: Votes,
+    known: Codes | None = None,
+    *,
+    pseudo_counts: PseudoCounts | None = None,
+    level: float = COVERAGE,
 ) -> VoterSkill:
     """Skill of independent voters with its uncertainty.
 
@@ -49,6 +59,7 @@ def independent_skill(
         confusion: Estimated confusion matrices.
         votes: The votes that they were estimated from.
         known: The code of each item's label, −1 where it is unknown, if some were known.
+        pseudo_counts: What was added to the counts of each voter, and the smallest of them to that of each class.
         level: Coverage of the intervals.
     """
     found, size = skills_of(shares, confusion), shares.size + confusion.size
@@ -59,9 +70,24 @@ def independent_skill(
     counts = count_by_label(votes, probs)
     if size > MAX_INDEPENDENT or votes.num_items * size**2 > MAX_WORK:
         return as_fitted(found, counts, shares, level)
-    information = _complete(shares, confusion, counts, votes.num_items) - _missing(confusion, votes, probs)
-    errors = errors_of(information, _slopes(shares, confusion))
-    return lay_out(found, errors, number, level, INFORMATION, centre=skills_of(shares, confusion))
+    added = np.zeros(confusion.shape[1:]) if pseudo_counts is None else pseudo_counts
+    num_items = votes.num_items + len(shares) * added.min()
+    information = _complete(shares, confusion, counts + added, num_items) - _missing(confusion, votes, probs)
+    errors = errors_of(information, _slopes(shares, confusion)) * _unaided(number, added)
+    centre = skills_of(shares, _inside(_frequencies(counts, confusion), margin) if added.any() else confusion)
+    return lay_out(found, errors, number, level, INFORMATION, centre=centre)
+
+
+def _unaided(number: Int[np.ndarray, " voter"], added: PseudoCounts) -> Float[np.ndarray, " skill"]:
+    """How much larger errors are without the pseudo-counts; with known labels this is exact."""
+    larger = np.sqrt((number + added.sum()) / np.maximum(number, 0.5))
+    return np.concatenate([larger, larger, np.repeat(larger, added.size)])
+
+
+def _frequencies(counts: Confusion, confusion: Confusion) -> Confusion:
+    """Confusion matrices that pseudo-counts draw nowhere; the estimate where a voter never met the label."""
+    cast = counts.sum(axis=2, keepdims=True)
+    return np.where(cast > 0.5, counts / np.maximum(cast, 0.5), confusion)
 
 
 def _posterior(shares: Shares, confusion: Confusion, votes: Votes, known: Codes | None) -> Posterior:
@@ -91,7 +117,7 @@ def _inside(probs: np.ndarray, margin: float) -> np.ndarray:
     return moved / moved.sum(axis=-1, keepdims=True)
 
 
-def _complete(shares: Shares, confusion: Confusion, counts: Confusion, num_items: int) -> Information:
+def _complete(shares: Shares, confusion: Confusion, counts: Confusion, num_items: float) -> Information:
     """The information if labels were known: coordinates are the shares', then by label, voter and vote."""
     num_voters, num_labels, num_votes = confusion.shape
     size = num_labels + confusion.size

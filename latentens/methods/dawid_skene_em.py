@@ -132,12 +132,13 @@ class DawidSkeneEM(GoldMethod):
         optimum = self._maximise(sample, expectation(sample, drawn))
         return Estimates(optimum.estimates.shares[:, [optimum.best]], optimum.estimates.confusion[:, [optimum.best]])
 
-    def _pseudo_counts(self, num_classes: int) -> Float[np.ndarray, "label vote"]:
+    def pseudo_counts(self, num_classes: int) -> Float[np.ndarray, "label vote"]:
+        """What is added to the counts of each voter."""
         return np.where(np.eye(num_classes, dtype=bool), self.diagonal, self.off_diagonal)
 
     def _maximise(self, data: CountedRows, expected: Expected) -> Optimum:
         """Where each start ends."""
-        pseudo_counts = self._pseudo_counts(len(expected.labels))
+        pseudo_counts = self.pseudo_counts(len(expected.labels))
         return Ascent(data, pseudo_counts, self.tolerance, self.max_iterations).climb(expected)
 
 

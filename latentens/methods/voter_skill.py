@@ -2,8 +2,8 @@
 
 Errors come from posterior draws where there are any. At a point estimate they come from the observed information, in
 closed form for independent voters and else by differentiating the program, which takes seconds to compile. They hold if
-the model does: voters who depend on each other in ways that the model does not know are less certain than it says. They
-do not know of pseudo-counts, which draw a voter who votes the other way round towards the others.
+the model does: voters who depend on each other in ways that the model does not know are less certain than it says.
+Pseudo-counts draw estimates towards a fair voter, but not the intervals.
 Without a generative model there are estimates only, and where a method estimates no confusion matrices, votes are
 counted with the label probabilities as weights: since a voter's own votes have a share in these, such rates are too
 high where items have few votes.
@@ -18,6 +18,7 @@ from latentens.inference.independent_skill import count_by_label, independent_sk
 from latentens.inference.skill import estimated_skill, sampled_skill
 from latentens.inference.skill_record import COVERAGE, Confusion, VoterSkill, skills_of, without_intervals
 from latentens.methods.base import Fit, model_params
+from latentens.methods.dawid_skene_em import DawidSkeneEM
 from latentens.methods.independent.likelihood import from_named_params, two_class_confusion
 from latentens.models import DawidSkene
 from latentens.programs.contract import inspect
@@ -103,4 +104,5 @@ def _is_independent(fit: Fit) -> bool:
 def _independent(fit: Fit, votes: Votes, level: float) -> VoterSkill:
     shares, confusion = from_named_params(fit.params)
     order = fit.state.get("label_order", np.arange(len(shares)))
-    return independent_skill(shares[order], confusion[:, order], votes, fit.known, level=level)
+    added = fit.method.pseudo_counts(len(shares)) if isinstance(fit.method, DawidSkeneEM) else None
+    return independent_skill(shares[order], confusion[:, order], votes, fit.known, pseudo_counts=added, level=level)

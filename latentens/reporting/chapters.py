@@ -70,7 +70,7 @@ def _part_tables(chapters: Sequence[Chapter]) -> dict[str, pd.DataFrame]:
 def _footnotes(view: View, short: Mapping[str, str]) -> dict[str, str]:
     """What the short names of a chapter's methods stand for."""
     mine = {fit.method for fit in view.fits}
-    return {brief: name for name, brief in short.items() if brief in mine and brief != name}
+    return {name: brief for name, brief in short.items() if brief in mine and brief != name}
 
 
 def _chapter(anchor: str, view: View, means: Means, pairs: Pairs, colour: Mapping[str, str], key: jax.Array) -> Chapter:

@@ -7,11 +7,12 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from scipy.sparse.csgraph import connected_components
 
 from latentens.comparison.dependence import GROUP
-from latentens.evaluation.label_dependence import label_dependence
+from latentens.evaluation.label_dependence import LabelDependence, label_dependence
 from latentens.evaluation.number_words import signed
-from latentens.reporting.drawing import WIDTH, Picture, render, spots, wrapped
+from latentens.reporting.drawing import WIDTH, Picture, Spot, render, spots, wrapped
 from latentens.reporting.html import Html, number_cell, table
 from latentens.reporting.parts import Part
 from latentens.reporting.view import View
@@ -31,7 +32,7 @@ DARK = 0.6
 
 
 def dependence_part(view: View, colour: Mapping[str, str]) -> Part | None:
-    """The check of independence, if the comparison has it on record."""
+    """The check of independence, if the comparison has it on record, and the same by known labels if there are some."""
     del colour
     if GROUP not in view.node.children:
         return None
@@ -41,23 +42,24 @@ def dependence_part(view: View, colour: Mapping[str, str]) -> Part | None:
         "Voters that copy each other, or share a source, count as one: methods that take voters to be independent are "
         "then too sure. The check needs no label.",
     ]
-    words += _by_known_labels(view)
+    pictures = [_without_labels(found)]
+    if not view.votes.is_sparse and view.num_known >= LEAST_KNOWN:
+        known = label_dependence(view.votes.matrix, view.labels, len(view.class_names))
+        words.append(_by_known_labels(view, known))
+        pictures = [_with_labels(view, known), *pictures]
     pairs = _pairs(found)
     body = [_pair_table(pairs)] if pairs else []
-    return Part("dependence", "Who votes like whom", words, [_heat_map(found)], body)
+    return Part("dependence", "Who votes like whom", words, pictures, body)
 
 
-def _by_known_labels(view: View) -> list[str]:
+def _by_known_labels(view: View, known: LabelDependence) -> str:
     """The same by the known labels, which can tell who copies whom where the check without labels may mistake it."""
-    if view.votes.is_sparse or view.num_known < LEAST_KNOWN:
-        return []
-    known = label_dependence(view.votes.matrix, view.labels, len(view.class_names))
     pairs = known.dependent()[:MOST_NAMED]
     opening = f"By the {view.num_known:,} known labels, which are to be believed where the two differ,"
     if not pairs:
-        return [f"{opening} no two voters depend on each other."]
+        return f"{opening} no two voters depend on each other."
     named = (f"{view.voter_names[i]} and {view.voter_names[j]} ({known.correlation[i, j]:.2f})" for i, j in pairs)
-    return [f"{opening} those who vote alike beyond the label are: {', '.join(named)}."]
+    return f"{opening} those who vote alike beyond the label are: {', '.join(named)}."
 
 
 def _pairs(found: xr.Dataset) -> list[tuple[str, str, float, float]]:
@@ -74,14 +76,47 @@ def _pair_table(pairs: list[tuple[str, str, float, float]]) -> Html:
         [one, other, number_cell(signed(residual)), number_cell(f"{p_value:.3f}")]
         for one, other, residual, p_value in pairs[:MOST_PAIRS]
     ]
-    return table(["Pairs that stand out", "and", "excess correlation", "p, for all pairs together"], rows)
+    return table(
+        ["By the votes alone, pairs that stand out", "and", "excess correlation", "p, for all pairs together"], rows
+    )
 
 
-def _heat_map(found: xr.Dataset) -> Picture:
-    """Excess correlations of all pairs, voters of a group next to each other and in a frame."""
-    groups = found["group"].to_numpy()
+def _without_labels(found: xr.Dataset) -> Picture:
+    """What the check without labels saw."""
+    drawing = _heat_map(found["residual"].to_numpy(), _names(found), found["group"].to_numpy())
+    return Picture(
+        "dependence",
+        "Agreement beyond the label, by the votes alone",
+        "Red: two voters agree more often than a fit of independent voters says; blue: less often. Frames are groups "
+        "of voters who depend on each other. Such a group need not be red: where the fit takes its common opinion for "
+        "the label, others stand out instead.",
+        f"Heat map of excess correlations between {found.sizes['voter']} voters. {found.attrs['summary']}",
+        *drawing,
+    )
+
+
+def _with_labels(view: View, known: LabelDependence) -> Picture:
+    """What the known labels show."""
+    linked = np.zeros(known.correlation.shape, dtype=bool)
+    for pair in known.dependent():
+        linked[pair] = True
+    _, groups = connected_components(linked, directed=False)
+    alone = np.bincount(groups)[groups] == 1
+    drawing = _heat_map(known.correlation, [str(name) for name in view.voter_names], np.where(alone, -1, groups))
+    return Picture(
+        "dependence-known",
+        "Agreement beyond the label, by known labels",
+        "Red: among items with the same true label, two voters agree more often than by chance; blue: less often. "
+        "Frames are voters linked by pairs that chance does not explain.",
+        f"Heat map of correlations between {len(groups)} voters given the label. {_by_known_labels(view, known)}",
+        *drawing,
+    )
+
+
+def _heat_map(values: np.ndarray, names: list[str], groups: np.ndarray) -> tuple[bytes, tuple[Spot, ...]]:
+    """Excess correlations of all pairs, voters of a group next to each other and in a frame; group −1 is none."""
     order = np.lexsort((np.arange(len(groups)), np.where(groups < 0, len(groups), groups)))
-    values, names = found["residual"].to_numpy()[np.ix_(order, order)], [_names(found)[voter] for voter in order]
+    values, names = values[np.ix_(order, order)], [names[voter] for voter in order]
     scale = max(float(np.abs(values).max(initial=0.0)), 0.1)
     figure = Figure(figsize=(WIDTH, min(max(0.24 * len(order), 2.4), 5.0) + 0.9))
     axes = figure.subplots()
@@ -95,15 +130,7 @@ def _heat_map(found: xr.Dataset) -> Picture:
         for row, column in np.ndindex(values.shape)
         if row != column and len(order) <= MOST_SPOTS
     ]
-    return Picture(
-        "dependence",
-        "Agreement beyond the label",
-        "Red: two voters agree more often than two independent voters of their quality would; blue: less often. Frames "
-        "are groups of voters who depend on each other.",
-        f"Heat map of excess correlations between {len(order)} voters. {found.attrs['summary']}",
-        png,
-        spots(figure, points),
-    )
+    return png, spots(figure, points)
 
 
 def _name_cells(axes: Axes, values: np.ndarray, names: list[str], scale: float) -> None:

@@ -56,6 +56,9 @@ STYLE = {
 Point = tuple[Axes, float, float, str]
 """A place in the axes' data, and what a pointer is told there."""
 
+Spot = tuple[float, float, str]
+"""The same as shares of the picture's width and height, from the left and the top."""
+
 
 @dataclass(frozen=True)
 class Picture:
@@ -67,7 +70,7 @@ class Picture:
         caption: What it shows and how to read it.
         alternative: What those read who do not see it.
         png: The picture itself.
-        spots: What the picture shows where: places from the left and the top, as shares of its size, with words.
+        spots: What the picture shows where.
     """
 
     name: str
@@ -75,7 +78,7 @@ class Picture:
     caption: str
     alternative: str
     png: bytes
-    spots: tuple[tuple[float, float, str], ...] = ()
+    spots: tuple[Spot, ...] = ()
 
 
 @contextmanager
@@ -96,7 +99,7 @@ def render(figure: Figure) -> bytes:
     return reduced.getvalue()
 
 
-def spots(figure: Figure, points: Iterable[tuple[Axes, float, float, str]]) -> tuple[tuple[float, float, str], ...]:
+def spots(figure: Figure, points: Iterable[Point]) -> tuple[Spot, ...]:
     """Where points of the axes' data are in a figure that has been rendered, for `Picture.spots`."""
     found = []
     for axes, x, y, words in points:

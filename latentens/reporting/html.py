@@ -1,13 +1,12 @@
 """HTML by small functions; whatever is not HTML already is escaped."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
 VOID = frozenset({"br", "img", "link", "meta"})
-NUMBER = re.compile(r"[−+-]?(\d[\d,.]*|\.\d+)(e[+-]?\d+)?\s?%?(\s?(±|–|to|of)\s?.*)?|p [<=] .*")
-"""What is written like a number stands at the right of its column."""
-
+NUMBER = re.compile(r"[−+-]?(\d[\d,.]*|\.\d+)(e[+-]?\d+)?\s?%?(\s?(±|–|to|of)\s?.*)?|p [<=] .*|–")
+"""What is written like a number, or stands for one that is missing, stands at the right of its column."""
 
 BREAKS = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[(_/=,.:])(?=[A-Za-z])")
 """Where names such as `Tempered(DawidSkeneEM)` may go on in the next line."""
@@ -79,3 +78,13 @@ def _cell(content: str) -> Html:
 def details(summary: str, *children: str) -> Html:
     """What is shown on demand."""
     return element("details", element("summary", summary), *children)
+
+
+def footnotes(short: Mapping[str, str]) -> list[Html]:
+    """What short names stand for.
+
+    Args:
+        short: Short names by full ones.
+    """
+    notes = (element("li", element("strong", brief), ": ", element("code", name)) for name, brief in short.items())
+    return [element("ul", *notes, class_="reasons soft")] if short else []

@@ -1,6 +1,7 @@
 """The report as one HTML page that needs nothing but itself."""
 
 import json
+import re
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from latentens.evaluation import scores as evaluation
 from latentens.reporting import table_cells as cells
 from latentens.reporting.drawing import Picture
 from latentens.reporting.findings import Findings
-from latentens.reporting.html import Html, details, element
+from latentens.reporting.html import Html, details, element, footnotes
 from latentens.reporting.parts import Part
 from latentens.reporting.score_tables import Means, Pairs
 from latentens.reporting.view import View
@@ -45,7 +46,7 @@ class Chapter:
         draws: ArviZ's summary of posterior draws by method.
         first: Parts before the figures.
         later: Parts after the figures.
-        footnotes: Full names of methods by short ones, where these differ.
+        footnotes: Short names of methods by full ones, where these differ.
     """
 
     anchor: str
@@ -149,7 +150,7 @@ def _chapter(chapter: Chapter) -> Html:
         element("div", element("h3", "Scores"), class_="part"),
         *cells.score_tables(chapter.means),
         element("p", _score_words(chapter.view), class_="soft"),
-        *_footnotes(chapter.footnotes),
+        *footnotes(chapter.footnotes),
         *_pairs(chapter),
         *_draws(chapter),
         id=chapter.anchor,
@@ -172,14 +173,10 @@ def _contents(chapter: Chapter) -> list[Html]:
 def _part(anchor: str, part: Part) -> Html:
     pictures = [element("div", *map(_figure, part.pictures), class_="figures")] if part.pictures else []
     words = (element("p", text) for text in part.words)
-    heading = element("h3", part.title)
-    return element("div", heading, *words, *pictures, *part.body, class_="part", id=f"{anchor}-{part.name}")
-
-
-def _footnotes(full: Mapping[str, str]) -> list[Html]:
-    """What short names stand for."""
-    notes = (element("li", element("strong", short), ": ", element("code", name)) for short, name in full.items())
-    return [element("ul", *notes, class_="reasons soft")] if full else []
+    body = [*pictures, *part.body]
+    if len(part.pictures) == 1 and part.body:
+        body = [element("div", *pictures, element("div", *part.body), class_="beside")]
+    return element("div", element("h3", part.title), *words, *body, class_="part", id=f"{anchor}-{part.name}")
 
 
 def _reason(reason: Reason) -> Html:
@@ -196,7 +193,8 @@ def _data_words(view: View) -> str:
     if view.num_known == 0:
         known = "no true label is known"
     words = f"{view.num_items:,} items, {_counted(view.num_voters, 'voter')}, {len(view.class_names)} classes; {known}."
-    return words + (f" The votes come from {view.model}." if view.model != "None" else "")
+    settings_left_open = r",? \w+=None"
+    return words + (f" The votes come from {re.sub(settings_left_open, '', view.model)}." if view.is_simulated else "")
 
 
 def _score_words(view: View) -> str:

@@ -44,7 +44,7 @@ def prediction_part(view: View, colour: Mapping[str, str]) -> Part | None:
     ranking, by = ranked
     frame = ranking.table.assign(by=lambda rows: [by[name] for name in rows.index])
     rows = [
-        [name, f"{row.elpd:,.1f}", _with_error(row.difference, row.difference_error), row.by]
+        [name, f"{row.elpd:,.1f}".replace("-", "−"), _with_error(row.difference, row.difference_error), row.by]
         for name, row in frame.iterrows()
     ]
     headings = ["method", "log predictive density", "behind the best, ± standard error", "judged by"]

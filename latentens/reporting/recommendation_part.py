@@ -10,8 +10,9 @@ import xarray as xr
 from latentens.comparison import EXACT
 from latentens.comparison.twins.tree_parts import GROUP, method_rows, plausible_worlds
 from latentens.reporting.drawing import PALETTE, Picture, render, row_axes
-from latentens.reporting.html import Html, element, number_cell, table
+from latentens.reporting.html import Html, element, footnotes, number_cell, table
 from latentens.reporting.parts import Part
+from latentens.reporting.short_names import short_names, with_short_names
 from latentens.reporting.table_cells import words_cell
 from latentens.reporting.view import View
 
@@ -30,8 +31,18 @@ def recommendation_part(view: View, colour: Mapping[str, str]) -> Part | None:
     words = [words for words in json.loads(found.attrs["sentences"]) if words]
     if "world" not in found.dims:
         return Part(GROUP, "Which method to use", words)
-    body = [_method_table(found), element("p", TABLE_WORDS, class_="soft"), _world_table(found)]
+    found, short = briefly(found)
+    words = [with_short_names(text, short) for text in words]
+    body = [_method_table(found), element("p", TABLE_WORDS, class_="soft"), *footnotes(short), _world_table(found)]
     return Part(GROUP, "Which method to use", words, [_picture(found)], body, {"twins": _frame(found)})
+
+
+def briefly(found: xr.Dataset) -> tuple[xr.Dataset, dict[str, str]]:
+    """A recommendation under short names of methods, and these by the full ones that differ from them."""
+    short = short_names(map(str, found["estimator"].values))
+    renamed = found.assign_coords(estimator=list(short.values()))
+    renamed.attrs["recommended"] = short.get(found.attrs["recommended"], found.attrs["recommended"])
+    return renamed, {name: brief for name, brief in short.items() if brief != name}
 
 
 def _method_table(found: xr.Dataset) -> Html:

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from latentens.comparison import EXACT
+from latentens.comparison import EXACT, data_trees
 from latentens.evaluation.differences import PairedDifference, holm
 from latentens.evaluation.scores import find_score
 from latentens.evaluation.statistics import CONFIDENT
@@ -234,7 +234,8 @@ def agreement(view: View) -> dict[tuple[str, str], float]:
 
 def run_frame(tree: xr.DataTree) -> pd.DataFrame:
     """Key, command and versions."""
-    rows = [(str(name).replace("version_", "version of "), str(value)) for name, value in tree.attrs.items()]
+    shown = {**tree.attrs, "datasets": ", ".join(data_trees(tree))}
+    rows = [(str(name).replace("version_", "version of "), str(value)) for name, value in shown.items()]
     return pd.DataFrame(rows, columns=["name", "value"])
 
 

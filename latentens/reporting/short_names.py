@@ -1,7 +1,7 @@
 """Short names of methods: their classes, so that a table stays narrow; the settings stand in a footnote."""
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 LONGEST = 30
 """Characters of a short name."""
@@ -20,6 +20,13 @@ def short_names(names: Iterable[str]) -> dict[str, str]:
         alike = [other for other in full if brief[other] == brief[name]]
         found[name] = brief[name] if len(alike) == 1 else f"{brief[name]} {alike.index(name) + 1}"
     return found if len(set(found.values())) == len(full) else {name: name for name in full}
+
+
+def with_short_names(words: str, short: Mapping[str, str]) -> str:
+    """Words with each full name replaced by its short one."""
+    for name in sorted(short, key=len, reverse=True):
+        words = words.replace(name, short[name])
+    return words
 
 
 def _shortened(name: str) -> str:
