@@ -17,6 +17,8 @@ from latentens.reporting.html import Html, number_cell, table
 from latentens.reporting.parts import Part
 from latentens.reporting.view import View
 
+TITLE = "Who votes like whom"
+
 MOST_NUMBERS = 12
 """Up to this many voters the cells hold numbers."""
 
@@ -47,9 +49,10 @@ def dependence_part(view: View, colour: Mapping[str, str]) -> Part | None:
         known = label_dependence(view.votes.matrix, view.labels, len(view.class_names))
         words.append(_by_known_labels(view, known))
         pictures = [_with_labels(view, known), *pictures]
-    pairs = _pairs(found)
-    body = [_pair_table(pairs)] if pairs else []
-    return Part("dependence", "Who votes like whom", words, pictures, body)
+    pairs = _pair_table(stand_out) if (stand_out := _pairs(found)) else None
+    if len(pictures) == 1:
+        return Part("dependence", TITLE, words, pictures, beside=pairs)
+    return Part("dependence", TITLE, words, pictures, body=[pairs] if pairs else [])
 
 
 def _by_known_labels(view: View, known: LabelDependence) -> str:

@@ -80,6 +80,12 @@ class Picture:
     png: bytes
     spots: tuple[Spot, ...] = ()
 
+    @property
+    def height(self) -> float:
+        """As a share of its width."""
+        with Image.open(io.BytesIO(self.png)) as image:
+            return image.height / image.width
+
 
 @contextmanager
 def style() -> Iterator[None]:

@@ -8,7 +8,7 @@ VOID = frozenset({"br", "img", "link", "meta"})
 NUMBER = re.compile(r"[−+-]?(\d[\d,.]*|\.\d+)(e[+-]?\d+)?\s?%?(\s?(±|–|to|of)\s?.*)?|p [<=] .*|–")
 """What is written like a number, or stands for one that is missing, stands at the right of its column."""
 
-BREAKS = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[(_/=,.:])(?=[A-Za-z])")
+BREAKS = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=\()(?=[A-Z])|(?<=[_/=,.:])(?=[A-Za-z])")
 """Where names such as `Tempered(DawidSkeneEM)` may go on in the next line."""
 
 
@@ -75,9 +75,9 @@ def _cell(content: str) -> Html:
     return number_cell(content) if NUMBER.fullmatch(content) else element("td", content)
 
 
-def details(summary: str, *children: str) -> Html:
-    """What is shown on demand."""
-    return element("details", element("summary", summary), *children)
+def details(summary: str, *children: str, opened: bool = False) -> Html:
+    """What is shown on demand, or until it is closed."""
+    return element("details", element("summary", summary), *children, **({"open": ""} if opened else {}))
 
 
 def footnotes(short: Mapping[str, str]) -> list[Html]:

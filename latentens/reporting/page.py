@@ -24,6 +24,9 @@ TESTS = (
     "p-values are adjusted for all pairs of methods (Holm); methods are level where the p-value of their difference is "
     "0.05 or more. Balanced accuracies are compared by McNemar's test within the true classes, log scores item by item."
 )
+WORDS_HEIGHT = 0.35
+"""Of a figure's title and caption, about, as a share of its width."""
+
 MOST_DRAWN = 40
 """Parameters in a table of posterior draws; the file has all."""
 
@@ -160,7 +163,7 @@ def _chapter(chapter: Chapter) -> Html:
 def _pictures(chapter: Chapter) -> list[Html]:
     """The figures, under a heading of their own after other parts."""
     heading = [element("div", element("h3", "The methods side by side"), class_="part")] if chapter.first else []
-    return [*heading, element("div", *map(_figure, chapter.pictures), class_="figures")]
+    return [*heading, _figures(chapter.pictures)]
 
 
 def _contents(chapter: Chapter) -> list[Html]:
@@ -171,11 +174,11 @@ def _contents(chapter: Chapter) -> list[Html]:
 
 
 def _part(anchor: str, part: Part) -> Html:
-    pictures = [element("div", *map(_figure, part.pictures), class_="figures")] if part.pictures else []
+    shown = [_figures(part.pictures)] if part.pictures else []
+    if part.beside is not None:
+        shown = [element("div", *shown, element("div", part.beside), class_="beside")]
     words = (element("p", text) for text in part.words)
-    body = [*pictures, *part.body]
-    if len(part.pictures) == 1 and part.body:
-        body = [element("div", *pictures, element("div", *part.body), class_="beside")]
+    body = [*shown, *part.body]
     return element("div", element("h3", part.title), *words, *body, class_="part", id=f"{anchor}-{part.name}")
 
 
@@ -213,6 +216,17 @@ def _troubles(troubles: Sequence[str]) -> list[Html]:
         return []
     items = element("ul", *(element("li", words) for words in troubles))
     return [element("div", element("strong", "Take care"), items, class_="troubles")]
+
+
+def _figures(pictures: Sequence[Picture]) -> Html:
+    """Figures in two columns, each where there is more room left; on a narrow page one column follows the other."""
+    columns: list[list[Html]] = [[], []]
+    heights = [0.0, 0.0]
+    for picture in pictures:
+        place = int(heights[1] < heights[0])
+        columns[place].append(_figure(picture))
+        heights[place] += picture.height + WORDS_HEIGHT
+    return element("div", *(element("div", *column) for column in columns if column), class_="figures")
 
 
 def _figure(picture: Picture) -> Html:

@@ -23,6 +23,7 @@ class Part:
         title: Its heading.
         words: Paragraphs below the heading.
         pictures: Figures.
+        beside: A narrow table, which stands next to the figures where there is room.
         body: Tables and whatever else follows the figures.
         tables: Data frames that become files and downloads, by name; those of several data sets are joined.
     """
@@ -31,6 +32,7 @@ class Part:
     title: str
     words: Sequence[str] = ()
     pictures: Sequence[Picture] = ()
+    beside: Html | None = None
     body: Sequence[Html] = ()
     tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
 

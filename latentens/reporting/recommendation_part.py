@@ -21,6 +21,9 @@ TABLE_WORDS = (
     "that votes come about as its program says."
 )
 
+MOST_BESIDE = 2
+"""With more worlds than this the table of methods needs the whole width."""
+
 
 def recommendation_part(view: View, colour: Mapping[str, str]) -> Part | None:
     """The recommendation that is on record, if any."""
@@ -33,8 +36,12 @@ def recommendation_part(view: View, colour: Mapping[str, str]) -> Part | None:
         return Part(GROUP, "Which method to use", words)
     found, short = briefly(found)
     words = [with_short_names(text, short) for text in words]
-    body = [_method_table(found), element("p", TABLE_WORDS, class_="soft"), *footnotes(short), _world_table(found)]
-    return Part(GROUP, "Which method to use", words, [_picture(found)], body, {"twins": _frame(found)})
+    methods, is_narrow = _method_table(found), len(plausible_worlds(found)) <= MOST_BESIDE
+    body = [element("p", TABLE_WORDS, class_="soft"), *footnotes(short), _world_table(found)]
+    if not is_narrow:
+        body = [methods, *body]
+    beside = methods if is_narrow else None
+    return Part(GROUP, "Which method to use", words, [_picture(found)], beside, body, {"twins": _frame(found)})
 
 
 def briefly(found: xr.Dataset) -> tuple[xr.Dataset, dict[str, str]]:
@@ -63,10 +70,11 @@ def _world_table(found: xr.Dataset) -> Html:
     rows = []
     for world in found["world"].values:
         row = found.sel(world=world)
-        apart = f"{float(row['difference']):,.0f} ± {float(row['error']):,.0f}"
+        difference, error = float(row["difference"]), float(row["error"])
+        apart = f"{difference:,.0f} ± {error:,.0f}".replace("-", "−") if difference else "best"
         verdict = str(row["ruled_out"].item()) or f"possible, weight {float(row['weight']):.2f}"
         rows.append([str(world), number_cell(apart), words_cell(verdict), words_cell(str(row["check"].item()) or "–")])
-    return table(["World", "Held-out votes, nats from the best", "Verdict", "Predictive check"], rows)
+    return table(["World", "held-out votes, nats", "Verdict", "Predictive check"], rows)
 
 
 def _picture(found: xr.Dataset) -> Picture:

@@ -11,6 +11,7 @@ from latentens.methods.voter_table import MOST_CLASSES
 from latentens.reporting.drawing import WIDTH, Picture, render, spots, wrapped
 from latentens.reporting.html import Html, details, element, number_cell, table
 from latentens.reporting.parts import Part
+from latentens.reporting.table_cells import words_cell
 from latentens.reporting.view import View
 
 MOST_DRAWN = 40
@@ -18,6 +19,9 @@ MOST_DRAWN = 40
 
 MOST_MATRICES = 24
 """Voters whose confusion matrices are shown, those with the most votes."""
+
+MOST_OPEN = 10
+"""Up to this many matrices are shown without being asked for."""
 
 MOST_ROWS = 300
 PLAIN, FLAGGED = "#0b5394", "#c0392b"
@@ -33,10 +37,15 @@ def voters_part(view: View, colour: Mapping[str, str]) -> Part | None:
     if found is None:
         return None
     order = np.argsort(-np.nan_to_num(found.balanced_accuracy, nan=-1.0), kind="stable")
-    body = [_quality_table(view, found, order)]
-    if len(view.class_names) <= MOST_CLASSES:
-        body.append(_matrices(view, found))
-    return Part("voters", "Quality of the voters", _words(view, method, found), [_chart(view, found, order)], body)
+    body = [_matrices(view, found)] if len(view.class_names) <= MOST_CLASSES else []
+    return Part(
+        "voters",
+        "Quality of the voters",
+        _words(view, method, found),
+        [_chart(view, found, order)],
+        _quality_table(view, found, order),
+        body,
+    )
 
 
 def judge(view: View) -> str:
@@ -125,11 +134,12 @@ def _quality_table(view: View, found: VoterSkill, order: np.ndarray) -> Html:
             view.voter_names[voter],
             number_cell(f"{found.votes[voter]:,}", order=found.votes[voter]),
             *(_range_cell(*(part[voter] for part in score)) for score in (_balanced(found), _plain(found))),
-            found.flags[voter],
+            *([words_cell(found.flags[voter])] if any(found.flags) else []),
         ]
         for voter in order[:MOST_ROWS]
     ]
-    return table(["Voter", "votes", "balanced accuracy, %", "accuracy, %", "remark"], rows)
+    headings = ["Voter", "votes", "balanced accuracy, %", "accuracy, %", "remark"]
+    return table(headings if any(found.flags) else headings[:-1], rows)
 
 
 def _range_cell(value: float, low: float, high: float) -> Html:
@@ -146,7 +156,8 @@ def _matrices(view: View, found: VoterSkill) -> Html:
     words = "Rows: the label, as estimated. Columns: the vote. Percent of each row."
     more = f" The {MOST_MATRICES} voters with the most votes." if len(found.votes) > MOST_MATRICES else ""
     shown = element("div", *grids, class_="matrices")
-    return details("What each voter confuses", element("p", words + more, class_="soft"), shown)
+    children = element("p", words + more, class_="soft"), shown
+    return details("What each voter confuses", *children, opened=len(grids) <= MOST_OPEN)
 
 
 def _matrix(view: View, found: VoterSkill, voter: int) -> Html:
