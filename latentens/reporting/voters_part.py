@@ -6,7 +6,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from latentens.inference.skill_record import AS_FITTED, COVERAGE, NOT_KNOWN, VoterSkill
+from latentens.inference.independent_skill import count_by_label
+from latentens.inference.skill_record import AS_FITTED, COVERAGE, NOT_KNOWN, VoterSkill, as_fitted, skills_of
 from latentens.methods.voter_table import MOST_CLASSES
 from latentens.reporting.drawing import WIDTH, Picture, render, spots, wrapped
 from latentens.reporting.html import Html, details, element, number_cell, table
@@ -24,7 +25,12 @@ MOST_OPEN = 10
 """Up to this many matrices are shown without being asked for."""
 
 MOST_ROWS = 300
-PLAIN, FLAGGED = "#0b5394", "#c0392b"
+PLAIN, FLAGGED, KNOWN = "#0b5394", "#c0392b", "#222222"
+LEAST_KNOWN = 50
+"""Known labels from which on they have a say."""
+
+HALF = 0.5
+"""Of a vote: a voter who was never wrong on a few items is not known to be perfect."""
 
 
 def voters_part(view: View, colour: Mapping[str, str]) -> Part | None:
@@ -38,14 +44,29 @@ def voters_part(view: View, colour: Mapping[str, str]) -> Part | None:
         return None
     order = np.argsort(-np.nan_to_num(found.balanced_accuracy, nan=-1.0), kind="stable")
     body = [_matrices(view, found)] if len(view.class_names) <= MOST_CLASSES else []
+    known = by_known_labels(view)
     return Part(
         "voters",
         "Quality of the voters",
-        _words(view, method, found),
-        [_chart(view, found, order)],
-        _quality_table(view, found, order),
+        _words(view, method, found, known),
+        [_chart(view, found, order, known)],
+        _quality_table(view, found, order, known),
         body,
     )
+
+
+def by_known_labels(view: View) -> VoterSkill | None:
+    """What the known labels say of the voters, with half a vote more of each kind; None if they are few."""
+    chosen = np.flatnonzero(view.labels >= 0)
+    if len(chosen) < LEAST_KNOWN:
+        return None
+    truth = np.eye(len(view.class_names))[view.labels[chosen]]
+    cast, shares = count_by_label(view.votes.take(chosen), truth), truth.mean(axis=0)
+    counts = cast + HALF
+    found = as_fitted(skills_of(shares, counts / counts.sum(axis=2, keepdims=True)), counts, shares, COVERAGE)
+    names = ("balanced_accuracy", "balanced_accuracy_low", "balanced_accuracy_high")
+    seen = cast.sum(axis=(1, 2)) > 0
+    return found._replace(**{name: np.where(seen, getattr(found, name), np.nan) for name in names})
 
 
 def judge(view: View) -> str:
@@ -59,11 +80,16 @@ def judge(view: View) -> str:
     return next(iter([*likely, *(method for method, _ in able), *view.estimates]))
 
 
-def _words(view: View, method: str, found: VoterSkill) -> list[str]:
+def _words(view: View, method: str, found: VoterSkill, known: VoterSkill | None) -> list[str]:
     words = [
         f"As {method} sees them. No label is behind these numbers but the method's own estimates: where those are "
         f"wrong, so is the picture of the voters. {_interval_words(found.intervals)}"
     ]
+    if known is not None:
+        words.append(
+            f"Diamonds, and the last figures of the table, go by the {view.num_known:,} known labels; where the two "
+            "differ, these are to be believed."
+        )
     for flag in dict.fromkeys(filter(None, found.flags)):
         names = [name for name, mine in zip(view.voter_names, found.flags, strict=True) if mine == flag]
         listed = ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
@@ -81,14 +107,16 @@ def _interval_words(intervals: str) -> str:
     )
 
 
-def _chart(view: View, found: VoterSkill, order: np.ndarray) -> Picture:
+def _chart(view: View, found: VoterSkill, order: np.ndarray, known: VoterSkill | None) -> Picture:
     """Balanced accuracies with their intervals, the best on top."""
     drawn = order[~np.isnan(found.balanced_accuracy[order])]
     if len(drawn) > MOST_DRAWN:
         drawn = np.concatenate([drawn[: MOST_DRAWN // 2], drawn[-MOST_DRAWN // 2 :]])
-    figure = Figure(figsize=(WIDTH, 0.2 * len(drawn) + 0.8))
+    figure = Figure(figsize=(WIDTH, (0.2 if known is None else 0.28) * len(drawn) + 0.8))
     axes = figure.subplots()
     _draw_voters(axes, found, drawn)
+    if known is not None:
+        _draw_known(axes, known, drawn)
     axes.axvline(100 / len(view.class_names), color="#555555", linewidth=0.9, linestyle=":")
     axes.set_yticks(range(len(drawn)), [wrapped(view.voter_names[voter], 24).split("\n")[0] for voter in drawn])
     axes.set_xlabel("balanced accuracy, % (dotted: chance)")
@@ -97,6 +125,8 @@ def _chart(view: View, found: VoterSkill, order: np.ndarray) -> Picture:
     value = 100 * found.balanced_accuracy[drawn]
     points = [(axes, value[place], float(place), words) for place, words in enumerate(said)]
     caption = "Each dot is a voter, the best on top; red ones are no better than chance or worse."
+    if known is not None:
+        caption += f" Diamonds below them are frequencies on the {view.num_known:,} items whose label is known."
     if len(drawn) < len(order):
         caption += f" The best and the worst {MOST_DRAWN // 2} of {len(order)} are shown."
     alternative = f"Dot plot. {'. '.join(said)}."
@@ -111,6 +141,13 @@ def _draw_voters(axes: Axes, found: VoterSkill, drawn: np.ndarray) -> None:
         axes.plot(value[place], place, "o", color=colour, markersize=4.5)
     axes.set_ylim(len(drawn) - 0.4, -0.6)
     axes.grid(False, axis="y")
+
+
+def _draw_known(axes: Axes, known: VoterSkill, drawn: np.ndarray) -> None:
+    value, low, high = (100 * part[drawn] for part in _balanced(known))
+    places = np.arange(len(drawn)) + 0.3
+    axes.hlines(places, low, high, color=KNOWN, linewidth=1.0)
+    axes.plot(value, places, "D", color=KNOWN, markerfacecolor="white", markersize=3.8)
 
 
 def _said(view: View, found: VoterSkill, voter: int) -> str:
@@ -128,17 +165,19 @@ def _plain(found: VoterSkill) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return found.accuracy, found.accuracy_low, found.accuracy_high
 
 
-def _quality_table(view: View, found: VoterSkill, order: np.ndarray) -> Html:
+def _quality_table(view: View, found: VoterSkill, order: np.ndarray, known: VoterSkill | None) -> Html:
+    scores = [_balanced(found), _plain(found) if known is None else _balanced(known)]
     rows = [
         [
             view.voter_names[voter],
             number_cell(f"{found.votes[voter]:,}", order=found.votes[voter]),
-            *(_range_cell(*(part[voter] for part in score)) for score in (_balanced(found), _plain(found))),
+            *(_range_cell(*(part[voter] for part in score)) for score in scores),
             *([words_cell(found.flags[voter])] if any(found.flags) else []),
         ]
         for voter in order[:MOST_ROWS]
     ]
-    headings = ["Voter", "votes", "balanced accuracy, %", "accuracy, %", "remark"]
+    last = "accuracy, %" if known is None else "the same by known labels, %"
+    headings = ["Voter", "votes", "balanced accuracy, %", last, "remark"]
     return table(headings if any(found.flags) else headings[:-1], rows)
 
 
