@@ -138,7 +138,7 @@ def test_lists(invoke, tmp_path, command, names):
         (("simulate", "none.py:Model", "--out", "x.csv"), "none.py is not a Python file"),
         (("simulate", "empty.py:Model", "--out", "x.csv"), "empty.py has no model or program 'Model'"),
         (("fit", "Oracle", "good.csv", "--out", "x.csv"), "there is no method or model 'Oracle'; there are Cubam"),
-        (("fit", "Tree", "good.csv", "--out", "x.csv"), "'Tree' is not a method; there are Cubam"),
+        (("fit", "Tree", "good.csv", "--out", "x.csv"), "'Tree' is a model; fit it by 'MaximumLikelihood(Tree)'"),
         (("fit", "Cubam(", "good.csv", "--out", "x.csv"), "'Cubam(' is not a method; write NAME"),
         (
             ("fit", "Cubam(speed=3)", "good.csv", "--out", "x.csv"),

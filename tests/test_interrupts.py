@@ -101,7 +101,7 @@ def test_finished_fits_are_kept(folder):
         time.sleep(0.01)
     time.sleep(0.1)
     code, said = interrupt(process)
-    kept = "latentens: interrupted; 1 of 2 finished fits are kept; run the same command to continue"
+    kept = "latentens: interrupted; 1 of 2 fits are finished and kept; run the same command to continue"
     assert (code, said.splitlines()[-1]) == (130, kept)  # before it stands what the votes say
 
 

@@ -12,7 +12,6 @@ import time
 from latentens.runtime import progress
 from latentens.runtime.parallel import in_threads
 progress.PATIENCE = -1.0
-progress.INTERVAL = 0.0
 with progress.task("outer [b]words[/b]", 3, patience=0.0) as advance:
     for _ in progress.track_late(range(3), lambda step: f"inner {step}"):
         time.sleep(0.15)
@@ -67,3 +66,26 @@ def test_a_notebook_that_can_draw_bars_shows_them(monkeypatch, has_widgets):
     monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
     monkeypatch.setattr(progress, "find_spec", lambda name: name if has_widgets else None)
     assert progress.is_shown() is has_widgets
+
+
+def test_a_long_step_is_named_though_it_says_nothing():
+    """After a quick one, and before it ends."""
+    steps = "for _ in progress.track_late(['quick', 'long'], str): time.sleep(0.01 if _ == 'quick' else 0.6)"
+    shown, _ = on_terminal(f"import time\nfrom latentens.runtime import progress\nprogress.PATIENCE = 0.2\n{steps}")
+    assert "long" in shown
+    assert "50%" in shown
+    assert "quick" not in shown
+
+
+def test_an_interrupt_takes_the_bar_away_and_brings_the_cursor_back():
+    code = """
+import os, signal, time
+from latentens.cli.interrupts import ending_on_signals
+from latentens.runtime import progress
+with ending_on_signals(), progress.task("words", patience=0.0):
+    time.sleep(0.3)
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(5)
+"""
+    shown, _ = on_terminal(code)
+    assert shown.endswith("\r\x1b[2K\x1b[?25hlatentens: interrupted; nothing was written\r\n")

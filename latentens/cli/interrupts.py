@@ -45,7 +45,7 @@ def tell_of_fits(folder: Path | None) -> Callable[[int, int], None]:
             return f"{NOTHING_KEPT}: add --out FOLDER to keep finished fits, so that the same command resumes"
         if not total:
             return "no fit was finished"
-        return f"{finished} of {total} finished fits are kept; run the same command to continue"
+        return f"{finished} of {total} fits are finished and kept; run the same command to continue"
 
     tell_on_interrupt(kept)
     return update
@@ -88,7 +88,8 @@ def _end(number: int) -> None:
     try:
         with suppress(OSError, ValueError):
             sys.stdout.flush()
-        start = CLEAR_LINE if sys.stderr.isatty() else ""
-        print(f"{start}latentens: interrupted; {_kept[-1]() if _kept else NOTHING_KEPT}", file=sys.stderr, flush=True)
+        screen = sys.__stderr__ or sys.stderr  # a progress bar takes the place of the other, and eats the cursor
+        start = CLEAR_LINE if screen.isatty() else ""
+        print(f"{start}latentens: interrupted; {_kept[-1]() if _kept else NOTHING_KEPT}", file=screen, flush=True)
     finally:
         os._exit(128 + number)

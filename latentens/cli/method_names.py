@@ -77,7 +77,10 @@ def find_methods(texts: Sequence[str]) -> dict[str, Callable[[Votes], Method]]:
     found: dict[str, Callable[[Votes], Method]] = {}
     for text in texts:
         written = _parse(text, "method")
-        if not isinstance(written.make(SIZES), Method):
+        made = written.make(SIZES)
+        if isinstance(made, GenerativeModel):
+            raise LatentensError(f"{text!r} is a model; fit it by 'MaximumLikelihood({text})' or 'Nuts({text})'")
+        if not isinstance(made, Method):
             raise LatentensError(f"{text!r} is not a method; there are {', '.join(METHOD_NAMES)}")
         if written.name in found:
             raise LatentensError(f"{text!r} is asked for twice; give one of them another name: -m 'again={text}'")

@@ -71,7 +71,7 @@ def written_options(reading: Mapping[str, Any]) -> list[str]:
 def as_options(sentence: str) -> str:
     """A sentence that names keyword arguments, such as item='question_id', with options: --item question_id."""
     text = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
-    argument = rf"""\b({"|".join(OPTIONS)})=({text}|\((?:{text}|[^()'"])*\)|…)"""
+    argument = rf"""\b({"|".join([*OPTIONS, "root"])})=({text}|\((?:{text}|[^()'"])*\)|…)"""
     return re.sub(argument, lambda found: _as_option(*found.groups()), sentence)
 
 

@@ -64,9 +64,8 @@ def by_known_labels(view: View) -> VoterSkill | None:
     cast, shares = count_by_label(view.votes.take(chosen), truth), truth.mean(axis=0)
     counts = cast + HALF
     found = as_fitted(skills_of(shares, counts / counts.sum(axis=2, keepdims=True)), counts, shares, COVERAGE)
-    names = ("balanced_accuracy", "balanced_accuracy_low", "balanced_accuracy_high")
-    seen = cast.sum(axis=(1, 2)) > 0
-    return found._replace(**{name: np.where(seen, getattr(found, name), np.nan) for name in names})
+    value, low, high = (np.where(cast.any(axis=(1, 2)), part, np.nan) for part in _balanced(found))
+    return found._replace(balanced_accuracy=value, balanced_accuracy_low=low, balanced_accuracy_high=high)
 
 
 def judge(view: View) -> str:

@@ -7,10 +7,12 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from importlib.util import find_spec
+from itertools import chain, islice
 from typing import TypeVar
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 Step = TypeVar("Step")
@@ -20,8 +22,32 @@ Advance = Callable[[str], None]
 PATIENCE = 2.0
 """Seconds without a bar."""
 
-INTERVAL = 0.1
-"""Seconds between two looks at a task."""
+
+@dataclass
+class _Work:
+    """What a task has to show for itself; the display looks at it from time to time."""
+
+    words: str
+    patience: float
+    done: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    start: float = field(default_factory=time.monotonic)
+
+    def advance(self, words: str) -> None:
+        with self.lock:
+            self.done += 1
+            self.words = words or self.words
+
+
+class _Bars(Progress):
+    """Bars that follow their tasks, also while a long step of these says nothing."""
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        for shown in self.tasks:
+            work = shown.fields["work"]
+            visible = time.monotonic() - work.start >= work.patience
+            self.update(shown.id, completed=work.done, description=work.words, visible=visible)
+        return super().get_renderables()
 
 
 class _Display:
@@ -37,7 +63,7 @@ class _Display:
             if self.progress is None:
                 words = TextColumn("{task.description}", markup=False)  # names in users' files are no markup
                 columns = (words, BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-                self.progress = Progress(*columns, console=Console(stderr=True), transient=True)
+                self.progress = _Bars(*columns, console=Console(stderr=True), transient=True)
                 self.progress.start()
             self.tasks += 1
             return self.progress
@@ -70,27 +96,14 @@ def task(description: str, total: int | None = None, patience: float | None = No
         total: Number of steps, if it is known.
         patience: Seconds until the bar shows, by default two.
     """
-    patience = PATIENCE if patience is None else patience
     if not is_shown():
         yield lambda _: None
         return
-    progress, start = _display.begin(), time.monotonic()
-    number = progress.add_task(description, total=total, visible=patience <= 0)
-    done, looked, lock = 0, start, threading.Lock()
-
-    def advance(words: str) -> None:
-        nonlocal done, looked
-        with lock:
-            done, now = done + 1, time.monotonic()
-            if now - looked < INTERVAL:
-                return
-            looked = now
-        progress.update(number, completed=done, visible=now - start > patience)
-        if words:
-            progress.update(number, description=words)
-
+    work = _Work(description, PATIENCE if patience is None else patience)
+    progress = _display.begin()
+    number = progress.add_task(description, total=total, visible=False, work=work)
     try:
-        yield advance
+        yield work.advance
     finally:
         progress.remove_task(number)
         _display.end()
@@ -107,8 +120,11 @@ def track_late(
         total: Number of steps, where they do not tell it themselves.
     """
     total = len(steps) if isinstance(steps, Sized) else total
-    with task(description if isinstance(description, str) else "", total) as advance:
-        for number, step in enumerate(steps):
-            if number or not isinstance(description, str):
-                advance(description if isinstance(description, str) else description(step))
+    says = (lambda _: description) if isinstance(description, str) else description
+    rest = iter(steps)
+    first = list(islice(rest, 0 if isinstance(description, str) else 1))  # which may have to be waited for
+    with task(description if isinstance(description, str) else "".join(map(says, first)), total) as advance:
+        for number, step in enumerate(chain(first, rest)):
+            if number:
+                advance(says(step))
             yield step
