@@ -36,7 +36,7 @@ from latentens.reporting.worth_part import worth_part
 from latentens.reporting.write import safe_names
 from tests.reference import DATA, needs_data
 
-HOSTILE = ["</script><script>alert(1)</script>", '" onload="x', "[red]m[/red]", "$v_1$ <s>"]
+HOSTILE = ["</script><script>alert(1)</script>", '" onload="x', "[red]m[/red]" + 200 * "n", "$v_1$ <s>"]
 NASTY = '<b>my</b> & "data"/1'
 
 

@@ -118,6 +118,9 @@ def test_figures_tell_what_is_under_the_pointer(browser):
         "const tip = document.querySelector('.tip'); return [words, tip.hidden ? '' : tip.textContent];"
     )
     assert told[0] == told[1] != ""
+    browser.execute_script("document.querySelector('img[data-spots]').dispatchEvent(new PointerEvent('pointerleave'))")
+    assert browser.execute_script("return document.querySelector('.tip').hidden")
+    assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
 
 
 def test_colours_turn_dark(browser):
@@ -130,6 +133,36 @@ def test_colours_turn_dark(browser):
     assert sum(map(int, dark[4:-1].split(","))) < 100 < sum(map(int, bright[4:-1].split(",")))
     browser.execute_script("document.querySelector('button.theme').click()")
     assert browser.execute_script(ground) == bright
+    assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
+
+
+CONTRASTS = """
+const parts = text => {
+  const found = text.match(/[\\d.]+/g).map(Number), scale = text.startsWith("color(") ? 255 : 1;
+  return [...found.slice(0, 3).map(part => part * scale), found[3] ?? 1];
+};
+const over = (top, below) => [0, 1, 2].map(k => top[k] * top[3] + below[k] * (1 - top[3])).concat(1);
+const ground = element => element === null ? [255, 255, 255, 1]
+  : over(parts(getComputedStyle(element).backgroundColor), ground(element.parentElement));
+const light = colour => colour.slice(0, 3).map(part => part / 255)
+  .map(part => part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4)
+  .reduce((sum, part, k) => sum + part * [0.2126, 0.7152, 0.0722][k], 0);
+const ratio = element => {
+  const [one, other] = [over(parts(getComputedStyle(element).color), ground(element)), ground(element)].map(light);
+  return (Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05);
+};
+return [...document.querySelectorAll("p, li, a, h1, h2, h3, td, th, small, code, caption, figcaption, button, summary")]
+  .filter(element => element.textContent.trim() && ratio(element) < 4.5)
+  .map(element => [ratio(element), element.outerHTML.slice(0, 200)]);
+"""
+
+
+def test_text_stands_out_in_both_modes(browser):
+    """As the guidelines of the web ask for text of usual size: 4.5 to 1."""
+    browser.execute_script("document.querySelectorAll('details').forEach(found => found.open = true)")
+    for theme in ("light", "dark"):
+        browser.execute_script(f"document.documentElement.dataset.theme = '{theme}'")
+        assert browser.execute_script(CONTRASTS) == []
 
 
 def test_page_is_read_without_scripts(browser):

@@ -9,13 +9,24 @@ from typing import Any
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from latentens.cli.reading_options import as_options
 from latentens.errors import LatentensWarning
+from latentens.runtime.printable import printable
 from latentens.runtime.progress import Advance, task
 
-console = Console(markup=False, emoji=False, highlight=False)
-messages = Console(stderr=True, soft_wrap=True, markup=False, emoji=False, highlight=False)
+
+class PlainConsole(Console):
+    """A console on which names from files command nothing: neither by markup nor by control characters."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Text as it stands."""
+        return super().render_str(printable(text), **options)
+
+
+console = PlainConsole(markup=False, emoji=False, highlight=False)
+messages = PlainConsole(stderr=True, soft_wrap=True, markup=False, emoji=False, highlight=False)
 
 
 def tell(line: object) -> None:

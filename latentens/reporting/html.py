@@ -2,7 +2,9 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
+from html import escape as escape_markup
+
+from latentens.runtime.printable import printable
 
 VOID = frozenset({"br", "img", "link", "meta"})
 NUMBER = re.compile(r"[−+-]?(\d[\d,.]*|\.\d+)(e[+-]?\d+)?\s?%?(\s?(±|–|to|of)\s?.*)?|p [<=] .*|–")
@@ -10,6 +12,11 @@ NUMBER = re.compile(r"[−+-]?(\d[\d,.]*|\.\d+)(e[+-]?\d+)?\s?%?(\s?(±|–|to|o
 
 BREAKS = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=\()(?=[A-Z])|(?<=[_/=,.:])(?=[A-Za-z])")
 """Where names such as `Tempered(DawidSkeneEM)` may go on in the next line."""
+
+
+def escape(text: str) -> str:
+    """Text as HTML, in which nothing is markup and nothing turns the direction of writing."""
+    return escape_markup(printable(text))
 
 
 class Html(str):

@@ -18,6 +18,7 @@ from latentens.reporting.parts import Part
 from latentens.reporting.score_tables import Means, Pairs
 from latentens.reporting.view import View
 from latentens.reporting.wording import Reason, Summary
+from latentens.runtime.printable import printable
 
 MARKS = "Green: the best method, the exact posterior aside. Arrows: which way is better."
 TESTS = (
@@ -231,7 +232,8 @@ def _figures(pictures: Sequence[Picture]) -> Html:
 
 def _figure(picture: Picture) -> Html:
     source = "data:image/png;base64," + b64encode(picture.png).decode()
-    spots = {"data_spots": json.dumps(picture.spots, ensure_ascii=False)} if picture.spots else {}
+    told = [(across, down, printable(words)) for across, down, words in picture.spots]
+    spots = {"data_spots": json.dumps(told, ensure_ascii=False)} if told else {}
     image = element("img", src=source, alt=picture.alternative, **spots)
     return element("figure", element("h4", picture.title), image, element("figcaption", picture.caption))
 

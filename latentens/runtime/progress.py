@@ -15,6 +15,8 @@ from typing import TypeVar
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
+from latentens.runtime.printable import printable
+
 Step = TypeVar("Step")
 Advance = Callable[[str], None]
 """Called after each step with what to say from now on; "" leaves the words as they are."""
@@ -46,7 +48,7 @@ class _Bars(Progress):
         for shown in self.tasks:
             work = shown.fields["work"]
             visible = time.monotonic() - work.start >= work.patience
-            self.update(shown.id, completed=work.done, description=work.words, visible=visible)
+            self.update(shown.id, completed=work.done, description=printable(work.words), visible=visible)
         return super().get_renderables()
 
 
