@@ -1,6 +1,7 @@
 """The examples in the documents run when pasted."""
 
 import json
+import pkgutil
 import re
 import runpy
 import warnings
@@ -26,8 +27,8 @@ def page(name):
 @pytest.mark.parametrize(
     "document", ["README.md", "models/README.md", "latentens/methods/README.md", *map(page, GUIDE)]
 )
-def test_python_examples_run(document, tmp_path, monkeypatch):
-    """In this process, which saves the imports, but as a script of its own."""
+def test_python_examples_run(document, tmp_path, monkeypatch, capsys):
+    """In this process, which saves the imports, but as a script of its own; what a page says is printed, is."""
     code = code_of(ROOT / document)
     assert code
     (tmp_path / "votes.csv").write_text("item,voter,vote\n1,a,yes\n1,b,no\n2,a,no\n2,b,no\n")
@@ -38,9 +39,20 @@ def test_python_examples_run(document, tmp_path, monkeypatch):
         warnings.simplefilter("default")  # as in a session of its own
         runpy.run_path("pasted.py", run_name="__main__")
     plt.close("all")
+    printed = capsys.readouterr().out
+    for block in re.findall(r"```text\n(.*?)```", (ROOT / document).read_text("utf-8"), flags=re.DOTALL):
+        assert block in printed
     for figure in figures_of(ROOT / document):  # a page draws what it shows
         assert (tmp_path / figure).is_file()
         assert (ROOT / "analyses" / "figures" / figure).is_file()
+
+
+def test_every_symbol_of_the_paper_has_its_function():
+    text = (ROOT / "analyses" / "guide" / "paper_to_code.md").read_text("utf-8")
+    names = set(re.findall(r"`(latentens\.[\w.]+)`", text))
+    assert len(names) > 20
+    for name in names:
+        assert pkgutil.resolve_name(name) is not None
 
 
 def test_guide_becomes_notebooks(tmp_path):

@@ -289,6 +289,7 @@ def test_the_command_answers_first_and_writes_the_report(data, tmp_path, monkeyp
     done = CliRunner().invoke(app, command)
     assert done.exit_code == 0, done.output
     assert done.stdout.index("Use DawidSkeneEM: ") < done.stdout.index("None of this proves")
+    assert "To label the votes with it:\nlatentens fit DawidSkeneEM votes.csv --out labels.csv\n" in done.stdout
     assert le.load("results/tree.nc").attrs["recommended"] == "DawidSkeneEM"
     page = (tmp_path / "results" / "report.html").read_text()
     assert "Which method to use" in page

@@ -76,16 +76,22 @@ def find_methods(texts: Sequence[str]) -> dict[str, Callable[[Votes], Method]]:
     """What makes each method for the votes at hand, by its name; faults of the text are found here."""
     found: dict[str, Callable[[Votes], Method]] = {}
     for text in texts:
+        find_method(text)
         written = _parse(text, "method")
-        made = written.make(SIZES)
-        if isinstance(made, GenerativeModel):
-            raise LatentensError(f"{text!r} is a model; fit it by 'MaximumLikelihood({text})' or 'Nuts({text})'")
-        if not isinstance(made, Method):
-            raise LatentensError(f"{text!r} is not a method; there are {', '.join(METHOD_NAMES)}")
         if written.name in found:
             raise LatentensError(f"{text!r} is asked for twice; give one of them another name: -m 'again={text}'")
         found[written.name] = written.make_for
     return found
+
+
+def find_method(text: str) -> Method:
+    """A method by its name, for votes of some size that stands for others."""
+    made = _parse(text, "method").make(SIZES)
+    if isinstance(made, GenerativeModel):
+        raise LatentensError(f"{text!r} is a model; fit it by 'MaximumLikelihood({text})' or 'Nuts({text})'")
+    if not isinstance(made, Method):
+        raise LatentensError(f"{text!r} is not a method; there are {', '.join(METHOD_NAMES)}")
+    return made
 
 
 def _parse(text: str, kind: str) -> Written:

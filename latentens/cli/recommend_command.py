@@ -19,6 +19,8 @@ from latentens.errors import LatentensError
 from latentens.runtime.threads import available_cores
 
 if TYPE_CHECKING:
+    from xarray import DataTree
+
     from latentens.votes.reading import TableOptions
 
 
@@ -64,7 +66,7 @@ def recommend(
         kept["workers"] = workers or available_cores()
         key = jax.random.key(seed)
         tree = recommend(read, chosen or None, key=key, twins=twins, gold=known, quick=quick, **kept)
-    _print(tree["votes/recommendation"].to_dataset())
+    _print(tree)
     _tell_next(tree.attrs["recommended"], votes, gold, reading)
     if out:
         place = write_whole(out / "tree.nc", partial(save, tree))
@@ -72,13 +74,18 @@ def recommend(
         end_if_elsewhere(place, out / "tree.nc")
 
 
-def _print(found: Any) -> None:
+def _print(tree: "DataTree") -> None:
     """The answer, the table of methods and worlds, and the reasons, with short names of methods."""
-    from latentens.reporting.recommendation_part import briefly
+    from latentens.reporting.recommendation_part import briefly, by_gold_labels
     from latentens.reporting.short_names import with_short_names
+    from latentens.reporting.view import views
 
+    found = tree["votes/recommendation"].to_dataset()
     answer, *reasons = json.loads(found.attrs["sentences"])
-    found, short = briefly(found) if "world" in found.dims else (found, {})
+    short: dict[str, str] = {}
+    if "world" in found.dims:
+        reasons = [*by_gold_labels(views(tree)[0], found), *reasons]
+        found, short = briefly(found)
     tell(f"\n{with_short_names(answer, short)}")
     if "world" in found.dims:
         console.print(_table(found))
@@ -88,13 +95,14 @@ def _print(found: Any) -> None:
 
 def _tell_next(method: str, votes: Path, gold: Path | None, reading: "TableOptions") -> None:
     """The command that labels the votes with the recommended method, where it can be written down."""
-    from latentens.cli.method_names import find_methods
+    from latentens.cli.method_names import find_method
+    from latentens.methods.base import GoldMethod
 
     try:
-        find_methods([method])
+        made = find_method(method)
     except LatentensError:  # nothing is recommended, or it goes by a name that the user made up
         return
-    known = ["--gold", shlex.quote(str(gold))] if gold else []
+    known = ["--gold", shlex.quote(str(gold))] if gold and isinstance(made, GoldMethod) else []
     words = ["latentens fit", shlex.quote(method), shlex.quote(str(votes)), *written_options(reading), *known]
     tell(f"\nTo label the votes with it:\n{' '.join(words)} --out labels.csv")
 
