@@ -60,7 +60,14 @@ class Expectation:
 
     def maximise(self, starts: Sequence[ParamArrays], observations: Observations) -> Optima:
         """Run EM from each start; points of the result are parameters, losses are per item."""
+        return self._maximise(starts, observations, self._has_closed_form(starts[0], observations))
+
+    def approach(self, starts: Sequence[ParamArrays], observations: Observations) -> Optima | None:
+        """The same if the M-step has a closed form; None if it would take gradients itself."""
         closed = self._has_closed_form(starts[0], observations)
+        return self._maximise(starts, observations, closed) if closed else None
+
+    def _maximise(self, starts: Sequence[ParamArrays], observations: Observations, closed: bool) -> Optima:
         replace(self, max_iterations=1)._run(observations, closed, starts[0])  # compiles what all starts share
         runs = in_parallel(partial(self._run, observations, closed), starts, "expectation–maximisation")
         params, curves = zip(*runs, strict=True)
@@ -86,7 +93,7 @@ class Expectation:
     def _update(self, params: ParamArrays, counts: Tables, closed: bool) -> ParamArrays:
         if closed:
             return fetch(_closed_form(self.model, self.use_prior, params, counts).params)
-        objective = _NegativeExpected(self.model, self.use_prior)
+        objective = NegativeExpected(self.model, self.use_prior)
         end, _ = descend(objective, to_point(self.model, params), counts, max_iterations=GRADIENT_STEPS, tolerance=0.0)
         moved = to_params(self.model, end.point)
         before, after = (float(_expected(self.model, self.use_prior, p, counts)) for p in (params, moved))
@@ -106,13 +113,14 @@ class _Update(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _NegativeExpected:
-    """Loss of the M-step in unconstrained space, per item."""
+class NegativeExpected:
+    """Loss of the M-step in unconstrained space, per item: its data are expected counts in the places of the tables."""
 
     model: GenerativeModel
     use_prior: bool
 
     def __call__(self, point: dict[str, Array], counts: Tables) -> Float[Array, ""]:
+        """The loss at a point."""
         params = unpack(self.model, point).params
         return -_expected(self.model, self.use_prior, params, counts) / counts.log_prior.sum()
 

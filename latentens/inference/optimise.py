@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int, PyTree
-from scipy.optimize import minimize
+from scipy.optimize import OptimizeResult, minimize
 
 from latentens.runtime.devices import fetch, num_workers
 from latentens.runtime.parallel import in_threads, stop_if_asked
@@ -17,6 +17,9 @@ from latentens.runtime.precision import double_precision
 from latentens.runtime.threads import one_blas_thread
 
 Loss = Callable[[Any, Any], Float[Array, ""]]
+STALLED = 20
+"""So many iterations together tell whether a start still gets anywhere."""
+
 Start = TypeVar("Start")
 End = TypeVar("End")
 
@@ -49,6 +52,12 @@ def joined(first: Optima, second: Optima) -> Optima:
     return Optima(points, losses, slopes, iterations, first.curves + second.curves)
 
 
+def continued(first: Optima, second: Optima) -> Optima:
+    """Where each start ended that went on from where it had ended before."""
+    curves = [np.concatenate(pair) for pair in zip(first.curves, second.curves, strict=True)]
+    return second._replace(iterations=first.iterations + second.iterations, curves=curves)
+
+
 class Descent(NamedTuple):
     """Where one start ended."""
 
@@ -67,6 +76,7 @@ def minimise(
     max_iterations: int,
     tolerance: float,
     description: str,
+    least_gain: float = 0.0,
 ) -> Optima:
     """Minimise a function from several starts, as many at a time as there are cores.
 
@@ -79,8 +89,9 @@ def minimise(
         max_iterations: Limit on the iterations of each start.
         tolerance: A start has converged when no entry of its gradient exceeds this.
         description: What the progress bar says.
+        least_gain: A start ends too when `STALLED` iterations together gain less than this.
     """
-    run = partial(descend, loss, data=data, max_iterations=max_iterations, tolerance=tolerance)
+    run = partial(descend, loss, data=data, max_iterations=max_iterations, tolerance=tolerance, least_gain=least_gain)
     descend(loss, starts[0], data, max_iterations=0, tolerance=tolerance)  # compiles
     descents, curves = zip(*in_parallel(run, starts, description), strict=True)
     points, losses, slopes, iterations = zip(*descents, strict=True)
@@ -88,7 +99,13 @@ def minimise(
 
 
 def descend(
-    loss: Loss, start: PyTree[Float[np.ndarray, "..."]], data: PyTree, *, max_iterations: int, tolerance: float
+    loss: Loss,
+    start: PyTree[Float[np.ndarray, "..."]],
+    data: PyTree,
+    *,
+    max_iterations: int,
+    tolerance: float,
+    least_gain: float = 0.0,
 ) -> tuple[Descent, Float[np.ndarray, " iteration"]]:
     """Minimise a function from one start by L-BFGS; also returns the loss after each iteration."""
     flat, unravel = ravel_pytree(start)
@@ -100,12 +117,18 @@ def descend(
         return float(value), gradient
 
     curve = [value_and_gradient(flat_start)[0]]
+
+    def end_if_stalled(intermediate_result: OptimizeResult) -> None:
+        curve.append(float(intermediate_result.fun))
+        if len(curve) > STALLED and curve[-1 - STALLED] - curve[-1] < least_gain:
+            raise StopIteration
+
     end = minimize(
         value_and_gradient,
         flat_start,
         jac=True,
         method="L-BFGS-B",
-        callback=lambda intermediate_result: curve.append(float(intermediate_result.fun)),
+        callback=end_if_stalled,
         options={"maxiter": max_iterations, "maxfun": 20 * max_iterations, "gtol": tolerance, "ftol": 0, "maxcor": 20},
     )
     slope = float(np.abs(end.jac).max(initial=0.0))

@@ -6,32 +6,30 @@ from functools import partial
 from typing import Any, Literal
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 from numpyro.distributions import constraints
 from scipy.special import logsumexp, softmax
 
 from latentens.errors import LatentensError, SettingError
+from latentens.inference.costly import is_costly, screen
 from latentens.inference.em import Expectation
 from latentens.inference.optima import group_starts, list_optima
-from latentens.inference.optimise import Optima, descend, minimise, stack
+from latentens.inference.optimise import Optima, continued, minimise, stack
 from latentens.inference.orient import orientation
+from latentens.inference.program_losses import MarginalLoss, towards_labels
 from latentens.inference.stability import Labelling, label_change, label_warnings
 from latentens.methods.base import Estimate, GoldCodes, GoldMethod, Method, Posterior
 from latentens.methods.majority_vote import MajorityVote
 from latentens.programs.marginal import (
     Observations,
-    by_row_blocks,
     draw_starts,
     label_log_joint,
-    marginal_log_likelihood,
     normal_start,
     observe,
     parameter_supports,
     to_params,
     to_point,
-    unpack,
 )
 from latentens.programs.model import GenerativeModel, Params
 from latentens.programs.tables import (
@@ -39,7 +37,6 @@ from latentens.programs.tables import (
     build_tables,
     checked_params,
     checked_tables,
-    log_joint,
     log_likelihood,
 )
 from latentens.runtime.devices import fetch, shard_rows
@@ -47,8 +44,11 @@ from latentens.runtime.randomness import numpy_generator
 from latentens.runtime.settings import Count, CountOrZero, PartialShare, Positive
 from latentens.votes import Votes
 
-WARM_ITERATIONS = 100
-"""Iterations towards the labels of a cheaper method."""
+APPROACH = 100, 1e-7
+"""Before gradients on costly votes: the most rounds of EM, and the gain per item below which they end."""
+
+LEAST_GAIN = 1e-8
+"""A start on costly votes ends too when twenty iterations gain less than this per item."""
 
 AT_BOUND = 1e-6
 """A probability this close to 0 or 1 is reported."""
@@ -159,14 +159,7 @@ class MaximumLikelihood(GoldMethod):
             probs = method.fit(votes, key=method_key).label_probs
             size = len(observations.counts)
             totals = shard_rows(np.stack([np.bincount(inverse, column, minlength=size) for column in probs.T]))
-            end, _ = descend(
-                _LabelLoss(self.model),
-                normal_start(self.model, point_key),
-                (observations, totals),
-                max_iterations=WARM_ITERATIONS,
-                tolerance=1e-4,
-            )
-            points.append(end.point)
+            points.append(towards_labels(self.model, observations, totals, normal_start(self.model, point_key)))
         given = [checked_params(self.model, params) for params in self.initial]
         return given + [to_params(self.model, point) for point in points]
 
@@ -176,16 +169,32 @@ class MaximumLikelihood(GoldMethod):
             return Expectation(self.model, self.use_prior, self.max_iterations, self.tolerance or 1e-10).maximise(
                 starts, observations
             )
+        loss, costly, before = MarginalLoss(self.model, self.use_prior), is_costly(self.model, observations), None
+        if costly:
+            starts = self._survivors(loss, starts, observations)
+            before = Expectation(self.model, self.use_prior, *APPROACH).approach(starts, observations)
+        if before is not None:
+            starts = [before.point(i) for i in range(len(starts))]
         optima = minimise(
-            _Loss(self.model, self.use_prior),
+            loss,
             [to_point(self.model, params) for params in starts],
             observations,
             max_iterations=self.max_iterations,
             tolerance=self.tolerance or 1e-7,
             description="maximum likelihood",
+            least_gain=LEAST_GAIN if costly else 0.0,
         )
         params = [to_params(self.model, optima.point(i)) for i in range(len(starts))]
-        return optima._replace(points=stack(params))
+        optima = optima._replace(points=stack(params))
+        return optima if before is None else continued(before, optima)
+
+    def _survivors(
+        self, loss: MarginalLoss, starts: list[dict[str, np.ndarray]], observations: Observations
+    ) -> list[dict[str, np.ndarray]]:
+        """The starts that were given, and the best of the others after a few iterations on a sample."""
+        given, others = starts[: len(self.initial)], starts[len(self.initial) :]
+        kept = screen(loss, [to_point(self.model, params) for params in others], observations)
+        return given + [others[i] for i in kept]
 
     def _report(
         self, optima: Optima, params: Params, likelihood: float, change: float, num_items: int
@@ -225,35 +234,6 @@ class MaximumLikelihood(GoldMethod):
         return {
             "held_out_log_likelihood": log_likelihood(self.model, fitted.params, votes.take(kept_back)) / len(kept_back)
         }
-
-
-@dataclass(frozen=True)
-class _Loss:
-    """Negative log-likelihood, or log posterior density, per item."""
-
-    model: GenerativeModel
-    use_prior: bool
-
-    def __call__(self, point: dict[str, Array], observations: Observations) -> Float[Array, ""]:
-        unpacked = unpack(self.model, point)
-        objective = marginal_log_likelihood(build_tables(self.model, unpacked.params), observations)
-        if self.use_prior:
-            objective += unpacked.log_prior
-        return -objective / observations.num_items
-
-
-@dataclass(frozen=True)
-class _LabelLoss:
-    """Negative log-likelihood of votes together with soft labels, per item, slightly held to the prior."""
-
-    model: GenerativeModel
-
-    def __call__(self, point: dict[str, Array], data: tuple[Observations, Array]) -> Float[Array, ""]:
-        observations, totals = data
-        unpacked = unpack(self.model, point)
-        tables = build_tables(self.model, unpacked.params)
-        joint = by_row_blocks(lambda tables, block: log_joint(tables, block.rows), tables, observations)
-        return -(jnp.sum(totals * joint) + unpacked.log_prior) / observations.num_items
 
 
 def _oriented(

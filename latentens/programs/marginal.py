@@ -23,7 +23,7 @@ from latentens.programs.tables import Tables, check_form, fixed_hidden, log_join
 from latentens.programs.tracing import run_alone
 from latentens.runtime.blocks import BLOCK_ELEMENTS, COPIES, few_lengths
 from latentens.runtime.compiled_blocks import count_row_blocks, map_row_blocks
-from latentens.runtime.devices import round_up, shard_rows
+from latentens.runtime.devices import fetch, round_up, shard_rows
 from latentens.runtime.limits import check_memory
 from latentens.runtime.randomness import numpy_generator
 from latentens.votes import Votes
@@ -87,6 +87,17 @@ def observe(
     spare = num_rows - len(counts)
     allowed = None if log_allowed is None else shard_rows(np.pad(log_allowed, ((0, 0), (0, spare))))
     return Observations(laid_out, shard_rows(np.pad(counts, (0, spare)).astype(float)), allowed), inverse
+
+
+def sample_rows(observations: Observations, num_rows: int) -> Observations:
+    """Some of the rows, at random but always the same; all of them if there are no more or rows are in pieces."""
+    rows, counts, log_allowed = fetch(observations)
+    occurring, size = np.flatnonzero(counts), round_up(num_rows)  # others only fill up
+    if len(occurring) <= size or getattr(rows, "row", None) is not None:
+        return observations
+    chosen = np.sort(np.random.default_rng(0).choice(occurring, size, replace=False))
+    some = jax.tree.map(lambda array: shard_rows(array[..., chosen]), (rows, counts, log_allowed))
+    return Observations(*some)
 
 
 def label_log_joint(
