@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from latentens.methods import Glad
-from latentens.methods.glad import _expect, _log_posterior
+from latentens.methods.glad import _expect, _rows_log_posterior
 from latentens.votes import Votes
 from tests.reference import KEY, independent_votes, percent, votes_of_classes
 
@@ -34,7 +34,8 @@ def test_the_fit_is_a_maximum_in_the_abilities():
     counts = np.ones(400)
 
     def height(ability, ease):
-        return _log_posterior(_expect(votes, ability, ease, None), counts, ability, ease)
+        prior_of_abilities = -np.sum((ability - 1) ** 2) / 2
+        return _rows_log_posterior(_expect(votes, ability, ease, None), counts, ease) + prior_of_abilities
 
     ability, ease = fit.params["ability"], fit.params["ease"]
     best = height(ability, ease)

@@ -1,19 +1,19 @@
 """GLAD, voters of different ability on items of different difficulty (Whitehill et al. 2009)."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.special import expit, log_expit, logsumexp, softmax
+from scipy.special import expit
 
 from latentens.inference.orient import orientation
 from latentens.methods.base import Estimate, GoldCodes, GoldMethod, Posterior
 from latentens.methods.independent.likelihood import named_params
-from latentens.methods.indicator import in_blocks
-from latentens.methods.labelled_rows import LabelledRows, labelled_rows
-from latentens.runtime.parallel import stop_if_asked
+from latentens.methods.labelled_rows import labelled_rows
+from latentens.runtime.parallel import in_threads, stop_if_asked
 from latentens.runtime.progress import track_late
 from latentens.runtime.settings import Count, Positive
 from latentens.votes import Votes
@@ -22,9 +22,22 @@ from latentens.votes.triplets import Triplets
 ABILITY_MEAN = EASE_MEAN = 1.0
 LARGEST_STEP = 1.0
 
+EASE_GROUPS = 2**12
+"""Voters' rates of being right are averaged over at most so many different eases."""
+
+Result = TypeVar("Result")
+
 Abilities = Float[np.ndarray, " voter"]
 Eases = Float[np.ndarray, " row"]
 LogAllowed = Float[np.ndarray, "row label"]
+
+
+class Block(NamedTuple):
+    """Neighbouring rows."""
+
+    place: slice
+    votes: Votes
+    log_allowed: LogAllowed | None
 
 
 class Expected(NamedTuple):
@@ -32,6 +45,8 @@ class Expected(NamedTuple):
 
     label_probs: Float[np.ndarray, "row label"]
     log_likelihood: Float[np.ndarray, " row"]
+    strength: Float[np.ndarray, " entry"]
+    """Log-odds of each vote's being right."""
     surprise: Float[np.ndarray, " entry"]
     """Expected rightness of each vote minus its modelled probability of being right."""
     doubt: Float[np.ndarray, " entry"]
@@ -57,11 +72,13 @@ class Glad(GoldMethod):
     def _fit(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
         del key  # nothing here is random
         rows = labelled_rows(votes, gold)
-        ability, objective, iterations, converged = self._ascend(rows)
-        estimated, ease = self._rows_given(ability, rows.votes, rows.log_allowed)
+        blocks = _blocks(rows.votes, None if gold is None else rows.log_allowed)
+        ability, objective, iterations, converged = self._ascend(blocks, rows.counts)
+        estimated, ease = self._rows_given(ability, blocks)
         free = gold is None and votes.num_classes == 2
         flip = free and orientation(estimated[rows.inverse], votes)[0] == 1
-        ability = -ability if flip else ability
+        if flip:
+            ability, estimated = -ability, estimated[:, ::-1]
         diagnostics: dict[str, Any] = {
             "label_probs": "posterior of the label at the estimated ability and ease",
             "log_posterior": objective,
@@ -70,89 +87,126 @@ class Glad(GoldMethod):
             "flipped": flip,
         }
         params = _params(ability, ease, rows.counts, votes.num_classes)
-        return Estimate({**params, "ease": ease[rows.inverse]}, diagnostics)
+        return Estimate({**params, "ease": ease[rows.inverse]}, diagnostics, label_probs=estimated[rows.inverse])
 
-    @in_blocks
     def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
-        return self._rows_given(estimate.params["ability"], votes)[0]
+        return self._rows_given(estimate.params["ability"], _blocks(votes, None))[0]
 
-    def _ascend(self, rows: LabelledRows) -> tuple[Abilities, float, int, bool]:
+    def _ascend(self, blocks: list[Block], counts: Int[np.ndarray, " row"]) -> tuple[Abilities, float, int, bool]:
         """Abilities at the maximum, the log-posterior there, rounds, and whether it was reached."""
-        votes, counts, log_allowed = rows.votes, rows.counts, rows.log_allowed
-        ability, ease = np.full(votes.num_voters, ABILITY_MEAN), np.full(votes.num_items, EASE_MEAN)
-        objective, entries = -np.inf, votes.triplets
+        ability, ease = np.full(blocks[0].votes.num_voters, ABILITY_MEAN), np.full(len(counts), EASE_MEAN)
+        objective = -np.inf
+
+        def step(block: Block) -> tuple[float, Abilities, Abilities]:
+            """Move the eases of a block; its part of the log-posterior before, and of the step in the abilities."""
+            eases, weights = ease[block.place], counts[block.place]
+            expected = _expect(block.votes, ability, eases, block.log_allowed)
+            height = _rows_log_posterior(expected, weights, eases)
+            eases += _ease_step(block.votes.triplets, expected, eases)
+            expected = _expect(block.votes, ability, eases, block.log_allowed)
+            return height, *_ability_information(block.votes.triplets, expected, weights, ability, eases)
+
         for iteration in track_late(range(1, self.max_iterations + 1), "GLAD: rounds of the limit"):
             stop_if_asked()
-            expected = _expect(votes, ability, ease, log_allowed)
-            before = objective
-            objective = _log_posterior(expected, counts, ability, ease)
+            heights, gradients, information = zip(*_side_by_side(step, blocks), strict=True)
+            before, objective = objective, sum(heights) - float(np.sum((ability - ABILITY_MEAN) ** 2)) / 2
             if objective - before < self.tolerance * counts.sum():
                 return ability, objective, iteration, True
-            ease = ease + _ease_step(entries, expected, ability, ease)
-            ability = ability + _ability_step(
-                entries, _expect(votes, ability, ease, log_allowed), counts, ability, ease
-            )
+            ability = ability + _limited((sum(gradients) - (ability - ABILITY_MEAN)) / (sum(information) + 1))
         return ability, objective, self.max_iterations, False
 
-    def _rows_given(
-        self, ability: Abilities, rows: Votes, log_allowed: LogAllowed | None = None
-    ) -> tuple[Posterior, Eases]:
+    def _rows_given(self, ability: Abilities, blocks: list[Block]) -> tuple[Posterior, Eases]:
         """Posterior and ease of each row at given abilities, from average ease on."""
-        ease = np.full(rows.num_items, EASE_MEAN)
-        for _ in range(self.max_iterations):
-            stop_if_asked()
-            step = _ease_step(rows.triplets, _expect(rows, ability, ease, log_allowed), ability, ease)
-            ease = ease + step
-            if np.abs(step).max() < 1e-6:
-                break
-        return _expect(rows, ability, ease, log_allowed).label_probs, ease
+
+        def settle(block: Block) -> tuple[Posterior, Eases]:
+            ease = np.full(block.votes.num_items, EASE_MEAN)
+            for _ in range(self.max_iterations):
+                stop_if_asked()
+                step = _ease_step(block.votes.triplets, _expect(block.votes, ability, ease, block.log_allowed), ease)
+                ease = ease + step
+                if np.abs(step).max() < 1e-6:
+                    break
+            return _expect(block.votes, ability, ease, block.log_allowed).label_probs, ease
+
+        probs, ease = zip(*_side_by_side(settle, blocks), strict=True)
+        return np.concatenate(probs), np.concatenate(ease)
+
+
+def _blocks(rows: Votes, log_allowed: LogAllowed | None) -> list[Block]:
+    parts = ((slice(start, start + part.num_items), part) for start, part in rows.blocks())
+    return [Block(place, part, None if log_allowed is None else log_allowed[place]) for place, part in parts]
+
+
+def _side_by_side(work: Callable[[Block], Result], blocks: list[Block]) -> list[Result]:
+    return [work(blocks[0])] if len(blocks) == 1 else in_threads(work, blocks)
 
 
 def _expect(rows: Votes, ability: Abilities, ease: Eases, log_allowed: LogAllowed | None) -> Expected:
     """Posterior of the labels: log p(votes | k) = Σ log σ(−s) + Σ_{votes for k} s, up to what wrong votes share."""
     row, voter, vote = rows.triplets
-    shape = rows.num_items, rows.num_classes
-    strength = ability[voter] * np.exp(ease[row])
-    log_wrong = log_expit(-strength) - np.log(rows.num_classes - 1)
+    shape, others = (rows.num_items, rows.num_classes), np.log(rows.num_classes - 1)
+    strength = ability[voter] * np.exp(ease)[row]
+    odds = np.exp(-np.abs(strength))  # of the less likely of right and wrong
+    log_wrong = -np.maximum(strength, 0.0) - np.log1p(odds) - others
     cell = row.astype(np.int64) * rows.num_classes + vote
-    gains = strength + np.log(rows.num_classes - 1)
-    for_class = np.bincount(cell, weights=gains, minlength=shape[0] * shape[1]).reshape(shape)
+    for_class = np.bincount(cell, weights=strength + others, minlength=shape[0] * shape[1]).reshape(shape)
     if log_allowed is not None:
         for_class = for_class + log_allowed
     base = np.bincount(row, weights=log_wrong, minlength=rows.num_items) - np.log(rows.num_classes)
-    probs, right = softmax(for_class, axis=1), expit(strength)
-    return Expected(probs, base + logsumexp(for_class, axis=1), probs[row, vote] - right, right * (1 - right))
+    highest = for_class.max(axis=1, keepdims=True)
+    probs = np.exp(for_class - highest)
+    total = probs.sum(axis=1, keepdims=True)
+    probs /= total
+    less_likely = odds / (1 + odds)
+    right = np.where(strength > 0, 1 - less_likely, less_likely)
+    log_likelihood = base + (np.log(total) + highest)[:, 0]
+    return Expected(probs, log_likelihood, strength, probs.ravel()[cell] - right, less_likely / (1 + odds))
 
 
-def _ease_step(entries: Triplets, expected: Expected, ability: Abilities, ease: Eases) -> Eases:
-    strength = ability[entries.voter] * np.exp(ease[entries.item])
-    gradient = np.bincount(entries.item, weights=expected.surprise * strength, minlength=len(ease))
-    information = np.bincount(entries.item, weights=expected.doubt * strength**2, minlength=len(ease))
-    step = (gradient - (ease - EASE_MEAN)) / (information + 1)
-    return np.clip(step, -LARGEST_STEP, LARGEST_STEP)
+def _ease_step(entries: Triplets, expected: Expected, ease: Eases) -> Eases:
+    gradient = np.bincount(entries.item, weights=expected.surprise * expected.strength, minlength=len(ease))
+    information = np.bincount(entries.item, weights=expected.doubt * expected.strength**2, minlength=len(ease))
+    return _limited((gradient - (ease - EASE_MEAN)) / (information + 1))
 
 
-def _ability_step(
+def _ability_information(
     entries: Triplets, expected: Expected, counts: Int[np.ndarray, " row"], ability: Abilities, ease: Eases
-) -> Abilities:
-    scale, weight = np.exp(ease[entries.item]), counts[entries.item]
+) -> tuple[Abilities, Abilities]:
+    """What the votes say about the abilities: gradient and information."""
+    scale, weight = np.exp(ease)[entries.item], counts[entries.item]
     gradient = np.bincount(entries.voter, weights=weight * expected.surprise * scale, minlength=len(ability))
-    information = np.bincount(entries.voter, weights=weight * expected.doubt * scale**2, minlength=len(ability))
-    step = (gradient - (ability - ABILITY_MEAN)) / (information + 1)
+    return gradient, np.bincount(entries.voter, weights=weight * expected.doubt * scale**2, minlength=len(ability))
+
+
+def _limited(step: np.ndarray) -> np.ndarray:
     return np.clip(step, -LARGEST_STEP, LARGEST_STEP)
 
 
-def _log_posterior(expected: Expected, counts: Int[np.ndarray, " row"], ability: Abilities, ease: Eases) -> float:
-    """Log-likelihood plus log-priors, every item having an ease of its own."""
-    of_rows = expected.log_likelihood - (ease - EASE_MEAN) ** 2 / 2
-    return float(counts @ of_rows - np.sum((ability - ABILITY_MEAN) ** 2) / 2)
+def _rows_log_posterior(expected: Expected, counts: Int[np.ndarray, " row"], ease: Eases) -> float:
+    """Log-likelihood plus log-priors of the eases, every item having one of its own."""
+    return float(counts @ (expected.log_likelihood - (ease - EASE_MEAN) ** 2 / 2))
 
 
 def _params(
     ability: Abilities, ease: Eases, counts: Int[np.ndarray, " row"], num_classes: int
 ) -> dict[str, np.ndarray]:
     """Abilities, and each voter's probability of being right about the items at hand, whatever their class."""
-    right = np.stack([counts @ expit(a * np.exp(ease)) for a in ability]) / counts.sum()
+    scale, weight = _grouped_eases(ease, counts)
+    right = np.array([weight @ expit(a * scale) for a in ability]) / counts.sum()
     wrong = ((1 - right) / (num_classes - 1))[:, None, None]
     confusion = np.where(np.eye(num_classes, dtype=bool), right[:, None, None], wrong)
     return {**named_params(np.full(num_classes, 1 / num_classes), confusion), "ability": ability}
+
+
+def _grouped_eases(ease: Eases, counts: Int[np.ndarray, " row"]) -> tuple[np.ndarray, np.ndarray]:
+    """`e^β` and how many items have it; many eases are brought together with others that nearly equal them.
+
+    A group is so narrow that its mean stands for it: with 2¹² groups what is averaged changes by less than 1e-6.
+    """
+    if len(ease) > 2 * EASE_GROUPS:
+        edges = np.linspace(ease.min(), ease.max(), EASE_GROUPS + 1)
+        group = np.searchsorted(edges[1:-1], ease)
+        weight = np.bincount(group, counts, EASE_GROUPS)
+        ease = np.bincount(group, counts * ease, EASE_GROUPS) / np.maximum(weight, 1)
+        counts = weight
+    return np.exp(ease), counts

@@ -47,11 +47,14 @@ from latentens.votes import Votes
 APPROACH = 100, 1e-7
 """Before gradients on costly votes: the most rounds of EM, and the gain per item below which they end."""
 
-LEAST_GAIN = 1e-8
+LEAST_GAIN = 1e-7
 """A start on costly votes ends too when twenty iterations gain less than this per item."""
 
 AT_BOUND = 1e-6
 """A probability this close to 0 or 1 is reported."""
+
+LISTED = 20
+"""More elements of a parameter at their bounds than this are only counted."""
 
 SLOPE_AT_OPTIMUM = 1e-5
 """Largest entry of the gradient per item that counts as converged."""
@@ -68,7 +71,9 @@ class MaximumLikelihood(GoldMethod):
         model: The generative model.
         algorithm: `lbfgs` climbs the likelihood in unconstrained space, `em` alternates expected counts from the tables
             with an M-step: in closed form where the program has one, else by gradient.
-        starts: Number of starts at draws from the priors.
+        starts: Number of starts at draws from the priors. Where the votes are so many that a gradient takes long, all
+            starts but those of `initial` compete on a sample first, and two go on: by rounds of EM if these have a
+            closed form, then by gradient, which also ends when twenty iterations gain less than 1e-7 per item.
         warm: Cheaper methods; the parameters that suit each one's labels best are a start as well.
         initial: Parameters to start from as well.
         use_prior: Whether to maximise the posterior density (MAP) in place of the likelihood.
@@ -256,12 +261,19 @@ def _warnings(model: GenerativeModel, params: Params, optima: Optima, num_given:
         found.append(f"not converged: the gradient is {slope:.1e} per item after {iterations} iterations")
     for name, support in parameter_supports(model).items():
         if support in (constraints.unit_interval, constraints.simplex):
-            value = np.asarray(params[name])
-            for index in np.argwhere((value < AT_BOUND) | (value > 1 - AT_BOUND)):
-                found.append(
-                    f"{name}{list(map(int, index)) if index.size else ''} is at its bound, {value[tuple(index)]:.0f}"
-                )
+            found += _bound_warnings(name, np.asarray(params[name]))
     return found
+
+
+def _bound_warnings(name: str, value: np.ndarray) -> list[str]:
+    """Which elements of a parameter are at a bound, or how many if they are many."""
+    at_bound = np.argwhere((value < AT_BOUND) | (value > 1 - AT_BOUND))
+    if len(at_bound) > LISTED:
+        return [f"{len(at_bound):,} of the {value.size:,} elements of {name} are at their bounds, 0 or 1"]
+    return [
+        f"{name}{list(map(int, index)) if index.size else ''} is at its bound, {value[tuple(index)]:.0f}"
+        for index in at_bound
+    ]
 
 
 @partial(jax.jit, static_argnums=0)
