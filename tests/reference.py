@@ -27,6 +27,11 @@ SIX_VOTERS_SAMPLED = Nuts(DawidSkene(6), num_chains=2, num_warmup=60, num_sample
 """A short run for several test files: its program takes long to compile, and small sets of six voters share it."""
 
 
+def as_triplets(votes: Votes) -> Votes:
+    """The same votes, stored as triplets."""
+    return Votes(Triplets(*votes.triplets), *votes.shape, votes.num_classes)
+
+
 def load_or_skip(name: str) -> Dataset:
     if not DATA.is_dir():
         pytest.skip(f"the data are not at {DATA}")

@@ -2,19 +2,21 @@ import numpy as np
 import pytest
 from scipy.stats import dirichlet
 
-from latentens.methods import DawidSkeneEM, Ebcc
+from latentens.methods import DawidSkeneEM, Ebcc, ebcc
 from latentens.methods.ebcc import (
     Concentrations,
+    _all_subtypes,
     _concentrations,
     _dirichlet_divergence,
     _divergence,
     _prior,
     _responsibilities,
 )
+from latentens.methods.independent.incidence import incidence_of
 from latentens.methods.independent.subtype_ascent import SubtypeAscent
 from latentens.methods.indicator import vote_indicator
 from latentens.votes import Votes
-from tests.reference import KEY, independent_votes, load_or_skip, percent, votes_of_classes
+from tests.reference import KEY, as_triplets, independent_votes, load_or_skip, percent, votes_of_classes
 
 
 @pytest.mark.slow
@@ -82,13 +84,39 @@ def test_the_reported_bound_is_that_of_all_subtypes():
 def test_subtypes_change_class_where_that_raises_the_bound():
     votes, _ = votes_of_classes(2, num_items=400, right=0.6)
     rows, counts, _ = votes.patterns
-    ascent = SubtypeAscent(vote_indicator(rows, 2), counts, None, 2, 3, 1e-7, 500)
-    start = np.random.default_rng(0).dirichlet(np.ones(6), rows.num_items).reshape(-1, 2, 3)
-    end = ascent.climb(ascent.begin(start))
+    ascent = SubtypeAscent(incidence_of(rows), counts, None, 2, 3, 1e-7, 500)
+    labels = np.random.default_rng(0).dirichlet(np.ones(2), rows.num_items)
+    end = ascent.climb(ascent.begin(labels, np.random.default_rng(1)))
     wrong = end.position.subtypes._replace(label=1 - end.position.subtypes.label)
     settled = ascent.settle(ascent.climb(wrong)._replace(position=ascent.stand(wrong)))
     assert settled.position.bound >= end.position.bound - 1e-2
     assert ascent.settle(end).position.bound >= end.position.bound
+
+
+@pytest.mark.parametrize("storage", [lambda made: made, as_triplets], ids=["matrix", "triplets"])
+def test_blocks_give_the_round_of_all_rows_and_all_subtypes(storage):
+    votes, _ = votes_of_classes(3, num_items=300, missing=0.3)
+    rows, counts, _ = storage(votes).patterns
+    ascent = SubtypeAscent(incidence_of(rows, block_elements=200), counts, None, 3, 2, 1e-7, 500)
+    assert len(ascent.rows.blocks) > 5
+    start = ascent.begin(np.random.default_rng(0).dirichlet(np.ones(3), rows.num_items), np.random.default_rng(1))
+    position = ascent.stand(start)
+    prior, indicator = _prior(5, 3, 2), vote_indicator(rows, 3)
+    fitted = _all_subtypes(start, prior)
+    responsibilities, log_rows = _responsibilities(indicator, fitted)
+    assert position.bound == pytest.approx(counts @ log_rows - _divergence(fitted, prior), rel=1e-10)
+    following = _concentrations(indicator, counts, responsibilities, prior)
+    for found, expected in zip(_all_subtypes(position.following, prior), following, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_starts_that_compete_on_a_sample_lead_to_the_same_labels(monkeypatch):
+    votes, _ = votes_of_classes(3, num_items=3000, missing=0.3)
+    whole = Ebcc().fit(votes, key=KEY)
+    monkeypatch.setattr(ebcc, "SCREENED_ROWS", 200)
+    screened = Ebcc().fit(votes, key=KEY)
+    assert len(votes.patterns.counts) > 400
+    assert np.mean(whole.labels == screened.labels) > 0.98
 
 
 def test_the_best_start_is_kept():

@@ -27,13 +27,9 @@ from latentens.runtime.compiled_blocks import count_row_blocks
 from latentens.runtime.limits import MEMORY_VARIABLE, TIME_VARIABLE, check_time, memory_limit
 from latentens.runtime.precision import double_precision
 from latentens.votes import Triplets, Votes, distinct
-from tests.reference import KEY, independent_votes, votes_of_classes
+from tests.reference import KEY, as_triplets, independent_votes, votes_of_classes
 
 RATES = np.linspace(0.6, 0.9, 7), np.linspace(0.85, 0.65, 7)
-
-
-def as_triplets(made):
-    return Votes(Triplets(*made.triplets), *made.shape, made.num_classes)
 
 
 def test_blocks_are_as_large_as_they_may_be_and_cover_all_rows():

@@ -10,15 +10,10 @@ from latentens.methods import DawidSkeneEM, MajorityVote, Tempered
 from latentens.methods.tempering.held_out import hold_out, without_voter
 from latentens.methods.tempering.temperature import best_temperature, temper
 from latentens.methods.tempering.vote_score import MOST_ROUNDS, POOLING, RIGHT, TOLERANCE, WRONG, VoteScore
-from latentens.votes import Triplets
-from tests.reference import KEY, independent_votes, votes_of_classes
+from tests.reference import KEY, as_triplets, independent_votes, votes_of_classes
 
 RATES = np.linspace(0.65, 0.85, 8)
 EM = DawidSkeneEM(random_starts=0)
-
-
-def as_triplets(votes):
-    return Votes(Triplets(*votes.triplets), *votes.shape, votes.num_classes)
 
 
 def copied(num_items=2000, copies=4, seed=0):

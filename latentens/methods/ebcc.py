@@ -10,21 +10,26 @@ from scipy.special import digamma, gammaln, logsumexp
 
 from latentens.inference.orient import orientation, vote_shares
 from latentens.methods.base import Estimate, GoldCodes, GoldMethod, Posterior
+from latentens.methods.independent.incidence import incidence_of
 from latentens.methods.independent.likelihood import from_named_params, named_params
 from latentens.methods.independent.subtype_ascent import (
     CLASS_CONCENTRATION,
     RIGHT_CONCENTRATION,
     SUBTYPE_CONCENTRATION,
     WRONG_CONCENTRATION,
+    End,
     SubtypeAscent,
     Subtypes,
 )
-from latentens.methods.indicator import Indicator, in_blocks, vote_indicator
+from latentens.methods.indicator import Indicator, by_blocks, in_blocks, vote_indicator
 from latentens.methods.labelled_rows import LabelledRows, labelled_rows
 from latentens.runtime.numerics import safe_log
 from latentens.runtime.randomness import numpy_generator
 from latentens.runtime.settings import Count, Positive
 from latentens.votes import Votes
+
+SCREENED_ROWS = 2**17
+"""Starts compete on a sample of this many distinct rows, if there are twice as many; only the best goes on with all."""
 
 Responsibilities = Float[np.ndarray, "row label subtype"]
 
@@ -43,7 +48,8 @@ class Ebcc(GoldMethod):
 
     Variational Bayes. Priors: Dirichlet(1, …) for classes, Dirichlet(.1/M, …) for the M subtypes of a class, and for
     votes Dirichlet with 4 on the right class and 1 on each other. The best evidence bound of several random starts is
-    kept, and subtypes change class where that raises it further; the probabilities are the variational posterior.
+    kept, and subtypes change class where that raises it further; with very many distinct rows the starts run on a
+    sample, and only the best goes on with all rows. The probabilities are the variational posterior.
 
     Attributes:
         num_subtypes: Subtypes of each class.
@@ -60,16 +66,18 @@ class Ebcc(GoldMethod):
     def _fit(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
         generator = numpy_generator(key)
         rows = labelled_rows(votes, gold)
-        indicator = vote_indicator(rows.votes, votes.num_classes)
-        allowed = None if gold is None else rows.log_allowed
-        sizes = votes.num_classes, self.num_subtypes
-        ascent = SubtypeAscent(indicator, rows.counts, allowed, *sizes, self.tolerance, self.max_iterations)
-        runs = [ascent.climb(self._begin(ascent, rows, generator)) for _ in range(self.restarts)]
-        settled = ascent.settle(max(runs, key=lambda run: run.position.bound))
-        best = _all_subtypes(settled.position.subtypes, _prior(votes.num_voters, *sizes))
-        order = np.arange(votes.num_classes)
-        if gold is None:
-            order = orientation(_class_probs(indicator, best)[rows.inverse], votes)
+        ascent = self._ascent(rows)
+        many = len(rows.counts) >= 2 * SCREENED_ROWS
+        runs = self._climb_all(_sample(rows, generator) if many else rows, generator)
+        settled = max(runs, key=lambda run: run.position.bound)
+        if many:
+            settled = ascent.climb(settled.position.subtypes.scaled(votes.num_items))
+        settled = ascent.settle(settled)
+        prior = _prior(votes.num_voters, votes.num_classes, self.num_subtypes)
+        best = _all_subtypes(settled.position.subtypes, prior)
+        probs = by_blocks(lambda part: _class_probs(vote_indicator(part, part.num_classes), best), rows.votes)
+        probs = probs[rows.inverse]
+        order = orientation(probs, votes) if gold is None else np.arange(votes.num_classes)
         best = Concentrations(best.classes[order], best.subtypes[order], best.votes[:, :, order])
         diagnostics: dict[str, Any] = {
             "label_probs": "variational posterior",
@@ -80,7 +88,7 @@ class Ebcc(GoldMethod):
             "start_evidence_bounds": np.array([run.position.bound for run in runs]),
         }
         state = {f"{name}_concentration": value for name, value in best._asdict().items()}
-        return Estimate(_params(best), diagnostics, state=state)
+        return Estimate(_params(best), diagnostics, state=state, label_probs=probs[:, order])
 
     @in_blocks
     def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
@@ -96,12 +104,23 @@ class Ebcc(GoldMethod):
         table = safe_log(by_subtype).reshape(votes.num_voters * votes.num_classes, -1)
         return logsumexp(vote_indicator(votes, votes.num_classes) @ table + log_prior, axis=1)
 
-    def _begin(self, ascent: SubtypeAscent, rows: LabelledRows, generator: np.random.Generator) -> Subtypes:
-        """Vote shares that are divided among the subtypes at random."""
-        shape = rows.votes.num_items, rows.votes.num_classes
-        division = generator.dirichlet(np.ones(self.num_subtypes), shape)
+    def _ascent(self, rows: LabelledRows) -> SubtypeAscent:
+        allowed = rows.log_allowed if (rows.gold >= 0).any() else None
+        sizes = rows.votes.num_classes, self.num_subtypes
+        return SubtypeAscent(
+            incidence_of(rows.votes), rows.counts, allowed, *sizes, self.tolerance, self.max_iterations
+        )
+
+    def _climb_all(self, rows: LabelledRows, generator: np.random.Generator) -> list[End]:
+        """Where each start ends: vote shares that are divided among the subtypes at random."""
+        ascent = self._ascent(rows)
         labels = np.where(rows.gold[:, None] >= 0, np.exp(rows.log_allowed), vote_shares(rows.votes))
-        return ascent.begin(labels[:, :, None] * division)
+        return [ascent.climb(ascent.begin(labels, generator)) for _ in range(self.restarts)]
+
+
+def _sample(rows: LabelledRows, generator: np.random.Generator) -> LabelledRows:
+    chosen = np.sort(generator.choice(len(rows.counts), SCREENED_ROWS, replace=False))
+    return LabelledRows(rows.votes.take(chosen), rows.counts[chosen], np.arange(len(chosen)), rows.gold[chosen])
 
 
 def _all_subtypes(found: Subtypes, prior: Concentrations) -> Concentrations:

@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from scipy.special import digamma, gammaln
 
 from latentens.methods.independent.ascent import FIRST_JUMP, LONGER_JUMP, PLAIN_ROUNDS
-from latentens.methods.indicator import Indicator
+from latentens.methods.independent.incidence import Block, Incidence, Sums
 from latentens.runtime.parallel import stop_if_asked
 
 CLASS_CONCENTRATION = 1.0
@@ -38,12 +38,17 @@ class Subtypes(NamedTuple):
         """Some of them."""
         return Subtypes(self.label[chosen], self.items[chosen], self.votes[:, chosen])
 
+    def scaled(self, num_items: int) -> "Subtypes":
+        """The same shares of another number of items."""
+        factor = num_items / self.items.sum()
+        return Subtypes(self.label, self.items * factor, self.votes * factor)
+
 
 class Position(NamedTuple):
-    """Some subtypes, what each row says about them, and the evidence bound."""
+    """Some subtypes, what the rows make of them in a round, and the evidence bound."""
 
     subtypes: Subtypes
-    responsibilities: Responsibilities
+    following: Subtypes
     bound: float
 
 
@@ -60,7 +65,7 @@ class SubtypeAscent:
     """What all starts have in common.
 
     Attributes:
-        indicator: The distinct rows of votes.
+        rows: The distinct rows of votes.
         counts: How often each occurs.
         log_allowed: Zero where a row can have a label, −∞ where it cannot; None if nothing is known.
         num_classes: Number of classes.
@@ -69,7 +74,7 @@ class SubtypeAscent:
         max_iterations: Limit on the number of rounds.
     """
 
-    indicator: Indicator
+    rows: Incidence
     counts: Int[np.ndarray, " row"]
     log_allowed: Float[np.ndarray, "row label"] | None
     num_classes: int
@@ -77,10 +82,20 @@ class SubtypeAscent:
     tolerance: float
     max_iterations: int
 
-    def begin(self, responsibilities: Float[np.ndarray, "row label subtype"]) -> Subtypes:
-        """All subtypes of a start."""
-        label = np.arange(self.num_classes).repeat(responsibilities.shape[2])
-        return self._count(label, responsibilities.reshape(len(responsibilities), -1))
+    def begin(self, labels: Float[np.ndarray, "row label"], generator: np.random.Generator) -> Subtypes:
+        """All subtypes of a start: soft labels that are divided among the subtypes at random."""
+        label = np.arange(self.num_classes).repeat(self.num_subtypes)
+        # blocks are divided one after the other, so that the same key gives the same start
+        parts = (self._divide(block, labels[block.place], generator) for block in self.rows.blocks)
+        items, votes = next(parts)
+        for more_items, more_votes in parts:
+            items += more_items
+            votes += more_votes
+        return Subtypes(label, items, self.rows.vote_totals(votes))
+
+    def _divide(self, block: Block, labels: Float[np.ndarray, "row label"], generator: np.random.Generator) -> Sums:
+        division = generator.dirichlet(np.ones(self.num_subtypes), labels.shape)
+        return self._count(block, (labels[:, :, None] * division).reshape(len(labels), -1))
 
     def climb(self, subtypes: Subtypes) -> End:
         """Raise the evidence bound."""
@@ -88,7 +103,7 @@ class SubtypeAscent:
         enough = self.tolerance * float(self.counts.sum())
         while rounds < self.max_iterations:
             stop_if_asked()
-            after = self._count(at.subtypes.label, at.responsibilities)
+            after = at.following
             held = after.items > EMPTY
             before = at.subtypes.at(held)
             ahead = self.stand(after.at(held))
@@ -114,23 +129,41 @@ class SubtypeAscent:
         return end
 
     def stand(self, subtypes: Subtypes) -> Position:
-        """Responsibilities at some expected counts, and the evidence bound."""
+        """The evidence bound at some expected counts, and the counts that follow from them."""
         label, items, votes = subtypes
         in_class = np.bincount(label, items, self.num_classes)
         of_class, class_cost = _dirichlet(in_class[:, None], np.full((self.num_classes, 1), CLASS_CONCENTRATION))
         of_subtype, subtype_cost = self._subtype_shares(subtypes, in_class)
         of_vote, vote_cost = _dirichlet(votes.reshape(-1, self.num_classes, len(label)), self._vote_prior(label))
-        logits = self.indicator @ of_vote.reshape(votes.shape)
-        logits += of_class[label, 0] + of_subtype
+        table = self.rows.column_table(of_vote.reshape(votes.shape))
+        offset = of_class[label, 0] + of_subtype
+
+        def count(block: Block) -> Sums:
+            responsibilities, log_rows = self._respond(block, table, offset, label)
+            return *self._count(block, responsibilities), np.atleast_1d(self.counts[block.place] @ log_rows)
+
+        items, totals, log_rows = self.rows.sum_blocks(count)
+        following = Subtypes(label, items, self.rows.vote_totals(totals))
+        return Position(subtypes, following, float(log_rows[0]) - class_cost - subtype_cost - vote_cost)
+
+    def _respond(
+        self,
+        block: Block,
+        table: Float[np.ndarray, "column subtype"],
+        offset: Float[np.ndarray, " subtype"],
+        label: Int[np.ndarray, " subtype"],
+    ) -> tuple[Responsibilities, Float[np.ndarray, " row"]]:
+        """Responsibilities of a block, and the logarithm of what each row's were divided by."""
+        logits = block.matrix @ table
+        logits += offset
         if self.log_allowed is not None:
-            logits += self.log_allowed[:, label]
+            logits += self.log_allowed[block.place][:, label]
         highest = logits.max(axis=1, keepdims=True)
         logits -= highest
         joint = np.exp(logits, out=logits)
         total = joint.sum(axis=1, keepdims=True)
         joint /= total
-        log_rows = (np.log(total) + highest)[:, 0]
-        return Position(subtypes, joint, float(self.counts @ log_rows) - class_cost - subtype_cost - vote_cost)
+        return joint, (np.log(total) + highest)[:, 0]
 
     def _subtype_shares(
         self, subtypes: Subtypes, in_class: Float[np.ndarray, " label"]
@@ -146,13 +179,15 @@ class SubtypeAscent:
         right = np.arange(self.num_classes)[:, None] == label
         return np.where(right, RIGHT_CONCENTRATION, WRONG_CONCENTRATION)
 
-    def _count(self, label: Int[np.ndarray, " subtype"], responsibilities: Responsibilities) -> Subtypes:
-        weighted = responsibilities if (self.counts == 1).all() else responsibilities * self.counts[:, None]
-        return Subtypes(label, weighted.sum(axis=0), np.asarray(self.indicator.T @ weighted))
+    def _count(self, block: Block, responsibilities: Responsibilities) -> Sums:
+        """Expected numbers of items and of columns in each subtype."""
+        counts = self.counts[block.place]
+        weighted = responsibilities if (counts == 1).all() else responsibilities * counts[:, None]
+        return weighted.sum(axis=0), block.transpose @ weighted
 
     def _jump(self, before: Subtypes, at: Position, longest: float) -> tuple[Position, float]:
         """Ahead of two plain rounds, or where the first of them led; and the bound of further jumps."""
-        two_on = self._count(at.subtypes.label, at.responsibilities)
+        two_on = at.following
         paths = []
         for points in zip(before[1:], at.subtypes[1:], two_on[1:], strict=True):
             begin, middle, end = map(np.sqrt, points)
