@@ -1,5 +1,6 @@
 """No-U-turn sampling of a marginal program: chains in threads, one compiled program for all of them."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -11,16 +12,25 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 from numpyro.infer.hmc import HMCState, hmc
 
+from latentens.inference.costly import gradient_seconds
 from latentens.inference.optimise import in_parallel, stack
+from latentens.programs.contract import inspect
 from latentens.programs.marginal import Observations, marginal_log_likelihood, unpack
 from latentens.programs.model import GenerativeModel
 from latentens.programs.tables import build_tables
-from latentens.runtime.devices import fetch
+from latentens.runtime.devices import fetch, num_workers
+from latentens.runtime.limits import check_memory, check_time
 from latentens.runtime.parallel import stop_if_asked
 from latentens.runtime.progress import Advance, task
 
 CHUNK = 50
 """Steps of a chain between two returns to Python."""
+
+LONGEST_SAMPLING = 4 * 3600.0
+"""Sampling that is estimated to take longer is refused, unless the user sets another limit."""
+
+DRAW_COPIES = 4
+"""Draws in unconstrained space, as parameters and with their labels in order, and a copy while they are joined."""
 
 
 @dataclass(frozen=True)
@@ -47,15 +57,32 @@ class Sampler:
         density = _Density(self.model, unravel)
         # each program is waited for: two at a time that span several devices could wait for each other
         begun = [
-            _Chain(jax.block_until_ready(_begin(self, density, observations, start, chain_key)), [])
+            _Chain(jax.block_until_ready(_begin(self, density, observations, start, chain_key)), 0, [])
             for start, chain_key in zip(flat, keys, strict=True)
         ]
         with task(f"Sampling {len(begun)} chains", len(begun) * self._num_chunks) as advance:
             extend = partial(self._extend, density, observations, advance)
             begun[0] = extend(begun[0], 1)  # compiles
             chains = in_parallel(partial(extend, num_chunks=self._num_chunks), begun, "")
-        points, statistics = stack([self._drawn(chain) for chain in chains])
+        drawn = [jax.tree.map(lambda *parts: np.concatenate(parts), *chain.kept) for chain in chains]
+        points, statistics = stack(drawn)
         return jax.device_get(_constrain_draws(density, points)), statistics
+
+    def check_cost(self, observations: Observations, num_chains: int) -> None:
+        """Refuse sampling that would take too much memory or time, by a rough estimate from sizes.
+
+        A trajectory has about `4 d^(1/4)` gradients in d dimensions: steps must become shorter as `d^(-1/4)`.
+        """
+        sizes = [math.prod(shape) for shape in inspect(self.model).parameter_shapes.values()]
+        steps = min(4 * sum(sizes) ** 0.25, 2.0**self.max_tree_depth)
+        gradients = num_chains * (self.num_warmup + self.num_samples) * steps
+        what = f"sampling {num_chains} chains of {sum(sizes):,} parameters"
+        check_memory(
+            8.0 * DRAW_COPIES * num_chains * self.num_samples * sum(sizes), what, "keep fewer draws or leave voters out"
+        )
+        seconds = gradients * gradient_seconds(self.model, observations) / min(num_chains, num_workers())
+        remedy = "use MaximumLikelihood with use_prior=True, or fit a sample of the items by votes.take"
+        check_time(seconds, what, remedy, LONGEST_SAMPLING)
 
     @property
     def _num_chunks(self) -> int:
@@ -65,25 +92,27 @@ class Sampler:
         self, density: "_Density", observations: Observations, advance: Advance, chain: "_Chain", num_chunks: int
     ) -> "_Chain":
         """A chain with so many chunks."""
-        state, chunks = chain.state, list(chain.chunks)
-        while len(chunks) < num_chunks:
+        state, kept = chain.state, list(chain.kept)
+        for number in range(chain.num_chunks, num_chunks):
             stop_if_asked()
             state, chunk = _advance(self, density, observations, state)
-            chunks.append(fetch(chunk))
+            kept += self._kept(number, chunk)
             advance("")
-        return _Chain(state, chunks)
+        return _Chain(state, num_chunks, kept)
 
-    def _drawn(self, chain: "_Chain") -> Any:
-        """What is kept of a chain: the draws after those of adaptation, and their statistics."""
-        whole = jax.tree.map(lambda *parts: np.concatenate(parts), *chain.chunks)
-        return jax.tree.map(lambda leaf: leaf[self.num_warmup : self.num_warmup + self.num_samples], whole)
+    def _kept(self, number: int, chunk: Any) -> list[Any]:
+        """What is kept of a chunk: no step of adaptation, since those of many parameters would fill the memory."""
+        first, last = self.num_warmup, self.num_warmup + self.num_samples
+        begin, end = (min(max(step - number * CHUNK, 0), CHUNK) for step in (first, last))
+        return [jax.tree.map(lambda leaf: leaf[begin:end], fetch(chunk))] if begin < end else []
 
 
 class _Chain(NamedTuple):
-    """The end of a chain, and the points and statistics of its steps up to there, chunk by chunk."""
+    """Where a chain is after so many chunks, and the points and statistics of its draws up to there."""
 
     state: HMCState
-    chunks: list[Any]
+    num_chunks: int
+    kept: list[Any]
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,8 @@ class Nuts(GoldMethod):
     """Posterior draws of a program's parameters, and the posterior of the labels averaged exactly over them.
 
     Labels and hidden units are summed out, so the sampler moves in the continuous parameters alone. The labels of each
-    draw are put in the order that the votes say.
+    draw are put in the order that the votes say. What is estimated to take more than four hours, or than the limit of
+    LATENTENS_SECONDS, is refused in front.
 
     Attributes:
         model: The generative model.
@@ -60,10 +61,11 @@ class Nuts(GoldMethod):
     def _fit(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
         start_key, sample_key = jax.random.split(key)
         observations, inverse = observe(self.model, votes, gold)
-        starts, modes = self._starts(votes, observations, inverse, start_key)
         sampler = Sampler(
             self.model, self.num_warmup, self.num_samples, self.dense_mass, self.target_accept, self.max_tree_depth
         )
+        sampler.check_cost(observations, self.num_chains)
+        starts, modes = self._starts(votes, observations, inverse, start_key)
         draws, statistics = sampler.run(observations, starts, sample_key)
         flat = {name: value.reshape(-1, *value.shape[2:]) for name, value in draws.items()}
         size = len(observations.counts)
