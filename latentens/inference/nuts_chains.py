@@ -71,10 +71,10 @@ class Sampler:
     def check_cost(self, observations: Observations, num_chains: int) -> None:
         """Refuse sampling that would take too much memory or time, by a rough estimate from sizes.
 
-        A trajectory has about `4 d^(1/4)` gradients in d dimensions: steps must become shorter as `d^(-1/4)`.
+        A trajectory has about `5 d^(1/4)` gradients in d dimensions: steps must become shorter as `d^(-1/4)`.
         """
         sizes = [math.prod(shape) for shape in inspect(self.model).parameter_shapes.values()]
-        steps = min(4 * sum(sizes) ** 0.25, 2.0**self.max_tree_depth)
+        steps = min(5 * sum(sizes) ** 0.25, 2.0**self.max_tree_depth)
         gradients = num_chains * (self.num_warmup + self.num_samples) * steps
         what = f"sampling {num_chains} chains of {sum(sizes):,} parameters"
         check_memory(

@@ -19,7 +19,8 @@ def orientation(label_probs: Float[np.ndarray, "item label"], votes: Votes) -> I
     """
     lifts = vote_lifts(votes)
     unvoted = label_probs.shape[1] - lifts.shape[1]  # labels for which nobody could vote
-    return best_order(np.pad(lifts.T @ label_probs, ((0, max(unvoted, 0)), (0, 0))))
+    weighted = label_probs if votes.counts is None else label_probs * votes.counts[:, None]
+    return best_order(np.pad(lifts.T @ weighted, ((0, max(unvoted, 0)), (0, 0))))
 
 
 def best_order(agreement: Float[np.ndarray, "label class"]) -> Int[np.ndarray, " label"]:
@@ -38,4 +39,4 @@ def vote_shares(votes: Votes) -> Float[np.ndarray, "item label"]:
 def vote_lifts(votes: Votes) -> Float[np.ndarray, "item label"]:
     """How far each class's share of the votes of an item lies above its mean over all items."""
     shares = vote_shares(votes)
-    return shares - shares.mean(axis=0)
+    return shares - np.average(shares, axis=0, weights=votes.counts)

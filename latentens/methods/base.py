@@ -2,11 +2,10 @@
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import jax
 import numpy as np
@@ -14,6 +13,10 @@ from jaxtyping import Float, Int
 
 from latentens.datasets.dataset import certain_where_known
 from latentens.errors import LatentensError, VotesError
+from latentens.methods.estimate import Arrays as Arrays
+from latentens.methods.estimate import Estimate as Estimate
+from latentens.methods.estimate import GoldCodes as GoldCodes
+from latentens.methods.estimate import Posterior as Posterior
 from latentens.methods.fit_text import fit_html, fit_text
 from latentens.methods.voter_table import VoteSummary, voter_table
 from latentens.programs.contract import inspect
@@ -24,36 +27,12 @@ from latentens.runtime.parallel import time_limited
 from latentens.runtime.precision import double_precision
 from latentens.runtime.settings import Settings
 from latentens.runtime.threads import one_blas_thread
-from latentens.votes import Votes
+from latentens.votes import CountedVotes, Votes
 from latentens.votes.matching import Gold, align, gold_codes
 from latentens.votes.names import Names
 
 if TYPE_CHECKING:
     import pandas as pd
-
-Posterior = Float[np.ndarray, "item label"]
-Arrays = Mapping[str, np.ndarray]
-GoldCodes = Int[np.ndarray, " item"]
-"""The code of each item's true label, −1 where it is unknown."""
-
-
-@dataclass(frozen=True, eq=False)
-class Estimate:
-    """What `Method._fit` hands to `Method.fit`, which makes a `Fit` of it.
-
-    Attributes:
-        params: Estimated parameters by name: what a user looks at.
-        diagnostics: How the fit went: log-likelihood, iterations, convergence, ….
-        draws: Posterior draws by name, with leading axes (chain, draw), for a sampled fit.
-        state: Further arrays that `Method._predict` needs.
-        label_probs: The posterior of the fitted items, where it is not simply what `_predict` says about their votes.
-    """
-
-    params: Arrays = field(default_factory=dict)
-    diagnostics: Mapping[str, Any] = field(default_factory=dict)
-    draws: Arrays | None = None
-    state: Arrays = field(default_factory=dict)
-    label_probs: Posterior | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -75,7 +54,7 @@ class Fit(Estimate):
     item_names: Names = field(kw_only=True)
     voter_names: Names = field(kw_only=True)
     class_names: Names = field(kw_only=True)
-    source: Votes | VoteSummary = field(kw_only=True)
+    source: Votes | CountedVotes | VoteSummary = field(kw_only=True)
     known: GoldCodes | None = field(default=None, kw_only=True)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -88,6 +67,8 @@ class Fit(Estimate):
         """Votes on each item, and what is known of the voters."""
         from latentens.methods.voter_skill import quick_skill  # which is about fits
 
+        if isinstance(self.source, CountedVotes):
+            raise LatentensError("voters cannot be judged by counted rows of votes: fit the items, or a sample of them")
         if not isinstance(self.source, Votes):
             return self.source
         return VoteSummary(self.source.tally.sum(axis=1), quick_skill(self, self.source))
@@ -99,7 +80,8 @@ class Fit(Estimate):
         names = np.asarray(self.class_names)
         best = {"item": self.item_names, "label": names[self.labels], "confidence": self.label_probs.max(axis=1)}
         probs = {f"prob_{name}": self.label_probs[:, label] for label, name in enumerate(names)}
-        votes = self.source.tally.sum(axis=1) if isinstance(self.source, Votes) else self.source.by_item
+        source = self.source.rows if isinstance(self.source, CountedVotes) else self.source
+        votes = source.tally.sum(axis=1) if isinstance(source, Votes) else source.by_item
         return pd.DataFrame({**best, "votes": votes, **probs})
 
     @property
@@ -195,13 +177,18 @@ class Method(Predictor):
 
     A method of your own says two things: `_fit` estimates parameters from votes, and `_predict` gives the posterior of
     labels from them. `fit` does the rest: double precision, time, names, and the posterior of the fitted items.
+
+    Attributes:
+        counts_rows: Whether it can fit `CountedVotes`: it weights distinct rows by their counts wherever it uses them.
     """
 
-    def fit(self, votes: Votes, *, key: jax.Array) -> Fit:
+    counts_rows: ClassVar[bool] = False
+
+    def fit(self, votes: Votes | CountedVotes, *, key: jax.Array) -> Fit:
         """Estimate the labels.
 
         Args:
-            votes: The votes.
+            votes: The votes; the items of counted ones are the distinct rows.
             key: Random key; the same key gives the same result.
         """
         return self._run(votes, key)
@@ -218,28 +205,34 @@ class Method(Predictor):
     @final
     @one_blas_thread()
     @double_precision
-    def _run(self, votes: Votes, *args: Any) -> Fit:
+    def _run(self, votes: Votes | CountedVotes, *args: Any) -> Fit:
         name, start = type(self).__name__, time.perf_counter()
+        source, votes = votes, votes.weighted if isinstance(votes, CountedVotes) else votes
         if not isinstance(votes, Votes):
             raise VotesError(f"{name} takes Votes, not a {type(votes).__name__}: see Votes.from_matrix and from_long")
+        if votes.counts is not None and not self.counts_rows:
+            raise VotesError(f"{name} does not take counted rows of votes: read the items, or a sample of them")
         release_compiled()
         with time_limited(name):
-            return finished(self, self._fit(votes, *args), votes, start, *args[1:])
+            fit = finished(self, self._fit(votes, *args), votes, start, *args[1:])
+        return fit if source is votes else replace(fit, source=source)
 
 
 class GoldMethod(Method):
     """A method that can also use the true labels of some items, if the user hands them over."""
 
     @final
-    def fit(self, votes: Votes, *, key: jax.Array, gold: Gold | None = None) -> Fit:
+    def fit(self, votes: Votes | CountedVotes, *, key: jax.Array, gold: Gold | None = None) -> Fit:
         """Estimate the labels.
 
         Args:
-            votes: The votes.
+            votes: The votes; the items of counted ones are the distinct rows.
             key: Random key; the same key gives the same result.
             gold: True labels of some items: a mapping or a Series from the item's name to its label as written (or the
                 label's code), or an array with one entry per item: codes, −1 where the label is unknown, or labels.
         """
+        if isinstance(votes, CountedVotes):
+            return self._run(votes.without_gold(gold), key)
         return fit_known(self, votes, key, None if gold is None else gold_codes(votes, gold))
 
     @abstractmethod

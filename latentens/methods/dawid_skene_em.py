@@ -63,6 +63,8 @@ class DawidSkeneEM(GoldMethod):
         max_iterations: Limit on the number of iterations.
     """
 
+    counts_rows = True
+
     diagonal: NotNegative = 4.0
     off_diagonal: NotNegative = 1.0
     random_starts: CountOrZero = 10

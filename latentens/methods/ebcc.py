@@ -58,6 +58,8 @@ class Ebcc(GoldMethod):
         max_iterations: Limit on the number of rounds.
     """
 
+    counts_rows = True
+
     num_subtypes: Count = 10
     restarts: Count = 5
     tolerance: Positive = 1e-6
@@ -71,7 +73,7 @@ class Ebcc(GoldMethod):
         runs = self._climb_all(_sample(rows, generator) if many else rows, generator)
         settled = max(runs, key=lambda run: run.position.bound)
         if many:
-            settled = ascent.climb(settled.position.subtypes.scaled(votes.num_items))
+            settled = ascent.climb(settled.position.subtypes.scaled(votes.num_cases))
         settled = ascent.settle(settled)
         prior = _prior(votes.num_voters, votes.num_classes, self.num_subtypes)
         best = _all_subtypes(settled.position.subtypes, prior)

@@ -13,6 +13,8 @@ from latentens.votes import Votes
 class MajorityVote(Method):
     """The share of an item's votes that each class got; equal shares where an item has no votes."""
 
+    counts_rows = True
+
     def _fit(self, votes: Votes, key: jax.Array) -> Estimate:
         del votes, key  # there is nothing to estimate
         return Estimate(diagnostics={"label_probs": "vote shares, not the posterior of a model"})

@@ -82,6 +82,8 @@ class MaximumLikelihood(GoldMethod):
         tolerance: `lbfgs`: largest entry of the gradient per item at convergence; `em`: smallest gain per item.
     """
 
+    counts_rows = True
+
     model: GenerativeModel
     algorithm: Literal["lbfgs", "em"] = "lbfgs"
     starts: CountOrZero = 8
@@ -124,7 +126,7 @@ class MaximumLikelihood(GoldMethod):
         labelled = Labelling(likelihood, joint[order].argmax(axis=0))
         change = self._label_change(optima, labelled, votes, observations, None if fixed else inverse)
         total = float(fetch(observations.counts) @ likelihood)
-        diagnostics = self._report(optima, params, total, change, votes.num_items)
+        diagnostics = self._report(optima, params, total, change, votes.num_cases)
         diagnostics |= self._held_out(votes, gold, split_key)
         return Estimate(params, diagnostics, state={"label_order": remaining}, label_probs=probs[:, order])
 
@@ -138,7 +140,7 @@ class MaximumLikelihood(GoldMethod):
     ) -> float:
         """The largest share of labels that change at another optimum; those are oriented if there is an `inverse`."""
         change, counts = 0.0, fetch(observations.counts)
-        for start, *_ in group_starts(-votes.num_items * optima.losses)[1:]:
+        for start, *_ in group_starts(-votes.num_cases * optima.losses)[1:]:
             joint = fetch(_label_log_joint(self.model, optima.point(start), observations))
             if inverse is not None:
                 joint = joint[orientation(softmax(joint, axis=0).T[inverse], votes)]
@@ -162,6 +164,7 @@ class MaximumLikelihood(GoldMethod):
         for i, method in enumerate(self.warm):
             method_key, point_key = jax.random.split(jax.random.fold_in(warm_key, i))
             probs = method.fit(votes, key=method_key).label_probs
+            probs = probs if votes.counts is None else probs * votes.counts[:, None]
             size = len(observations.counts)
             totals = shard_rows(np.stack([np.bincount(inverse, column, minlength=size) for column in probs.T]))
             points.append(towards_labels(self.model, observations, totals, normal_start(self.model, point_key)))

@@ -59,6 +59,8 @@ class SpectralMetaLearner(Method):
     class imbalance of highest likelihood, moved to even odds where they contradict the label.
     """
 
+    counts_rows = True
+
     def _fit(self, votes: Votes, key: jax.Array) -> Estimate:
         del key  # nothing here is random
         require_two_classes(votes, self)

@@ -41,6 +41,7 @@ class Votes:
         item_names: One name an item, by default 0, 1, ….
         voter_names: One name a voter, by default 0, 1, ….
         class_names: The labels that the codes stand for, by default 0, 1, ….
+        counts: How many items each row stands for, only in what `CountedVotes` hand to methods; None: one each.
     """
 
     storage: Int8[np.ndarray, "item voter"] | Triplets
@@ -50,6 +51,7 @@ class Votes:
     item_names: Names = field(default=())
     voter_names: Names = field(default=())
     class_names: Names = field(default=())
+    counts: Int[np.ndarray, " item"] | None = None
 
     def __post_init__(self) -> None:
         if self.num_items == 0 or self.num_voters == 0:
@@ -226,7 +228,14 @@ class Votes:
 
         Of many rows a sample is looked at first: if most are distinct, every row stands for itself.
         """
+        if self.counts is not None:
+            return Patterns(self, self.counts, np.arange(self.num_items))
         return find_patterns(self)
+
+    @property
+    def num_cases(self) -> int:
+        """Number of items, those counted that rows stand for."""
+        return self.num_items if self.counts is None else int(self.counts.sum())
 
     @property
     def indicator_columns(self) -> Int[np.ndarray, " entry"]:

@@ -73,7 +73,7 @@ def third_moment_imbalance(votes: Votes, mean: Vector, vector: Vector, groups: I
     below = counts @ _third_symmetric(indicator, np.square(vector).repeat(2), groups.repeat(2))
     if not below > 0:
         return 0.0
-    items = max(votes.num_items, 3)
+    items = max(votes.num_cases, 3)
     slope = items**2 / ((items - 1) * (items - 2)) * above / below
     return float(np.clip(-slope / np.sqrt(4 + slope**2), GRID[0], GRID[-1]))
 
