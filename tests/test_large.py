@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 from latentens.errors import LimitError, VotesError
-from latentens.methods import DawidSkeneEM, SpectralMetaLearner, dawid_skene_em
+from latentens.methods import DawidSkeneEM, SpectralMetaLearner, dawid_skene_em, indicator
 from latentens.methods import spectral_meta_learner as spectral
 from latentens.methods.independent.incidence import incidence_of
 from latentens.methods.independent.label_counts import count_rows, expectation
 from latentens.methods.indicator import vote_indicator
+from latentens.methods.spectral import imbalance, moments
 from latentens.methods.spectral.moments import complete_blocks, leading_vector, scale_of, vote_moments
 from latentens.methods.spectral.sparse_covariance import (
     complete_sparse_diagonal,
@@ -237,3 +238,19 @@ def test_time_is_refused_if_a_limit_is_set(monkeypatch):
 
 def test_limit_errors_are_errors_of_input():
     assert not issubclass(LimitError, VotesError)
+
+
+def test_moments_and_imbalance_by_blocks_are_those_of_all_rows(monkeypatch):
+    votes, _ = independent_votes(3000, *RATES, prevalence=0.7)
+    matrix = np.where(np.random.default_rng(0).random(votes.shape) < 0.2, -1, votes.matrix)
+    votes = Votes.from_matrix(matrix, 2)
+    whole = SpectralMetaLearner().fit(votes, key=KEY)
+    monkeypatch.setattr(indicator, "DENSE_ELEMENTS", 0)
+    monkeypatch.setattr(imbalance, "SCREENED_ROWS", 400)
+    for module in (moments, imbalance):
+        monkeypatch.setattr(module, "row_blocks", partial(row_blocks, block_elements=1000))
+    in_blocks = SpectralMetaLearner().fit(Votes.from_matrix(matrix, 2), key=KEY)
+    assert len(votes.patterns.counts) > 800
+    for name, value in whole.params.items():
+        np.testing.assert_allclose(in_blocks.params[name], value, atol=1e-6)
+    np.testing.assert_allclose(in_blocks.label_probs, whole.label_probs, atol=1e-5)

@@ -196,13 +196,31 @@ def _on_workers(cells: Sequence[Cell], client: "Client") -> Iterator[tuple[Addre
     """Outcomes in the order in which workers finish; the cells of a worker that is lost are run by others."""
     from distributed import as_completed
 
-    futures = {client.submit(run, cell, pure=False): cell for cell in cells}
-    for future in track_late(as_completed(futures), "Comparing", total=len(cells)):
-        cell = futures[future]
+    # a data set is sent once, by a task that is simply repeated if the worker that holds it is lost
+    sets = {cell.dataset.name: (cell.dataset, cell.exact) for cell in cells}
+    sent = {name: client.submit(_same, data, pure=False) for name, data in sets.items()}
+    left = {client.submit(_run_on, sent[cell.dataset.name], _without_data(cell), pure=False): cell for cell in cells}
+    for future in track_late(as_completed(list(left)), "Comparing", total=len(cells)):
+        cell = left.pop(future)  # which lets the worker forget what it found
         try:
             yield cell.address, future.result()
         except Exception as error:  # one worker after another was lost with this cell
             yield cell.address, Outcome(repr(cell.method), np.nan, np.nan, repr(error))
+
+
+Data = tuple[Dataset, Posterior | None]
+
+
+def _same(data: Data) -> Data:
+    return data
+
+
+def _without_data(cell: Cell) -> dict[str, Any]:
+    return {name: value for name, value in vars(cell).items() if name not in ("dataset", "exact")}
+
+
+def _run_on(data: Data, rest: dict[str, Any]) -> Outcome:
+    return run(Cell(*data, **rest))
 
 
 def _cell_key(key: jax.Array, name: str, repetition: int) -> jax.Array:

@@ -7,12 +7,18 @@ from jaxtyping import Float, Int
 from scipy.optimize import minimize_scalar
 
 from latentens.methods.independent.likelihood import log_likelihoods, two_class_confusion
-from latentens.methods.indicator import Indicator, vote_indicator
+from latentens.methods.indicator import BlockedIndicator
 from latentens.methods.spectral.moments import Rates, Vector
 from latentens.runtime.blocks import row_blocks
 from latentens.votes import Votes
 
 GRID = np.arange(-99, 100) / 100
+
+SCREENED_ROWS = 2**17
+"""A sample of this many distinct rows, if there are twice as many, tells which part of the grid counts."""
+
+NEAR = 0.055
+"""That part is so near to the sample's best: many times the standard error on so many rows."""
 
 RatesAt = Callable[[float], Rates]
 
@@ -25,9 +31,15 @@ def likelihood_imbalance(votes: Votes, rates_at: RatesAt, *, refine: bool) -> fl
         rates_at: Sensitivities and specificities at a value of b.
         refine: Whether to refine between the points of the grid −.99, −.98, …, .99.
     """
-    indicator, counts = vote_indicator(votes.patterns.votes, 2), votes.patterns.counts
-    heights = _log_likelihoods(indicator, counts, GRID, rates_at)
-    best = float(GRID[np.argmax(heights)])
+    rows, counts, _ = votes.patterns
+    indicator, grid = BlockedIndicator(rows, 2), GRID
+    if len(counts) >= 2 * SCREENED_ROWS:  # a sample tells where to look
+        chosen = np.sort(np.random.default_rng(0).choice(len(counts), SCREENED_ROWS, replace=False))
+        sample = BlockedIndicator(rows.take(chosen), 2)
+        rough = GRID[np.argmax(_log_likelihoods(sample, counts[chosen], GRID, rates_at))]
+        grid = GRID[np.abs(GRID - rough) < NEAR]
+    heights = _log_likelihoods(indicator, counts, grid, rates_at)
+    best = float(grid[np.argmax(heights)])
     if not refine:
         return best
     found = minimize_scalar(
@@ -40,13 +52,16 @@ def likelihood_imbalance(votes: Votes, rates_at: RatesAt, *, refine: bool) -> fl
 
 
 def _log_likelihoods(
-    indicator: Indicator, counts: Int[np.ndarray, " row"], imbalances: Float[np.ndarray, " value"], rates_at: RatesAt
+    indicator: BlockedIndicator,
+    counts: Int[np.ndarray, " row"],
+    imbalances: Float[np.ndarray, " value"],
+    rates_at: RatesAt,
 ) -> Float[np.ndarray, " value"]:
     """The log-likelihood of all votes at each of some values of b."""
     confusion = np.concatenate([two_class_confusion(*rates_at(b)) for b in imbalances], axis=1)
     log_shares = np.log(np.stack([1 - imbalances, 1 + imbalances], axis=1) / 2)
     total = np.zeros(len(imbalances))
-    for block in row_blocks(len(counts), log_shares.size):
+    for block in row_blocks(len(counts), max(log_shares.size, 2 * len(confusion))):
         given_label = log_likelihoods(indicator[block], confusion).reshape(-1, *log_shares.shape)
         given_label += log_shares
         total += counts[block] @ np.logaddexp(given_label[:, :, 0], given_label[:, :, 1])
@@ -67,10 +82,10 @@ def third_moment_imbalance(votes: Votes, mean: Vector, vector: Vector, groups: I
     over triples are elementary symmetric polynomials of group sums, row by row; no array of d³ cells is made.
     """
     rows, counts, _ = votes.patterns
-    indicator = vote_indicator(rows, 2)
+    indicator = BlockedIndicator(rows, 2)
     of_vote = ((np.array([-1.0, 1.0]) - mean[:, None]) * vector[:, None]).ravel()
-    above = counts @ _third_symmetric(indicator, of_vote, groups.repeat(2))
-    below = counts @ _third_symmetric(indicator, np.square(vector).repeat(2), groups.repeat(2))
+    above = _third_symmetric(indicator, counts, of_vote, groups.repeat(2))
+    below = _third_symmetric(indicator, counts, np.square(vector).repeat(2), groups.repeat(2))
     if not below > 0:
         return 0.0
     items = max(votes.num_cases, 3)
@@ -79,15 +94,20 @@ def third_moment_imbalance(votes: Votes, mean: Vector, vector: Vector, groups: I
 
 
 def _third_symmetric(
-    indicator: Indicator, of_vote: Float[np.ndarray, " voter_vote"], groups: Int[np.ndarray, " voter_vote"]
-) -> Float[np.ndarray, " row"]:
-    """Σ_{g<h<l} t_g t_h t_l of each row by Newton's identity, t_g being what its votes in group g add up to."""
-    powers = np.arange(1, 4)
-    if len(np.unique(groups)) == len(groups) // 2:  # with one voter a group no sums of groups are needed
-        first, second, third = (indicator @ of_vote[:, None] ** powers).T
-    else:
-        membership = of_vote[:, None] * (groups[:, None] == np.arange(groups.max() + 1))
-        blocks = row_blocks(indicator.shape[0], membership.shape[1])
-        sums = [np.stack([(indicator[block] @ membership) ** p for p in powers]).sum(axis=2) for block in blocks]
-        first, second, third = np.concatenate(sums, axis=1)
-    return (first**3 - 3 * first * second + 2 * third) / 6
+    indicator: BlockedIndicator,
+    counts: Int[np.ndarray, " row"],
+    of_vote: Float[np.ndarray, " voter_vote"],
+    groups: Int[np.ndarray, " voter_vote"],
+) -> float:
+    """Σ_{g<h<l} t_g t_h t_l summed over items, by Newton's identity, t_g being what votes in group g add up to."""
+    powers, alone = np.arange(1, 4), len(np.unique(groups)) == len(groups) // 2
+    membership = of_vote[:, None] * (groups[:, None] == np.arange(groups.max() + 1)) if not alone else of_vote[:, None]
+    total = 0.0
+    for block in row_blocks(len(counts), max(len(of_vote), membership.shape[1])):
+        if alone:  # with one voter a group no sums of groups are needed
+            first, second, third = (indicator[block] @ of_vote[:, None] ** powers).T
+        else:
+            of_group = indicator[block] @ membership
+            first, second, third = ((of_group**p).sum(axis=1) for p in powers)
+        total += float(counts[block] @ ((first**3 - 3 * first * second + 2 * third) / 6))
+    return total

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy import linalg, sparse
 
-from latentens.methods.indicator import Indicator, vote_indicator
+from latentens.methods.indicator import BlockedIndicator, Indicator, vote_indicator
 from latentens.runtime.blocks import row_blocks
 from latentens.runtime.limits import check_memory
 from latentens.votes import Votes
@@ -29,6 +29,18 @@ class VoteMoments(NamedTuple):
 
     mean: Vector
     covariance: Matrix
+
+
+class Products(NamedTuple):
+    """Sums over items of products of some voters' columns and all voters' columns."""
+
+    together: Float[np.ndarray, "some voter"]
+    """On how many items both voted."""
+    signed: Float[np.ndarray, "some voter"]
+    sums: Float[np.ndarray, "some voter"]
+    """Of the one's votes on the items on which the other voted too."""
+    others: Float[np.ndarray, "some voter"]
+    """Of the other's votes on the items on which the one voted too."""
 
 
 class Rates(NamedTuple):
@@ -63,21 +75,41 @@ def sparse_moments(votes: Votes) -> tuple[Vector, sparse.csr_array]:
 
 def _moments_by_voters(votes: Votes) -> Iterator[tuple[Vector, Float[np.ndarray, "some voter"]]]:
     """Means of some voters and their covariances with all, for one lot of voters after the other."""
+    if not votes.is_sparse:
+        yield _moments(_row_products(votes), np.arange(votes.num_voters))
+        return
     rows, counts, _ = votes.patterns
     signed, cast = signed_votes(vote_indicator(rows, 2))
     weights = sparse.diags_array(counts.astype(np.float64))
     of_voter = [array if isinstance(array, np.ndarray) else array.tocsc() for array in (signed, cast)]
     for some in row_blocks(votes.num_voters, votes.num_voters):
         some_signed, some_cast = ((weights @ array[:, some]).T for array in of_voter)
-        together, products, sums, others = (
-            _dense(left @ right)
-            for left, right in ((some_cast, cast), (some_signed, signed), (some_signed, cast), (some_cast, signed))
-        )
-        # sums[i, j] is the sum of f_i over the items on which j voted too, others[i, j] that of f_j
-        centred = products - sums * others / np.maximum(together, 1)
-        covariance = np.where(together > 1, centred / np.maximum(together - 1, 1), 0.0)
-        own = np.arange(len(sums)), np.arange(votes.num_voters)[some]
-        yield sums[own] / np.maximum(together[own], 1), covariance
+        pairs = (some_cast, cast), (some_signed, signed), (some_signed, cast), (some_cast, signed)
+        yield _moments(Products(*(_dense(left @ right) for left, right in pairs)), np.arange(votes.num_voters)[some])
+
+
+def _row_products(votes: Votes) -> Products:
+    """Sums over items of products of two voters' columns, cast or signed, block by block of the rows."""
+    rows, counts, _ = votes.patterns
+    indicator, size = BlockedIndicator(rows, 2), votes.num_voters
+    together, products, sums = (np.zeros((size, size)) for _ in range(3))
+    for block in row_blocks(rows.num_items, 4 * size):
+        signed, cast = map(_dense, signed_votes(indicator[block]))
+        weight = counts[block, None].astype(np.float64)
+        weighted = signed * weight
+        products += weighted.T @ signed
+        sums += weighted.T @ cast
+        together += (cast * weight).T @ cast
+    return Products(together, products, sums, sums.T)
+
+
+def _moments(products: Products, voters: Int[np.ndarray, " some"]) -> tuple[Vector, Float[np.ndarray, "some voter"]]:
+    """Means of some voters and their covariances with all."""
+    together, signed, sums, others = products
+    centred = signed - sums * others / np.maximum(together, 1)
+    covariance = np.where(together > 1, centred / np.maximum(together - 1, 1), 0.0)
+    own = np.arange(len(voters)), voters
+    return sums[own] / np.maximum(together[own], 1), covariance
 
 
 def _dense(
