@@ -2,12 +2,14 @@
 
 import math
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
+from typing import Any
 
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 CORES_VARIABLE = "LOKY_MAX_CPU_COUNT"
 """Names the most cores to use, as joblib has it."""
@@ -43,13 +45,16 @@ class _Bound:
 
     def __init__(self) -> None:
         self.lock, self.users = Lock(), 0
-        self.limits: threadpool_limits | None = None
+        self.limits: Any = None
+        self.controller, self.num_modules = ThreadpoolController(), 0
 
     def enter(self) -> None:
         with self.lock:
             self.users += 1
             if self.users == 1:
-                self.limits = threadpool_limits(1, user_api="blas")
+                if self.num_modules != len(sys.modules):  # only an import loads a library, and to look takes long
+                    self.controller, self.num_modules = ThreadpoolController(), len(sys.modules)
+                self.limits = self.controller.limit(limits=1, user_api="blas")
 
     def leave(self) -> None:
         with self.lock:
