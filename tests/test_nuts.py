@@ -6,10 +6,13 @@ import numpyro.distributions as dist
 import pytest
 
 from latentens import GenerativeModel, bayes_posterior, log_likelihood, simulate
-from latentens.errors import ContractError
+from latentens.errors import ContractError, LimitError
+from latentens.inference import costly, nuts_chains
+from latentens.inference.nuts_chains import CHUNK, Sampler
 from latentens.methods import Nuts
 from latentens.methods.nuts import _convergence_words, _divergence_words
 from latentens.models import DawidSkene, DeepBeliefNet
+from tests.reference import independent_votes
 
 KEY = jax.random.key(0)
 
@@ -105,3 +108,27 @@ def test_a_label_that_votes_say_nothing_about_is_refused():
     votes = simulate(DeepBeliefNet(), 20, key=KEY, params=DeepBeliefNet().example_params(KEY)).votes
     with pytest.raises(ContractError, match="no ancestor of 'vote'"):
         Nuts(DeepBeliefNet()).fit(votes, key=KEY)
+
+
+def test_sampling_for_hours_is_refused_in_front(monkeypatch):
+    votes, _ = independent_votes(60, np.full(6, 0.7), np.full(6, 0.7))
+    monkeypatch.setattr(costly, "PRODUCT_SECONDS", 1.0)
+    with pytest.raises(LimitError, match=r"4 chains of 13 parameters would take about .* seconds, .* 14,400; use"):
+        Nuts(DawidSkene(6)).fit(votes, key=KEY)
+    monkeypatch.setenv("LATENTENS_MEMORY", "1KiB")
+    with pytest.raises(LimitError, match=r"sampling 4 chains of 13 parameters would take about .* of memory"):
+        Sampler(DawidSkene(6), 10, 10, False, 0.8, 10).check_cost(None, 4)
+
+
+@pytest.mark.parametrize(("warmup", "samples"), [(30, 40), (50, 50), (70, 81)])
+def test_draws_are_those_after_adaptation(monkeypatch, warmup, samples):
+    steps = iter(range(10**6))
+
+    def advance(sampler, observations, state):
+        return state, ({"x": np.array([next(steps) for _ in range(CHUNK)])}, {"n": np.zeros(CHUNK)})
+
+    monkeypatch.setattr(nuts_chains, "_advance", advance)
+    sampler = Sampler(DawidSkene(6), warmup, samples, False, 0.8, 10)
+    points, statistics = sampler._run_chain(None, lambda _: None, None)
+    np.testing.assert_array_equal(points["x"], np.arange(warmup, warmup + samples))
+    assert len(statistics["n"]) == samples
