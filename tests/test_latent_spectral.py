@@ -8,14 +8,11 @@ from latentens.evaluation.scores import balanced_accuracy
 from latentens.methods import LatentSpectral
 from latentens.methods.indicator import vote_indicator
 from latentens.methods.spectral import tree_estimates
+from latentens.methods.spectral import tree_likelihood as likelihood_module
 from latentens.methods.spectral import voter_groups as groups_module
 from latentens.methods.spectral.moments import Rates, vote_moments
-from latentens.methods.spectral.tree_estimates import (
-    TreeEstimates,
-    estimate_tree,
-    tree_log_likelihood,
-    tree_log_likelihoods,
-)
+from latentens.methods.spectral.tree_estimates import TreeEstimates, estimate_tree, tree_log_likelihood
+from latentens.methods.spectral.tree_likelihood import TreeRows, tree_log_likelihoods
 from latentens.methods.spectral.voter_groups import group_residual, group_scores
 from latentens.models import Tree
 from latentens.programs.tables import bayes_posterior, log_likelihood
@@ -110,12 +107,55 @@ def test_imbalance_is_where_the_likelihood_is_highest(monkeypatch):
     moments, groups = vote_moments(votes), np.array(TREE.groups)
     found = estimate_tree(votes, moments, groups)
     assert found.imbalance == pytest.approx(0.2, abs=0.1)
-    by_moments = estimate_tree(votes, moments, groups, by_moments=True)
+    by_moments = estimate_tree(votes, moments, groups, imbalance="tensor")
     assert tree_log_likelihood(votes, found) > tree_log_likelihood(votes, by_moments)
     for step in (-0.01, 0.01):
         monkeypatch.setattr(tree_estimates, "highest", lambda height, start, step=step: found.imbalance + step)
         near = estimate_tree(votes, moments, groups)
         assert tree_log_likelihood(votes, found) > tree_log_likelihood(votes, near)
+
+
+def likelihoods_by_loops(matrix, groups, hidden, voter):
+    found = np.zeros((len(matrix), 2))
+    for i, row in enumerate(matrix):
+        for label in (0, 1):
+            for group in range(groups.max() + 1):
+                total = 0.0
+                for state in (0, 1):
+                    follows = hidden.sensitivity[group] if label else 1 - hidden.specificity[group]
+                    term = follows if state else 1 - follows
+                    for j in np.flatnonzero((groups == group) & (row >= 0)):
+                        says_one = voter.sensitivity[j] if state else 1 - voter.specificity[j]
+                        term *= says_one if row[j] else 1 - says_one
+                    total += term
+                found[i, label] += np.log(total)
+    return found
+
+
+@pytest.mark.parametrize("groups", [[0, 1, 1, 2, 3, 3, 3, 0], [0, 1, 2, 3, 4, 5, 6, 7], [0, 0, 0, 1, 1, 1, 1, 0]])
+def test_likelihood_of_a_tree_equals_the_sum_by_loops(groups, monkeypatch):
+    monkeypatch.setattr(likelihood_module, "FACTORS", 2)
+    groups, generator = np.array(groups), np.random.default_rng(0)
+    votes, _ = independent_votes(40, np.full(8, 0.8), np.full(8, 0.7), missing=0.2)
+    hidden, voter = (Rates(*generator.uniform(0.1, 0.9, (2, size))) for size in (groups.max() + 1, 8))
+    expected = likelihoods_by_loops(votes.matrix, groups, hidden, voter)
+    found = tree_log_likelihoods(vote_indicator(votes, 2), groups, hidden, voter)
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+    total = np.logaddexp(*(expected + np.log([0.3, 0.7])).T).sum()
+    rows = TreeRows.of(votes.patterns, groups, voter)
+    assert rows.log_likelihood(0.4, hidden, voter) == pytest.approx(total)
+    tree = TreeEstimates(groups, 0.4, hidden, voter, voter, 1.0, 0)
+    assert tree_log_likelihood(votes, tree) == pytest.approx(total)
+
+
+def test_the_published_grid_moves_the_share_of_a_rare_class_towards_one_half():
+    votes = simulate(TREE, 5_000, key=KEY, params=PARAMS | {"prevalence": np.array(0.1)}).votes
+    exact, published = (
+        LatentSpectral(imbalance=imbalance).fit(votes, key=KEY).params["prevalence"]
+        for imbalance in ("likelihood", "published")
+    )
+    assert abs(exact - 0.1) < 0.03
+    assert exact + 0.03 < published < 0.5
 
 
 def scores_by_loops(covariance, references):

@@ -89,7 +89,7 @@ def test_third_moments_are_summed_over_triples_of_groups(groups, missing):
             above += np.sum(np.prod((signed[rows][:, triple] - mean[triple]) * vector[triple], axis=1))
             below += rows.sum() * np.prod(vector[triple] ** 2)
     slope = 80**2 / (79 * 78) * above / below
-    found = third_moment_imbalance(votes, mean, vector, np.array(groups))
+    found = third_moment_imbalance(votes.patterns, mean, vector, np.array(groups))
     assert found == pytest.approx(np.clip(-slope / np.sqrt(4 + slope**2), -0.99, 0.99))
 
 
@@ -97,4 +97,4 @@ def test_third_moments_find_the_imbalance():
     votes, _ = independent_votes(100_000, *RATES, prevalence=0.8)
     moments = vote_moments(votes)
     vector = (RATES[0] + RATES[1] - 1) * np.sqrt(1 - 0.6**2)
-    assert third_moment_imbalance(votes, moments.mean, vector, np.arange(5)) == pytest.approx(0.6, abs=0.02)
+    assert third_moment_imbalance(votes.patterns, moments.mean, vector, np.arange(5)) == pytest.approx(0.6, abs=0.02)

@@ -48,3 +48,12 @@ def test_a_tie_leaves_the_order_alone():
 def test_shares_of_items_without_votes_are_equal():
     votes = Votes.from_matrix([[0, 0, 1], [-1, -1, -1], [2, -1, 2]])
     np.testing.assert_allclose(vote_shares(votes), [[2 / 3, 1 / 3, 0], [1 / 3, 1 / 3, 1 / 3], [0, 0, 1]])
+
+
+def test_rows_with_counts_are_oriented_like_the_items_they_stand_for():
+    rng = np.random.default_rng(3)
+    rows, counts = rng.integers(0, 2, (12, 3)), rng.integers(1, 50, 12)
+    for says_one in rng.random((20, 12)):
+        posterior = np.stack([1 - says_one, says_one], axis=1)
+        of_items = orientation(posterior.repeat(counts, axis=0), Votes.from_patterns(rows, counts, 2))
+        np.testing.assert_array_equal(orientation(posterior, Votes.from_matrix(rows, 2), counts), of_items)

@@ -2,9 +2,8 @@ import numpy as np
 import pytest
 
 from latentens.methods import RestrictedLikelihood
-from latentens.methods.restricted_likelihood import published_rates_at
 from latentens.methods.spectral.imbalance import GRID, likelihood_imbalance
-from latentens.methods.spectral.moments import RATE_BOUNDS, Rates
+from latentens.methods.spectral.moments import RATE_BOUNDS, Rates, published_rates_at
 from latentens.models import DawidSkene
 from tests.reference import KEY, independent_votes, largest_standard_score, percent
 from tests.test_spectral import SENSITIVITY, SPECIFICITY, TRUTH, all_params
@@ -64,9 +63,9 @@ def test_the_grid_search_finds_the_best_point_of_the_grid():
             given_zero = np.prod(np.where(cast == 1, 1 - specificity, specificity))
             total += np.log((1 + b) / 2 * given_one + (1 - b) / 2 * given_zero)
         heights.append(total)
-    on_grid = likelihood_imbalance(votes, rates_at, refine=False)
+    on_grid = likelihood_imbalance(votes.patterns, rates_at, refine=False)
     assert on_grid == GRID[int(np.argmax(heights))]
-    assert abs(likelihood_imbalance(votes, rates_at, refine=True) - on_grid) <= 0.01
+    assert abs(likelihood_imbalance(votes.patterns, rates_at, refine=True) - on_grid) <= 0.01
 
 
 def test_published_rates_are_exact_only_for_balanced_classes():

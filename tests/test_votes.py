@@ -229,3 +229,14 @@ def test_votes_cannot_be_changed():
 def test_names_must_be_as_many_as_things():
     with pytest.raises(VotesError, match="1 voter_names were given for 2"):
         Votes(np.zeros((1, 2), dtype=np.int8), 1, 2, 2, voter_names=("a",))
+
+
+@pytest.mark.parametrize("voters", [[0], [3, 1], [0, 2, 4]])
+def test_patterns_of_some_voters_are_those_of_their_votes(voters):
+    matrix = np.random.default_rng(4).integers(-1, 2, (200, 5))
+    found, expected = Votes.from_matrix(matrix, 2).patterns.of_voters(np.array(voters)), matrix[:, voters]
+    np.testing.assert_array_equal(found.rows[found.inverse], expected)
+    rows, counts = np.unique(expected, axis=0, return_counts=True)
+    np.testing.assert_array_equal(found.rows, rows)
+    np.testing.assert_array_equal(found.counts, counts)
+    assert found.votes.voter_names == tuple(voters)

@@ -203,7 +203,7 @@ def _spectral_starts(votes: Votes) -> list[Posterior]:
         return []
     mean, vector = rank_one.mean, rank_one.vector
     of_one = expit(spectral_score(rows, vector))
-    imbalance = third_moment_imbalance(votes, mean, vector, np.arange(votes.num_voters))
+    imbalance = third_moment_imbalance(votes.patterns, mean, vector, np.arange(votes.num_voters))
     rates = rates_at(imbalance, mean, vector)
     return [
         np.stack([1 - of_one, of_one], axis=1),

@@ -14,10 +14,11 @@ from latentens.methods.indicator import in_blocks, require_two_classes, vote_ind
 from latentens.methods.spectral.moments import Rates, VoteMoments, vote_moments
 from latentens.methods.spectral.tree_estimates import (
     TreeEstimates,
+    TreeImbalance,
     estimate_tree,
     tree_log_likelihood,
-    tree_log_likelihoods,
 )
+from latentens.methods.spectral.tree_likelihood import tree_log_likelihoods
 from latentens.methods.spectral.voter_groups import Groups, candidate_groups, group_residual, group_scores
 from latentens.methods.spectral_meta_learner import without_structure
 from latentens.runtime.randomness import numpy_generator
@@ -25,7 +26,6 @@ from latentens.runtime.settings import Count
 from latentens.votes import Votes
 
 Select = Literal["residual", "likelihood"]
-Imbalance = Literal["likelihood", "tensor"]
 
 
 @dataclass(frozen=True)
@@ -44,14 +44,15 @@ class LatentSpectral(Method):
             the highest likelihood.
         max_groups: Largest number of groups to try, beside each voter alone.
         restarts: Starts of k-means for each number of groups.
-        imbalance: Whether the share of the classes is that of the highest likelihood or, as published, comes from the
-            third moments.
+        imbalance: Whether the share of the classes is that of the highest likelihood, comes from the third moments or,
+            as in published comparisons, from `RestrictedLikelihood(grid="published")`, across groups and inside them.
+            That estimate is wrong, towards equal shares, which raises balanced accuracy where a class is rare.
     """
 
     select: Select = "residual"
     max_groups: Count = 25
     restarts: Count = 20
-    imbalance: Imbalance = "likelihood"
+    imbalance: TreeImbalance = "likelihood"
 
     def _fit(self, votes: Votes, key: jax.Array) -> Estimate:
         require_two_classes(votes, self)
@@ -80,8 +81,7 @@ class LatentSpectral(Method):
         alone, *grouped = candidates
         if self.select == "residual" and grouped:
             grouped = [min(grouped, key=lambda groups: group_residual(moments.covariance, groups))]
-        by_moments = self.imbalance == "tensor"
-        return [estimate_tree(votes, moments, groups, by_moments=by_moments) for groups in (alone, *grouped)]
+        return [estimate_tree(votes, moments, groups, imbalance=self.imbalance) for groups in (alone, *grouped)]
 
 
 def log_evidence(votes: Votes, tree: TreeEstimates) -> float:

@@ -12,7 +12,7 @@ from latentens.methods.base import Estimate, Method, Posterior
 from latentens.methods.independent.likelihood import most_likely_posterior
 from latentens.methods.indicator import in_blocks, require_two_classes, vote_indicator
 from latentens.methods.spectral.imbalance import RatesAt, likelihood_imbalance, third_moment_imbalance
-from latentens.methods.spectral.moments import RATE_BOUNDS, Rates, Vector, rates_at
+from latentens.methods.spectral.moments import published_rates_at, rates_at
 from latentens.methods.spectral_meta_learner import (
     RankOne,
     rank_one_structure,
@@ -66,15 +66,7 @@ class RestrictedLikelihood(Method):
     def _estimate_imbalance(self, votes: Votes, rank_one: RankOne) -> float:
         mean, vector = rank_one.mean, rank_one.vector
         if self.imbalance == "tensor":
-            return third_moment_imbalance(votes, mean, vector, np.arange(votes.num_voters))
+            return third_moment_imbalance(votes.patterns, mean, vector, np.arange(votes.num_voters))
         exact = self.grid == "exact"
         rates_given: RatesAt = partial(rates_at if exact else published_rates_at, mean=mean, vector=vector)
-        return likelihood_imbalance(votes, rates_given, refine=exact)
-
-
-def published_rates_at(imbalance: float, mean: Vector, vector: Vector) -> Rates:
-    """Rates as the published code has them while it searches for b: v/(1 − b²) in place of v/√(1 − b²)."""
-    accuracy = vector / (1 - imbalance**2)
-    balanced, half_difference = (1 + accuracy) / 2, (mean - accuracy * imbalance) / 2
-    sensitivity, specificity = balanced + half_difference, balanced - half_difference
-    return Rates(np.clip(sensitivity, *RATE_BOUNDS), np.clip(specificity, *RATE_BOUNDS))
+        return likelihood_imbalance(votes.patterns, rates_given, refine=exact)

@@ -21,6 +21,7 @@ from latentens.methods.spectral.imbalance import likelihood_imbalance
 from latentens.methods.spectral.moments import (
     Rates,
     Vector,
+    VoteMoments,
     complete_blocks,
     leading_vector,
     rates_at,
@@ -35,6 +36,7 @@ from latentens.methods.spectral.sparse_covariance import (
     sparse_scale_of,
 )
 from latentens.votes import Votes
+from latentens.votes.distinct import Patterns
 
 DENSE_VOTERS = 3000
 """Covariances of up to this many voters are a full matrix, those of more who share few items a sparse one."""
@@ -69,7 +71,7 @@ class SpectralMetaLearner(Method):
         if rank_one.scale <= 0:
             return without_structure(rank_one.scale)
         rates_given = partial(rates_at, mean=rank_one.mean, vector=rank_one.vector)
-        imbalance = likelihood_imbalance(votes, rates_given, refine=True)
+        imbalance = likelihood_imbalance(votes.patterns, rates_given, refine=True)
         rates = rates_given(imbalance)
         diagnostics: dict[str, Any] = {
             "label_probs": "posterior at the estimated rates, even where it contradicts the label sign(v·f)",
@@ -93,14 +95,21 @@ def rank_one_structure(votes: Votes) -> RankOne:
     if votes.is_sparse and votes.num_voters > DENSE_VOTERS:
         mean, covariance = sparse_moments(votes)
         vector = leading_sparse_vector(complete_sparse_diagonal(covariance))
-        vector = oriented(np.where(covariance.diagonal() > 0, vector, 0.0), votes)
-        scale = sparse_scale_of(vector, covariance)
-    else:
-        mean, full = vote_moments(votes)
-        alone = np.arange(votes.num_voters)
-        vector = leading_vector(complete_blocks(full, alone))
-        vector = oriented(np.where(np.diag(full) > 0, vector, 0.0), votes)
-        scale = scale_of(vector, full, alone)
+        vector = oriented(np.where(covariance.diagonal() > 0, vector, 0.0), votes.patterns)
+        return _scaled(mean, vector, sparse_scale_of(vector, covariance))
+    return rank_one_of(vote_moments(votes), votes.patterns)
+
+
+def rank_one_of(moments: VoteMoments, rows: Patterns) -> RankOne:
+    """The same of rows whose moments are known."""
+    mean, covariance = moments
+    alone = np.arange(len(mean))
+    vector = leading_vector(complete_blocks(covariance, alone))
+    vector = oriented(np.where(np.diag(covariance) > 0, vector, 0.0), rows)
+    return _scaled(mean, vector, scale_of(vector, covariance, alone))
+
+
+def _scaled(mean: Vector, vector: Vector, scale: float) -> RankOne:
     return RankOne(mean, vector * np.sqrt(scale) if scale > 0 else vector, scale)
 
 
@@ -113,11 +122,10 @@ def spectral_score(rows: Votes, vector: Vector) -> np.ndarray:
     return by_blocks(score, rows)
 
 
-def oriented(vector: Vector, votes: Votes) -> Vector:
+def oriented(vector: Vector, rows: Patterns) -> Vector:
     """The vector, or its negative, whose scores agree better with the majority."""
-    score = spectral_score(votes.patterns.votes, vector)[votes.patterns.inverse]
-    says_one = (1 + np.sign(score)) / 2
-    flipped = orientation(np.stack([1 - says_one, says_one], axis=1), votes)[0] == 1
+    says_one = (1 + np.sign(spectral_score(rows.votes, vector))) / 2
+    flipped = orientation(np.stack([1 - says_one, says_one], axis=1), rows.votes, rows.counts)[0] == 1
     return -vector if flipped else vector
 
 

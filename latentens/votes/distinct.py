@@ -1,6 +1,7 @@
 """Distinct rows of votes: found by counting or sorting, and not looked for where almost every row is its own."""
 
 import itertools
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -41,6 +42,14 @@ class Patterns(NamedTuple):
     def rows(self) -> Int8[np.ndarray, "row voter"]:
         """The distinct rows as a matrix."""
         return self.votes.matrix
+
+    def of_voters(self, voters: Int[np.ndarray, " chosen"]) -> "Patterns":
+        """The distinct rows of the votes of some voters."""
+        names = tuple(self.votes.voter_names[i] for i in voters)
+        part = replace(self.votes, storage=self.rows[:, voters], num_voters=len(voters), voter_names=names)
+        representative, inverse, _ = _distinct_rows(part)
+        counts = np.bincount(inverse, self.counts, len(representative)).astype(np.int64)
+        return Patterns(part.take(representative), counts, inverse[self.inverse])
 
 
 def find_patterns(votes: "Votes") -> Patterns:

@@ -6,11 +6,10 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.optimize import minimize_scalar
 
-from latentens.methods.independent.likelihood import log_likelihoods, two_class_confusion
 from latentens.methods.indicator import BlockedIndicator
-from latentens.methods.spectral.moments import Rates, Vector
+from latentens.methods.spectral.moments import Column, Rates, Vector
 from latentens.runtime.blocks import row_blocks
-from latentens.votes import Votes
+from latentens.votes.distinct import Patterns
 
 GRID = np.arange(-99, 100) / 100
 
@@ -20,22 +19,21 @@ SCREENED_ROWS = 2**17
 NEAR = 0.055
 """That part is so near to the sample's best: many times the standard error on so many rows."""
 
-RatesAt = Callable[[float], Rates]
+RatesAt = Callable[[Column], Rates]
 
 
-def likelihood_imbalance(votes: Votes, rates_at: RatesAt, *, refine: bool) -> float:
+def likelihood_imbalance(rows: Patterns, rates_at: RatesAt, *, refine: bool) -> float:
     """The b that maximises the likelihood, the voters' rates being functions of b.
 
     Args:
-        votes: The votes.
-        rates_at: Sensitivities and specificities at a value of b.
+        rows: The rows of votes.
+        rates_at: Sensitivities and specificities at a column of values of b.
         refine: Whether to refine between the points of the grid −.99, −.98, …, .99.
     """
-    rows, counts, _ = votes.patterns
-    indicator, grid = BlockedIndicator(rows, 2), GRID
+    indicator, counts, grid = BlockedIndicator(rows.votes, 2), rows.counts, GRID
     if len(counts) >= 2 * SCREENED_ROWS:  # a sample tells where to look
         chosen = np.sort(np.random.default_rng(0).choice(len(counts), SCREENED_ROWS, replace=False))
-        sample = BlockedIndicator(rows.take(chosen), 2)
+        sample = BlockedIndicator(rows.votes.take(chosen), 2)
         rough = GRID[np.argmax(_log_likelihoods(sample, counts[chosen], GRID, rates_at))]
         grid = GRID[np.abs(GRID - rough) < NEAR]
     heights = _log_likelihoods(indicator, counts, grid, rates_at)
@@ -57,15 +55,37 @@ def _log_likelihoods(
     imbalances: Float[np.ndarray, " value"],
     rates_at: RatesAt,
 ) -> Float[np.ndarray, " value"]:
-    """The log-likelihood of all votes at each of some values of b."""
-    confusion = np.concatenate([two_class_confusion(*rates_at(b)) for b in imbalances], axis=1)
-    log_shares = np.log(np.stack([1 - imbalances, 1 + imbalances], axis=1) / 2)
-    total = np.zeros(len(imbalances))
-    for block in row_blocks(len(counts), max(log_shares.size, 2 * len(confusion))):
-        given_label = log_likelihoods(indicator[block], confusion).reshape(-1, *log_shares.shape)
-        given_label += log_shares
-        total += counts[block] @ np.logaddexp(given_label[:, :, 0], given_label[:, :, 1])
+    """The log-likelihood of all votes at each of some values of b.
+
+    It is that of class 0, a sum over votes, and what class 1 adds in each row, log(1 + odds).
+    """
+    given_one, given_zero = (_log_table(rate) for rate in _by_label(rates_at(imbalances[:, None])))
+    log_shares = np.log(np.stack([1 - imbalances, 1 + imbalances]) / 2)
+    table, offset = given_one - given_zero, log_shares[1] - log_shares[0]
+    cast, total = np.zeros(len(table)), counts.sum() * log_shares[0]
+    for block in row_blocks(len(counts), max(table.shape)):
+        votes = indicator[block]
+        odds = np.asarray(votes @ table)
+        odds += offset
+        total += counts[block] @ _log_one_plus(odds)
+        cast += counts[block] @ votes
+    total += cast @ given_zero
     return total
+
+
+def _by_label(rates: Rates) -> tuple[np.ndarray, np.ndarray]:
+    """The probability of voting 1 given each label, 1 first."""
+    return rates.sensitivity, 1 - rates.specificity
+
+
+def _log_table(says_one: Float[np.ndarray, "value voter"]) -> Float[np.ndarray, "voter_vote value"]:
+    """Logarithms of the probabilities of votes 0 and 1."""
+    return np.log(np.stack([1 - says_one, says_one], axis=2)).reshape(len(says_one), -1).T
+
+
+def _log_one_plus(odds: Float[np.ndarray, "row value"]) -> Float[np.ndarray, "row value"]:
+    """log(1 + eˣ)."""
+    return np.log1p(np.exp(-np.abs(odds))) + np.maximum(odds, 0.0)
 
 
 def highest(height: Callable[[float], float], start: float) -> float:
@@ -75,20 +95,19 @@ def highest(height: Callable[[float], float], start: float) -> float:
     return float(found.x) if -found.fun >= height(start) else start
 
 
-def third_moment_imbalance(votes: Votes, mean: Vector, vector: Vector, groups: Int[np.ndarray, " voter"]) -> float:
+def third_moment_imbalance(rows: Patterns, mean: Vector, vector: Vector, groups: Int[np.ndarray, " voter"]) -> float:
     """The third moments' b = −α/√(4 + α²), α their least-squares slope on v_i v_j v_k.
 
     Over triples of voters from three different groups, each triple over the items on which all three voted. The sums
     over triples are elementary symmetric polynomials of group sums, row by row; no array of d³ cells is made.
     """
-    rows, counts, _ = votes.patterns
-    indicator = BlockedIndicator(rows, 2)
+    indicator, counts = BlockedIndicator(rows.votes, 2), rows.counts
     of_vote = ((np.array([-1.0, 1.0]) - mean[:, None]) * vector[:, None]).ravel()
     above = _third_symmetric(indicator, counts, of_vote, groups.repeat(2))
     below = _third_symmetric(indicator, counts, np.square(vector).repeat(2), groups.repeat(2))
     if not below > 0:
         return 0.0
-    items = max(votes.num_cases, 3)
+    items = max(int(counts.sum()), 3)
     slope = items**2 / ((items - 1) * (items - 2)) * above / below
     return float(np.clip(-slope / np.sqrt(4 + slope**2), GRID[0], GRID[-1]))
 

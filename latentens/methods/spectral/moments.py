@@ -18,6 +18,7 @@ from latentens.votes import Votes
 
 Vector = Float[np.ndarray, " voter"]
 Matrix = Float[np.ndarray, "voter voter"]
+Column = Float[np.ndarray, "value 1"]
 SignedVotes = Float[np.ndarray, "row voter"] | sparse.csr_array
 
 RATE_BOUNDS = 0.01, 0.99
@@ -148,9 +149,20 @@ def scale_of(vector: Vector, covariance: Matrix, groups: Int[np.ndarray, " voter
     return float((outer * covariance).sum() / below) if below > 0 else 0.0
 
 
-def rates_at(imbalance: float, mean: Vector, vector: Vector) -> Rates:
-    """ψ = ½(1 + μ + v√((1−b)/(1+b))) and η = ½(1 − μ + v√((1+b)/(1−b))) at class imbalance b, within bounds."""
+def rates_at(imbalance: float | Column, mean: Vector, vector: Vector) -> Rates:
+    """ψ = ½(1 + μ + v√((1−b)/(1+b))) and η = ½(1 − μ + v√((1+b)/(1−b))) at class imbalance b, within bounds.
+
+    At a column of several values of b, rates have a row for each.
+    """
     ratio = np.sqrt((1 - imbalance) / (1 + imbalance))
     sensitivity = (1 + mean + vector * ratio) / 2
     specificity = (1 - mean + vector / ratio) / 2
+    return Rates(np.clip(sensitivity, *RATE_BOUNDS), np.clip(specificity, *RATE_BOUNDS))
+
+
+def published_rates_at(imbalance: float | Column, mean: Vector, vector: Vector) -> Rates:
+    """Rates as the published code has them while it searches for b: v/(1 − b²) in place of v/√(1 − b²)."""
+    accuracy = vector / (1 - imbalance**2)
+    balanced, half_difference = (1 + accuracy) / 2, (mean - accuracy * imbalance) / 2
+    sensitivity, specificity = balanced + half_difference, balanced - half_difference
     return Rates(np.clip(sensitivity, *RATE_BOUNDS), np.clip(specificity, *RATE_BOUNDS))

@@ -3,6 +3,7 @@
 import numpy as np
 from jaxtyping import Float, Int
 from scipy import linalg
+from threadpoolctl import threadpool_limits
 
 from latentens.methods.spectral.moments import Matrix, complete_blocks, leading_vector
 from latentens.runtime.parallel import stop_if_asked
@@ -26,9 +27,9 @@ def group_scores(covariance: Matrix, generator: np.random.Generator) -> Float[np
     references = np.sort(generator.choice(num_voters, num_references, replace=False))
     among = off_diagonal[np.ix_(references, references)]
     towards = off_diagonal[:, references]
-    scores = np.stack(
-        [_scores_of(row, against, among, towards) for row, against in zip(off_diagonal, towards, strict=True)]
-    )
+    scores = np.zeros((num_voters, num_voters))
+    for i, (row, against) in enumerate(zip(off_diagonal, towards, strict=True)):
+        scores[i, i:] = scores[i:, i] = _scores_of(row[i:], against, among, towards[i:])
     # the sums above run over all k, l: take off those with k = l and those with k = j or l = i
     touched = np.zeros(num_voters)
     touched[references] = np.abs(among).sum(axis=1)
@@ -40,12 +41,12 @@ def group_scores(covariance: Matrix, generator: np.random.Generator) -> Float[np
 
 
 def _scores_of(
-    row: Float[np.ndarray, " voter"],
+    row: Float[np.ndarray, " other"],
     against: Float[np.ndarray, " reference"],
     among: Float[np.ndarray, "reference reference"],
-    towards: Float[np.ndarray, "voter reference"],
-) -> Float[np.ndarray, " voter"]:
-    """Σ_{k,l} |r_ij r_kl − r_il r_kj| for one i and every j."""
+    towards: Float[np.ndarray, "other reference"],
+) -> Float[np.ndarray, " other"]:
+    """Σ_{k,l} |r_ij r_kl − r_il r_kj| for one i and some j."""
     terms = row[:, None, None] * among
     terms -= towards[:, :, None] * against
     return np.abs(terms, out=terms).sum(axis=(1, 2))
@@ -70,7 +71,8 @@ def candidate_groups(
     laplacian = np.diag((degree > 0).astype(float)) - shrink[:, None] * scores * shrink
     vectors = linalg.eigh(laplacian)[1]
     found = [np.arange(num_voters)]
-    with one_blas_thread():  # with so few points threads cost more than they give
+    # with so few points threads, which wait for each other by spinning, cost more than they give
+    with one_blas_thread(), threadpool_limits(1, user_api="openmp"):
         for num_groups in range(3, min(most, num_voters - 1) + 1):
             stop_if_asked()
             points = vectors[:, :num_groups]
