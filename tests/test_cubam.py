@@ -5,7 +5,9 @@ from scipy.stats import norm
 
 from latentens.evaluation.scores import balanced_accuracy
 from latentens.methods import Cubam
-from latentens.methods.cubam import Entries, Voters, estimate_signals, estimate_voters
+from latentens.methods.cells import Cells
+from latentens.methods.cubam import Voters, estimate_signals, estimate_voters
+from latentens.methods.indicator import vote_indicator
 from tests.reference import KEY, independent_votes, load_or_skip, percent
 
 
@@ -44,12 +46,14 @@ def row_objective(signal, row, voters):
     return total
 
 
+@pytest.mark.parametrize("missing", [0.0, 0.2])
 @pytest.mark.parametrize("dimensions", [1, 2])
-def test_signals_maximise_the_posterior_of_their_row(dimensions):
-    votes, _ = independent_votes(12, np.full(6, 0.8), np.full(6, 0.7), missing=0.2)
+def test_signals_maximise_the_posterior_of_their_row(dimensions, missing):
+    votes, _ = independent_votes(12, np.full(6, 0.8), np.full(6, 0.7), missing=missing)
     generator = np.random.default_rng(0)
     voters = Voters(1 + 0.2 * generator.normal(size=(6, dimensions)), 0.3 * generator.normal(size=6))
-    for row, signal in zip(votes.matrix, estimate_signals(votes, voters), strict=True):
+    found = estimate_signals(Cells.of(votes), vote_indicator(votes, 2), voters)
+    for row, signal in zip(votes.matrix, found, strict=True):
         starts = [np.full(dimensions, side) for side in (-1.0, 1.0)]
         best = min(
             (minimize(lambda z, row=row: -row_objective(z, row, voters), s) for s in starts), key=lambda r: r.fun
@@ -57,13 +61,13 @@ def test_signals_maximise_the_posterior_of_their_row(dimensions):
         assert row_objective(signal, row, voters) >= -best.fun - 1e-6
 
 
-def test_voters_maximise_the_posterior_given_the_signals():
-    votes, _ = independent_votes(40, np.full(3, 0.8), np.full(3, 0.7), missing=0.1)
+@pytest.mark.parametrize("missing", [0.0, 0.1])
+def test_voters_maximise_the_posterior_given_the_signals(missing):
+    votes, _ = independent_votes(40, np.full(3, 0.8), np.full(3, 0.7), missing=missing)
     rows, counts, _ = votes.patterns
     signals = np.random.default_rng(0).normal(size=(rows.num_items, 1))
-    row, voter, vote = rows.triplets
     start = Voters(np.ones((3, 1)), np.zeros(3))
-    found = estimate_voters(Entries(row, voter, 2.0 * vote - 1), counts, signals, start)
+    found = estimate_voters(Cells.of(rows), counts, signals, start)
     for j in range(3):
 
         def objective(parameters, j=j):

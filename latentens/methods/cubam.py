@@ -5,12 +5,13 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Float, Int
-from scipy.special import expit, log_ndtr, ndtr
+from jaxtyping import Bool, Float, Int
+from scipy.special import erfcx, expit, log_ndtr, ndtr
 
 from latentens.inference.orient import orientation
 from latentens.methods.base import Estimate, Method, Posterior
-from latentens.methods.indicator import in_blocks, require_two_classes, vote_indicator
+from latentens.methods.cells import Cells, Values
+from latentens.methods.indicator import Indicator, in_blocks, require_two_classes, vote_indicator
 from latentens.runtime.parallel import stop_if_asked
 from latentens.runtime.randomness import numpy_generator
 from latentens.runtime.settings import Count
@@ -24,6 +25,9 @@ NEWTON_STEPS = 20
 NEWTON_TOLERANCE = 1e-6
 PERTURBATION = 0.01
 
+WORTH_LEAVING = 0.8
+"""Those who have converged are left out of further steps once no more than this share still moves."""
+
 Signals = Float[np.ndarray, "row dimension"]
 
 
@@ -34,12 +38,11 @@ class Voters(NamedTuple):
     threshold: Float[np.ndarray, " voter"]
 
 
-class Entries(NamedTuple):
-    """The votes that were cast, one entry each: +1 or −1."""
+class Probit(NamedTuple):
+    """Derivatives of each vote's log Φ(±margin) in its margin w·z − τ."""
 
-    row: Int[np.ndarray, " entry"]
-    voter: Int[np.ndarray, " entry"]
-    sign: Float[np.ndarray, " entry"]
+    first: Values
+    second: Values
 
 
 @dataclass(frozen=True)
@@ -61,14 +64,14 @@ class Cubam(Method):
     def _fit(self, votes: Votes, key: jax.Array) -> Estimate:
         require_two_classes(votes, self)
         rows, counts, _ = votes.patterns
-        entries = _entries(rows)
+        cells, indicator = Cells.of(rows), vote_indicator(rows, 2)
         voters, change = self._start(votes.num_voters, key), np.inf
         for _ in range(self.rounds - 1):
             stop_if_asked()
-            signals = estimate_signals(rows, voters)
-            updated = estimate_voters(entries, counts, signals, voters)
+            signals = estimate_signals(cells, indicator, voters)
+            updated = estimate_voters(cells, counts, signals, voters)
             change, voters = float(np.abs(updated.weight - voters.weight).max()), updated
-        probs = component_probs(estimate_signals(rows, voters))[votes.patterns.inverse]
+        probs = component_probs(estimate_signals(cells, indicator, voters))[votes.patterns.inverse]
         flip = orientation(probs, votes)[0] == 1
         voters = Voters(-voters.weight if flip else voters.weight, voters.threshold)
         diagnostics: dict[str, Any] = {
@@ -83,7 +86,7 @@ class Cubam(Method):
     @in_blocks
     def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
         voters = Voters(estimate.params["weight"], estimate.params["threshold"])
-        return component_probs(estimate_signals(votes, voters))
+        return component_probs(estimate_signals(Cells.of(votes), vote_indicator(votes, 2), voters))
 
     def _start(self, num_voters: int, key: jax.Array) -> Voters:
         """Equal voters; in several dimensions a little apart, as nothing else tells the dimensions from each other."""
@@ -93,66 +96,89 @@ class Cubam(Method):
         return Voters(weight, np.zeros(num_voters))
 
 
-def estimate_signals(rows: Votes, voters: Voters) -> Signals:
+def estimate_signals(cells: Cells, indicator: Indicator, voters: Voters) -> Signals:
     """The z of each row that maximises its posterior; zero, between the classes, for a row without votes.
 
     The best point of a grid along (1, …, 1), an exact tie going to the lower one, then Newton steps.
     """
-    entries, dimensions = _entries(rows), voters.weight.shape[1]
+    dimensions = voters.weight.shape[1]
     margins = voters.weight.sum(axis=1)[:, None] * SIGNAL_GRID - voters.threshold[:, None]
     table = np.stack([log_ndtr(-margins), log_ndtr(margins)], axis=1).reshape(-1, len(SIGNAL_GRID))
     log_prior = np.logaddexp(*(-dimensions * (SIGNAL_GRID - m) ** 2 / (2 * SIGNAL_SPREAD**2) for m in (-1, 1)))
-    best = (vote_indicator(rows, 2) @ table + log_prior).argmax(axis=1)
+    best = (indicator @ table + log_prior).argmax(axis=1)
     signals = np.repeat(SIGNAL_GRID[best][:, None], dimensions, axis=1)
+    moving, some = np.arange(len(signals)), cells
     for _ in range(NEWTON_STEPS):
-        step = _signal_step(entries, signals, voters)
-        signals = signals + step
-        if np.abs(step).max() < NEWTON_TOLERANCE:
+        step = _signal_step(some, signals[moving], voters)
+        signals[moving] += step
+        still = _moves(step)
+        if not still.any():
             break
-    has_votes = np.bincount(entries.row, minlength=rows.num_items) > 0
-    return np.where(has_votes[:, None], signals, 0.0)
+        if still.mean() < WORTH_LEAVING:
+            moving, some = moving[still], some.at_rows(np.flatnonzero(still))
+    return np.where(cells.has_votes[:, None], signals, 0.0)
 
 
-def _signal_step(entries: Entries, signals: Signals, voters: Voters) -> Signals:
+def _signal_step(cells: Cells, signals: Signals, voters: Voters) -> Signals:
     """A Newton step in which the mixture prior is replaced by the normal that bounds it from below."""
-    slope, curvature = _probit_derivatives(entries, signals, voters)
-    weight = voters.weight[entries.voter]
+    dimensions = signals.shape[1]
+    derivatives = _probit_derivatives(cells, _regressors(signals), _coefficients(voters))
     towards = 2 * component_probs(signals)[:, 1:] - 1  # mean of the components, weighted
-    gradient = (towards - signals) / SIGNAL_SPREAD**2 + _sums(entries.row, slope[:, None] * weight, len(signals))
-    hessian = _sums(entries.row, _outer(weight) * curvature[:, None, None], len(signals))
-    hessian -= np.eye(signals.shape[1]) / SIGNAL_SPREAD**2
+    gradient = (towards - signals) / SIGNAL_SPREAD**2 + cells.sum_by_row(derivatives.first, voters.weight)
+    hessian = cells.sum_by_row(derivatives.second, _outer(voters.weight)).reshape(-1, dimensions, dimensions)
+    return _newton_step(gradient, hessian - np.eye(dimensions) / SIGNAL_SPREAD**2)
+
+
+def estimate_voters(cells: Cells, counts: Int[np.ndarray, " row"], signals: Signals, voters: Voters) -> Voters:
+    """The w and τ of each voter that maximise the posterior given z: weighted probit regressions, by Newton steps."""
+    regressors, coefficients = _regressors(signals), _coefficients(voters)
+    size = regressors.shape[1]
+    mean = np.append(np.full(size - 1, WEIGHT_MEAN), 0.0)
+    precision = np.append(np.full(size - 1, WEIGHT_SPREAD**-2), THRESHOLD_SPREAD**-2)
+    weighted, weighted_outer = (array * counts[:, None] for array in (regressors, _outer(regressors)))
+    moving, some = np.arange(len(coefficients)), cells
+    for _ in range(NEWTON_STEPS):
+        current = coefficients[moving]
+        derivatives = _probit_derivatives(some, regressors, current)
+        gradient = some.sum_by_voter(derivatives.first, weighted) - precision * (current - mean)
+        hessian = some.sum_by_voter(derivatives.second, weighted_outer).reshape(-1, size, size)
+        step = _newton_step(gradient, hessian - np.diag(precision))
+        coefficients[moving] += step
+        still = _moves(step)
+        if not still.any():
+            break
+        if still.mean() < WORTH_LEAVING:
+            moving, some = moving[still], some.at_voters(np.flatnonzero(still))
+    return Voters(coefficients[:, :-1], coefficients[:, -1])
+
+
+def _regressors(signals: Signals) -> Float[np.ndarray, "row k"]:
+    return np.concatenate([signals, -np.ones((len(signals), 1))], axis=1)
+
+
+def _coefficients(voters: Voters) -> Float[np.ndarray, "voter k"]:
+    return np.concatenate([voters.weight, voters.threshold[:, None]], axis=1)
+
+
+def _newton_step(gradient: Float[np.ndarray, "some k"], hessian: Float[np.ndarray, "some k k"]) -> np.ndarray:
     return np.clip(-np.linalg.solve(hessian, gradient[..., None])[..., 0], -1.0, 1.0)
 
 
-def estimate_voters(entries: Entries, counts: Int[np.ndarray, " row"], signals: Signals, voters: Voters) -> Voters:
-    """The w and τ of each voter that maximise the posterior given z: weighted probit regressions, by Newton steps."""
-    regressors = np.concatenate([signals, -np.ones((len(signals), 1))], axis=1)[entries.row]
-    coefficients = np.concatenate([voters.weight, voters.threshold[:, None]], axis=1)
-    dimensions = signals.shape[1]
-    mean = np.append(np.full(dimensions, WEIGHT_MEAN), 0.0)
-    precision = np.append(np.full(dimensions, WEIGHT_SPREAD**-2), THRESHOLD_SPREAD**-2)
-    outer, weights = _outer(regressors), counts[entries.row]
-    for _ in range(NEWTON_STEPS):
-        current = Voters(coefficients[:, :dimensions], coefficients[:, dimensions])
-        slope, curvature = _probit_derivatives(entries, signals, current)
-        gradient = _sums(entries.voter, regressors * (weights * slope)[:, None], len(coefficients))
-        gradient -= precision * (coefficients - mean)
-        hessian = _sums(entries.voter, outer * (weights * curvature)[:, None, None], len(coefficients))
-        step = -np.linalg.solve(hessian - np.diag(precision), gradient[..., None])[..., 0]
-        coefficients = coefficients + np.clip(step, -1.0, 1.0)
-        if np.abs(step).max() < NEWTON_TOLERANCE:
-            break
-    return Voters(coefficients[:, :dimensions], coefficients[:, dimensions])
+def _moves(step: Float[np.ndarray, "some k"]) -> Bool[np.ndarray, " some"]:
+    return np.abs(step).max(axis=1) >= NEWTON_TOLERANCE
 
 
 def _probit_derivatives(
-    entries: Entries, signals: Signals, voters: Voters
-) -> tuple[Float[np.ndarray, " entry"], Float[np.ndarray, " entry"]]:
-    """First and second derivative of each vote's log Φ(±margin) in its margin w·z − τ."""
-    margin = np.einsum("ek,ek->e", voters.weight[entries.voter], signals[entries.row]) - voters.threshold[entries.voter]
-    towards = entries.sign * margin
-    mills = np.exp(-(towards**2) / 2 - log_ndtr(towards)) / np.sqrt(2 * np.pi)
-    return entries.sign * mills, -mills * (towards + mills)
+    cells: Cells, regressors: Float[np.ndarray, "row k"], coefficients: Float[np.ndarray, "voter k"]
+) -> Probit:
+    """Derivatives of log Φ(t), t = ±margin: with m = φ(t)/Φ(t) they are m and −m(t + m)."""
+    sign = 2.0 * cells.values - 1.0
+    towards = cells.products(regressors, coefficients)
+    towards *= sign
+    mills = np.sqrt(2 / np.pi) / erfcx(towards * -np.sqrt(0.5))
+    towards += mills
+    towards *= -mills
+    return Probit(sign * mills, towards)
 
 
 def component_probs(signals: Signals) -> Float[np.ndarray, "row label"]:
@@ -161,20 +187,9 @@ def component_probs(signals: Signals) -> Float[np.ndarray, "row label"]:
     return np.stack([expit(-log_odds), expit(log_odds)], axis=1)
 
 
-def _entries(rows: Votes) -> Entries:
-    row, voter, vote = rows.triplets
-    return Entries(row, voter, 2.0 * vote - 1.0)
-
-
-def _outer(vectors: Float[np.ndarray, "entry k"]) -> Float[np.ndarray, "entry k k"]:
-    return vectors[:, :, None] * vectors[:, None, :]
-
-
-def _sums(index: Int[np.ndarray, " entry"], values: Float[np.ndarray, "entry ..."], length: int) -> np.ndarray:
-    """Sums of the values that have the same index."""
-    flat = values.reshape(len(values), -1)
-    columns = [np.bincount(index, weights=column, minlength=length) for column in flat.T]
-    return np.stack(columns, axis=1).reshape(length, *values.shape[1:])
+def _outer(vectors: Float[np.ndarray, "some k"]) -> Float[np.ndarray, "some kk"]:
+    """All products of two entries of each vector."""
+    return (vectors[:, :, None] * vectors[:, None, :]).reshape(len(vectors), -1)
 
 
 def _params(voters: Voters) -> dict[str, np.ndarray]:
