@@ -42,6 +42,11 @@ class Cells:
         return self.votes if isinstance(self.votes, np.ndarray) else self.votes.data
 
     @cached_property
+    def ones(self) -> Values:
+        """One for each vote."""
+        return np.ones_like(self.values)
+
+    @cached_property
     def has_votes(self) -> Bool[np.ndarray, " row"]:
         """Which rows have votes."""
         if isinstance(self.votes, np.ndarray):

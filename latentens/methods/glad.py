@@ -7,20 +7,28 @@ from typing import Any, NamedTuple, TypeVar
 import jax
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.special import expit
+from scipy.special import expit, logsumexp, softmax
 
 from latentens.inference.orient import orientation
 from latentens.methods.base import Estimate, GoldCodes, GoldMethod, Posterior
+from latentens.methods.cells import Cells, Values
 from latentens.methods.independent.likelihood import named_params
+from latentens.methods.indicator import Indicator, vote_indicator
 from latentens.methods.labelled_rows import labelled_rows
 from latentens.runtime.parallel import in_threads, stop_if_asked
 from latentens.runtime.progress import track_late
 from latentens.runtime.settings import Count, Positive
 from latentens.votes import Votes
-from latentens.votes.triplets import Triplets
 
 ABILITY_MEAN = EASE_MEAN = 1.0
 LARGEST_STEP = 1.0
+LEAST_STEP = 1e-6
+
+WORTH_LEAVING = 0.5
+"""Rows whose ease has converged are left out once no more than this share of the rows still moves."""
+
+FACTORS = 512
+"""So many factors between one and two are multiplied before a logarithm is taken."""
 
 EASE_GROUPS = 2**12
 """Voters' rates of being right are averaged over at most so many different eases."""
@@ -32,25 +40,67 @@ Eases = Float[np.ndarray, " row"]
 LogAllowed = Float[np.ndarray, "row label"]
 
 
+@dataclass(frozen=True, eq=False)
+class VotedRows:
+    """Rows of votes.
+
+    Attributes:
+        cells: The votes that were cast.
+        indicator: The same, laid out for products.
+        log_allowed: Zero where a row can have a label, −∞ where it cannot; None if nothing is known.
+        num_classes: Number of classes.
+    """
+
+    cells: Cells
+    indicator: Indicator
+    log_allowed: LogAllowed | None
+    num_classes: int
+
+    @classmethod
+    def of(cls, votes: Votes, log_allowed: LogAllowed | None = None) -> "VotedRows":
+        """Lay out some votes."""
+        return cls(Cells.of(votes), vote_indicator(votes, votes.num_classes), log_allowed, votes.num_classes)
+
+    def at(self, rows: Int[np.ndarray, " chosen"]) -> "VotedRows":
+        """Some of the rows."""
+        allowed = None if self.log_allowed is None else self.log_allowed[rows]
+        return VotedRows(self.cells.at_rows(rows), self.indicator[rows], allowed, self.num_classes)
+
+    @property
+    def cast(self) -> Float[np.ndarray, " row"]:
+        """The number of votes of each row."""
+        return self.cells.sum_by_row(self.cells.ones, np.ones(self.cells.votes.shape[1]))
+
+    def cast_for(self, of_voters: Abilities) -> Float[np.ndarray, "row label"]:
+        """What the voters for each class have, added up."""
+        columns = of_voters.repeat(self.num_classes)[:, None] * np.tile(np.eye(self.num_classes), (len(of_voters), 1))
+        return self.indicator @ columns
+
+    def for_voter(self, of_rows: Float[np.ndarray, "row label"]) -> Float[np.ndarray, " voter"]:
+        """What each voter's rows have for the class that was voted for, added up."""
+        by_vote = (self.indicator.T @ of_rows).reshape(-1, self.num_classes, self.num_classes)
+        return np.trace(by_vote, axis1=1, axis2=2)
+
+
 class Block(NamedTuple):
     """Neighbouring rows."""
 
     place: slice
-    votes: Votes
-    log_allowed: LogAllowed | None
+    voted: VotedRows
 
 
 class Expected(NamedTuple):
-    """What the votes say at given abilities and eases."""
+    """What the votes say at given abilities and eases, where s = α e^β is the strength of a vote."""
 
     label_probs: Float[np.ndarray, "row label"]
-    log_likelihood: Float[np.ndarray, " row"]
-    strength: Float[np.ndarray, " entry"]
-    """Log-odds of each vote's being right."""
-    surprise: Float[np.ndarray, " entry"]
-    """Expected rightness of each vote minus its modelled probability of being right."""
-    doubt: Float[np.ndarray, " entry"]
-    """Modelled variance of each vote's being right."""
+    log_total: Float[np.ndarray, " row"]
+    """log Σ_k exp(Σ_{votes for k} s), and what the votes for k gain where there are several ways to be wrong."""
+    cast_for: Float[np.ndarray, "row label"]
+    """The abilities of those who voted for each class, added up."""
+    decay: Values
+    """e^−|s| of each vote."""
+    sure: Values
+    """σ(|s|) of each vote."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +115,6 @@ class Glad(GoldMethod):
         tolerance: Stop when a round gains less than this in mean log-posterior.
         max_iterations: Limit on the number of rounds.
     """
-
-    counts_rows = True
 
     tolerance: Positive = 1e-7
     max_iterations: Count = 300
@@ -96,17 +144,16 @@ class Glad(GoldMethod):
 
     def _ascend(self, blocks: list[Block], counts: Int[np.ndarray, " row"]) -> tuple[Abilities, float, int, bool]:
         """Abilities at the maximum, the log-posterior there, rounds, and whether it was reached."""
-        ability, ease = np.full(blocks[0].votes.num_voters, ABILITY_MEAN), np.full(len(counts), EASE_MEAN)
-        objective = -np.inf
+        ability = np.full(blocks[0].voted.cells.votes.shape[1], ABILITY_MEAN)
+        ease, objective = np.full(len(counts), EASE_MEAN), -np.inf
 
         def step(block: Block) -> tuple[float, Abilities, Abilities]:
             """Move the eases of a block; its part of the log-posterior before, and of the step in the abilities."""
-            eases, weights = ease[block.place], counts[block.place]
-            expected = _expect(block.votes, ability, eases, block.log_allowed)
-            height = _rows_log_posterior(expected, weights, eases)
-            eases += _ease_step(block.votes.triplets, expected, eases)
-            expected = _expect(block.votes, ability, eases, block.log_allowed)
-            return height, *_ability_information(block.votes.triplets, expected, weights, ability, eases)
+            voted, eases, weights = block.voted, ease[block.place], counts[block.place]
+            expected = expect(voted, ability, eases)
+            height = rows_log_posterior(voted, expected, weights, ability, eases)
+            eases += _ease_step(voted, expected, ability, eases)
+            return height, *_ability_information(voted, expect(voted, ability, eases), weights, ability, eases)
 
         for iteration in track_late(range(1, self.max_iterations + 1), "GLAD: rounds of the limit"):
             stop_if_asked()
@@ -121,72 +168,99 @@ class Glad(GoldMethod):
         """Posterior and ease of each row at given abilities, from average ease on."""
 
         def settle(block: Block) -> tuple[Posterior, Eases]:
-            ease = np.full(block.votes.num_items, EASE_MEAN)
+            ease = np.full(len(block.voted.cast), EASE_MEAN)
+            moving, some = np.arange(len(ease)), block.voted
             for _ in range(self.max_iterations):
                 stop_if_asked()
-                step = _ease_step(block.votes.triplets, _expect(block.votes, ability, ease, block.log_allowed), ease)
-                ease = ease + step
-                if np.abs(step).max() < 1e-6:
+                step = _ease_step(some, expect(some, ability, ease[moving]), ability, ease[moving])
+                ease[moving] += step
+                still = np.abs(step) >= LEAST_STEP
+                if not still.any():
                     break
-            return _expect(block.votes, ability, ease, block.log_allowed).label_probs, ease
+                if still.mean() < WORTH_LEAVING:
+                    moving, some = moving[still], some.at(np.flatnonzero(still))
+            return _label_probs(block.voted, block.voted.cast_for(ability), ease)[0], ease
 
         probs, ease = zip(*_side_by_side(settle, blocks), strict=True)
         return np.concatenate(probs), np.concatenate(ease)
 
 
 def _blocks(rows: Votes, log_allowed: LogAllowed | None) -> list[Block]:
-    parts = ((slice(start, start + part.num_items), part) for start, part in rows.blocks())
-    return [Block(place, part, None if log_allowed is None else log_allowed[place]) for place, part in parts]
+    found = []
+    for start, part in rows.blocks():
+        place = slice(start, start + part.num_items)
+        found.append(Block(place, VotedRows.of(part, None if log_allowed is None else log_allowed[place])))
+    return found
 
 
 def _side_by_side(work: Callable[[Block], Result], blocks: list[Block]) -> list[Result]:
     return [work(blocks[0])] if len(blocks) == 1 else in_threads(work, blocks)
 
 
-def _expect(rows: Votes, ability: Abilities, ease: Eases, log_allowed: LogAllowed | None) -> Expected:
+def expect(voted: VotedRows, ability: Abilities, ease: Eases) -> Expected:
     """Posterior of the labels: log p(votes | k) = Σ log σ(−s) + Σ_{votes for k} s, up to what wrong votes share."""
-    row, voter, vote = rows.triplets
-    shape, others = (rows.num_items, rows.num_classes), np.log(rows.num_classes - 1)
-    strength = ability[voter] * np.exp(ease)[row]
-    odds = np.exp(-np.abs(strength))  # of the less likely of right and wrong
-    log_wrong = -np.maximum(strength, 0.0) - np.log1p(odds) - others
-    cell = row.astype(np.int64) * rows.num_classes + vote
-    for_class = np.bincount(cell, weights=strength + others, minlength=shape[0] * shape[1]).reshape(shape)
-    if log_allowed is not None:
-        for_class = for_class + log_allowed
-    base = np.bincount(row, weights=log_wrong, minlength=rows.num_items) - np.log(rows.num_classes)
-    highest = for_class.max(axis=1, keepdims=True)
-    probs = np.exp(for_class - highest)
-    total = probs.sum(axis=1, keepdims=True)
-    probs /= total
-    less_likely = odds / (1 + odds)
-    right = np.where(strength > 0, 1 - less_likely, less_likely)
-    log_likelihood = base + (np.log(total) + highest)[:, 0]
-    return Expected(probs, log_likelihood, strength, probs.ravel()[cell] - right, less_likely / (1 + odds))
+    cast_for = voted.cast_for(ability)
+    decay = voted.cells.products(-np.exp(ease)[:, None], np.abs(ability)[:, None])
+    np.exp(decay, out=decay)
+    return Expected(*_label_probs(voted, cast_for, ease), cast_for, decay, 1 / (1 + decay))
 
 
-def _ease_step(entries: Triplets, expected: Expected, ease: Eases) -> Eases:
-    gradient = np.bincount(entries.item, weights=expected.surprise * expected.strength, minlength=len(ease))
-    information = np.bincount(entries.item, weights=expected.doubt * expected.strength**2, minlength=len(ease))
+def _label_probs(
+    voted: VotedRows, cast_for: Float[np.ndarray, "row label"], ease: Eases
+) -> tuple[Posterior, Float[np.ndarray, " row"]]:
+    for_class = cast_for * np.exp(ease)[:, None]
+    if voted.num_classes > 2:  # a right vote is worth more, the more ways there are to be wrong
+        for_class += np.log(voted.num_classes - 1) * voted.cast_for(np.ones(voted.cells.votes.shape[1]))
+    if voted.log_allowed is not None:
+        for_class = for_class + voted.log_allowed
+    return softmax(for_class, axis=1), logsumexp(for_class, axis=1)
+
+
+def _log_likelihoods(
+    voted: VotedRows, expected: Expected, ability: Abilities, ease: Eases
+) -> Float[np.ndarray, " row"]:
+    """Of each row; Σ log σ(−s) = −Σ max(s, 0) − Σ log(1 + e^−|s|)."""
+    positive = voted.cells.sum_by_row(voted.cells.ones, np.maximum(ability, 0.0)) * np.exp(ease)
+    if isinstance(voted.cells.votes, np.ndarray):
+        first = np.arange(0, len(ability), FACTORS)
+        rest = np.log(np.multiply.reduceat(1 + expected.decay, first, axis=1)).sum(axis=1)
+    else:
+        rest = voted.cells.sum_by_row(np.log1p(expected.decay), np.ones(len(ability)))
+    shared = voted.cast * np.log(voted.num_classes - 1) + np.log(voted.num_classes)
+    return expected.log_total - positive - rest - shared
+
+
+def _ease_step(voted: VotedRows, expected: Expected, ability: Abilities, ease: Eases) -> Eases:
+    """The gradient is Σ_j (p_i(x_ij) − σ(s)) s, in which σ(s) s = σ(|s|) |s| + min(s, 0)."""
+    sure, scale, size = expected.sure, np.exp(ease), np.abs(ability)
+    negative = voted.cells.sum_by_row(voted.cells.ones, np.minimum(ability, 0.0))
+    right = np.einsum("ik,ik->i", expected.label_probs, expected.cast_for)
+    gradient = (right - voted.cells.sum_by_row(sure, size) - negative) * scale
+    information = voted.cells.sum_by_row(sure * expected.decay * sure, size**2) * scale**2
     return _limited((gradient - (ease - EASE_MEAN)) / (information + 1))
 
 
 def _ability_information(
-    entries: Triplets, expected: Expected, counts: Int[np.ndarray, " row"], ability: Abilities, ease: Eases
+    voted: VotedRows, expected: Expected, counts: Int[np.ndarray, " row"], ability: Abilities, ease: Eases
 ) -> tuple[Abilities, Abilities]:
-    """What the votes say about the abilities: gradient and information."""
-    scale, weight = np.exp(ease)[entries.item], counts[entries.item]
-    gradient = np.bincount(entries.voter, weights=weight * expected.surprise * scale, minlength=len(ability))
-    return gradient, np.bincount(entries.voter, weights=weight * expected.doubt * scale**2, minlength=len(ability))
+    """What the votes say about the abilities, gradient and information: of a negative ability, σ(s) = 1 − σ(|s|)."""
+    sure, weight = expected.sure, counts * np.exp(ease)
+    right = voted.for_voter(expected.label_probs * weight[:, None])
+    modelled = voted.cells.sum_by_voter(sure, weight)
+    cast = voted.cells.sum_by_voter(voted.cells.ones, weight)
+    gradient = right - np.where(ability < 0, cast - modelled, modelled)
+    return gradient, voted.cells.sum_by_voter(sure * expected.decay * sure, weight * np.exp(ease))
 
 
 def _limited(step: np.ndarray) -> np.ndarray:
     return np.clip(step, -LARGEST_STEP, LARGEST_STEP)
 
 
-def _rows_log_posterior(expected: Expected, counts: Int[np.ndarray, " row"], ease: Eases) -> float:
+def rows_log_posterior(
+    voted: VotedRows, expected: Expected, counts: Int[np.ndarray, " row"], ability: Abilities, ease: Eases
+) -> float:
     """Log-likelihood plus log-priors of the eases, every item having one of its own."""
-    return float(counts @ (expected.log_likelihood - (ease - EASE_MEAN) ** 2 / 2))
+    return float(counts @ (_log_likelihoods(voted, expected, ability, ease) - (ease - EASE_MEAN) ** 2 / 2))
 
 
 def _params(
