@@ -19,8 +19,14 @@ MOVE = 1e-3
 class Reference(NamedTuple):
     """One start of the reference."""
 
-    label_probs: np.ndarray
+    held: np.ndarray
+    """(item, class, subtype): how likely each is to hold the item."""
     rounds: int
+
+    @property
+    def label_probs(self) -> np.ndarray:
+        """The posterior of the label."""
+        return self.held.sum(axis=2)
 
 
 def ebcc_reference(votes: Votes, seed: int, num_subtypes: int = 10, max_rounds: int = 500) -> Reference:
@@ -34,8 +40,8 @@ def ebcc_reference(votes: Votes, seed: int, num_subtypes: int = 10, max_rounds: 
         held = one_round(said, held)
         probs = held.sum(axis=2)
         if np.abs(probs - before).max() < MOVE:
-            return Reference(probs, rounds)
-    return Reference(probs, max_rounds)
+            return Reference(held, rounds)
+    return Reference(held, max_rounds)
 
 
 def votes_for(votes: Votes) -> list[sparse.csr_array]:

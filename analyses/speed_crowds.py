@@ -25,13 +25,15 @@ import numpy as np
 import pandas as pd
 from common import CROWDS
 from crowdkit.aggregation import DawidSkene as CrowdKitDawidSkene
-from ebcc_reference import ebcc_reference
+from ebcc_reference import Reference, ebcc_reference
 from rich.console import Console
 from scaling import load_per_core
 from speed_aggregators import SHAPES, crowdkit_log_likelihood, simulated_crowd
 
 from latentens.datasets import load
 from latentens.methods import DawidSkeneEM, Ebcc
+from latentens.methods.independent.subtype_ascent import SubtypeAscent
+from latentens.methods.indicator import vote_indicator
 from latentens.runtime.threads import one_blas_thread
 from latentens.votes import Votes
 
@@ -126,8 +128,18 @@ def ebcc_rows(sets: Iterator[tuple[str, Votes]], seed: int) -> Iterator[dict[str
             "ratio": theirs / processor,
             "rounds": ours.diagnostics["iterations"],
             "reference_rounds": reference.rounds,
+            "bound_per_item": ours.diagnostics["evidence_bound"] / votes.num_items,
+            "reference_bound_per_item": reference_bound(votes, reference) / votes.num_items,
             "same_labels": agree,
         }
+
+
+def reference_bound(votes: Votes, reference: Reference) -> float:
+    """The evidence bound where the reference ended."""
+    _, num_classes, num_subtypes = reference.held.shape
+    indicator, once = vote_indicator(votes, num_classes), np.ones(votes.num_items, dtype=int)
+    ascent = SubtypeAscent(indicator, once, None, num_classes, num_subtypes, 1.0, 1)
+    return ascent.stand(ascent.begin(reference.held)).bound
 
 
 def core_rows(data: Path) -> Iterator[dict[str, Any]]:

@@ -122,8 +122,24 @@ def test_starts_that_compete_on_a_sample_lead_to_the_same_labels(monkeypatch):
 def test_the_best_start_is_kept():
     votes, _ = votes_of_classes(2, num_items=300, right=0.4)
     diagnostics = Ebcc(restarts=4).fit(votes, key=KEY).diagnostics
-    assert len(diagnostics["start_evidence_bounds"]) == 4
+    assert len(diagnostics["start_evidence_bounds"]) == 5  # the vote shares as they are, too
     assert diagnostics["evidence_bound"] >= diagnostics["start_evidence_bounds"].max()
+
+
+def test_random_starts_are_left_out_where_a_sample_has_one_subtype_a_class(monkeypatch):
+    independent, _ = votes_of_classes(2, num_items=600, right=0.7, missing=0.3)
+    generator = np.random.default_rng(0)
+    opinions = generator.integers(0, 2, (2000, 3)).repeat(4, axis=1)
+    grouped = Votes.from_matrix(opinions ^ (generator.random(opinions.shape) < 0.1), num_classes=2)
+    for votes, num_starts, size in ((independent, 1, 60), (grouped, 4, 200)):
+        on_all = Ebcc(restarts=3).fit(votes, key=KEY)
+        monkeypatch.setattr(ebcc, "SCREENED_ITEMS", size)
+        screened = Ebcc(restarts=3).fit(votes, key=KEY)
+        monkeypatch.undo()
+        assert len(on_all.diagnostics["start_evidence_bounds"]) == 4
+        assert len(screened.diagnostics["start_evidence_bounds"]) == num_starts
+        bounds = [fit.diagnostics["evidence_bound"] for fit in (screened, on_all)]
+        assert bounds[0] == pytest.approx(bounds[1], rel=0.02)
 
 
 def test_crowds_with_missing_votes_and_four_classes():

@@ -1,5 +1,6 @@
 """EBCC, enhanced Bayesian classifier combination (Li, Rubinstein & Cohn 2019)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -28,8 +29,12 @@ from latentens.runtime.randomness import numpy_generator
 from latentens.runtime.settings import Count, Positive
 from latentens.votes import Votes
 
+SCREENED_ITEMS = 2**12
+"""Whether classes have several subtypes is tried on a sample of this many items, if there are twice as many distinct
+rows."""
+
 SCREENED_ROWS = 2**17
-"""Starts compete on a sample of this many distinct rows, if there are twice as many; only the best goes on with all."""
+"""Random starts compete on a sample of this many items, if there are twice as many distinct rows; the best goes on."""
 
 Responsibilities = Float[np.ndarray, "row label subtype"]
 
@@ -47,9 +52,11 @@ class Ebcc(GoldMethod):
     """Each class is a mixture of subtypes, and voters are independent given the subtype: so they correlate in a class.
 
     Variational Bayes. Priors: Dirichlet(1, …) for classes, Dirichlet(.1/M, …) for the M subtypes of a class, and for
-    votes Dirichlet with 4 on the right class and 1 on each other. The best evidence bound of several random starts is
-    kept, and subtypes change class where that raises it further; with very many distinct rows the starts run on a
-    sample, and only the best goes on with all rows. The probabilities are the variational posterior.
+    votes Dirichlet with 4 on the right class and 1 on each other. One start has the vote shares as one subtype a class,
+    the others divide them among all subtypes at random. Where there are many distinct rows, these run on a sample of
+    the items first, and on all of them only if the best one keeps several subtypes of a class there; where there are
+    very many, only the best of them goes on with all. The best evidence bound is kept, and subtypes change class where
+    that raises it further; the probabilities are the variational posterior.
 
     Attributes:
         num_subtypes: Subtypes of each class.
@@ -69,12 +76,8 @@ class Ebcc(GoldMethod):
         generator = numpy_generator(key)
         rows = labelled_rows(votes, gold)
         ascent = self._ascent(rows)
-        many = len(rows.counts) >= 2 * SCREENED_ROWS
-        runs = self._climb_all(_sample(rows, generator) if many else rows, generator)
-        settled = max(runs, key=lambda run: run.position.bound)
-        if many:
-            settled = ascent.climb(settled.position.subtypes.scaled(votes.num_cases))
-        settled = ascent.settle(settled)
+        runs = [ascent.climb(ascent.begin(_soft_labels(rows))), *self._random_runs(ascent, rows, generator)]
+        settled = ascent.settle(_best(runs))
         prior = _prior(votes.num_voters, votes.num_classes, self.num_subtypes)
         best = _all_subtypes(settled.position.subtypes, prior)
         probs = by_blocks(lambda part: _class_probs(vote_indicator(part, part.num_classes), best), rows.votes)
@@ -113,16 +116,37 @@ class Ebcc(GoldMethod):
             incidence_of(rows.votes), rows.counts, allowed, *sizes, self.tolerance, self.max_iterations
         )
 
-    def _climb_all(self, rows: LabelledRows, generator: np.random.Generator) -> list[End]:
-        """Where each start ends: vote shares that are divided among the subtypes at random."""
-        ascent = self._ascent(rows)
-        labels = np.where(rows.gold[:, None] >= 0, np.exp(rows.log_allowed), vote_shares(rows.votes))
+    def _random_runs(self, ascent: SubtypeAscent, rows: LabelledRows, generator: np.random.Generator) -> list[End]:
+        """Where labels that are divided among the subtypes at random lead; none if a sample says that it is in vain."""
+        size = len(rows.counts)
+        if size >= 2 * SCREENED_ITEMS:
+            tried = self._best_on_sample(rows, SCREENED_ITEMS, generator)
+            if np.bincount(tried.label).max() == 1:
+                return []
+        if size < 2 * SCREENED_ROWS:
+            return self._climb_all(ascent, rows, generator)
+        best = self._best_on_sample(rows, SCREENED_ROWS, generator)
+        return [ascent.climb(best.scaled(int(rows.counts.sum())))]
+
+    def _best_on_sample(self, rows: LabelledRows, num_items: int, generator: np.random.Generator) -> Subtypes:
+        """The subtypes to which the best random start leads on a sample of the items."""
+        drawn = generator.multivariate_hypergeometric(rows.counts, num_items, method="marginals")
+        chosen = np.flatnonzero(drawn)
+        sample = LabelledRows(rows.votes.take(chosen), drawn[chosen], np.arange(len(chosen)), rows.gold[chosen])
+        return _best(self._climb_all(self._ascent(sample), sample, generator)).position.subtypes
+
+    def _climb_all(self, ascent: SubtypeAscent, rows: LabelledRows, generator: np.random.Generator) -> list[End]:
+        labels = _soft_labels(rows)
         return [ascent.climb(ascent.begin(labels, generator)) for _ in range(self.restarts)]
 
 
-def _sample(rows: LabelledRows, generator: np.random.Generator) -> LabelledRows:
-    chosen = np.sort(generator.choice(len(rows.counts), SCREENED_ROWS, replace=False))
-    return LabelledRows(rows.votes.take(chosen), rows.counts[chosen], np.arange(len(chosen)), rows.gold[chosen])
+def _soft_labels(rows: LabelledRows) -> Float[np.ndarray, "row label"]:
+    """Known labels, and vote shares where they are not known."""
+    return np.where(rows.gold[:, None] >= 0, np.exp(rows.log_allowed), vote_shares(rows.votes))
+
+
+def _best(runs: Sequence[End]) -> End:
+    return max(runs, key=lambda run: run.position.bound)
 
 
 def _all_subtypes(found: Subtypes, prior: Concentrations) -> Concentrations:

@@ -82,9 +82,9 @@ class SubtypeAscent:
     tolerance: float
     max_iterations: int
 
-    def begin(self, labels: Float[np.ndarray, "row label"], generator: np.random.Generator) -> Subtypes:
-        """All subtypes of a start: soft labels that are divided among the subtypes at random."""
-        label = np.arange(self.num_classes).repeat(self.num_subtypes)
+    def begin(self, labels: Float[np.ndarray, "row label"], generator: np.random.Generator | None = None) -> Subtypes:
+        """The subtypes of a start: soft labels as one subtype a class or, by a generator, divided among all."""
+        label = np.arange(self.num_classes).repeat(1 if generator is None else self.num_subtypes)
         # blocks are divided one after the other, so that the same key gives the same start
         parts = (self._divide(block, labels[block.place], generator) for block in self.rows.blocks)
         items, votes = next(parts)
@@ -93,7 +93,11 @@ class SubtypeAscent:
             votes += more_votes
         return Subtypes(label, items, self.rows.vote_totals(votes))
 
-    def _divide(self, block: Block, labels: Float[np.ndarray, "row label"], generator: np.random.Generator) -> Sums:
+    def _divide(
+        self, block: Block, labels: Float[np.ndarray, "row label"], generator: np.random.Generator | None
+    ) -> Sums:
+        if generator is None:
+            return self._count(block, labels)
         division = generator.dirichlet(np.ones(self.num_subtypes), labels.shape)
         return self._count(block, (labels[:, :, None] * division).reshape(len(labels), -1))
 
