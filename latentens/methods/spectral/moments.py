@@ -132,7 +132,11 @@ def complete_blocks(covariance: Matrix, groups: Int[np.ndarray, " voter"]) -> Ma
     below = (across**2).sum() - 2 * touching[groups]
     # the difference is rounding noise where nothing is left outside the group
     usable = below > 1e-12 * max((across**2).sum(), np.finfo(float).tiny)
-    implied = (across @ across @ across) / np.where(usable, below, 1.0)[:, None]
+    if len(touching) == len(groups):  # with one voter a group only the diagonal is asked for
+        cube = np.diag(np.einsum("ij,ij->i", across @ across, across))
+    else:
+        cube = across @ across @ across
+    implied = cube / np.where(usable, below, 1.0)[:, None]
     return np.where(same, np.where(usable[:, None], implied, 0.0), covariance)
 
 
