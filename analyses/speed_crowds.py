@@ -1,10 +1,10 @@
 """Sparse crowds: the default fits of Dawid–Skene EM and EBCC against crowd-kit and EBCC as published, and busy cores.
 
-    python analyses/speed_crowds.py --data ROOT --out DIR [--seed 0] [--skill 4] [--only crowds,ebcc,cores,start]
+    python analyses/speed_crowds.py --data ROOT --out DIR [--seed 0] [--skill 4] [--only crowds,ebcc,dream,cores,start]
 
 Simulated crowds have the shapes of five public ones; others are in ROOT. Both sides run one after the other in this
 process on one thread, and every row has seconds, seconds of processor time, and the load. Writes `crowds.csv`,
-`ebcc.csv`, `cores.csv` and `start.csv`; all of it takes less than eight minutes on two quiet cores.
+`ebcc.csv`, `dream.csv`, `cores.csv` and `start.csv`; all of it takes less than eight minutes on two quiet cores.
 """
 
 import argparse
@@ -31,7 +31,7 @@ from scaling import load_per_core
 from speed_aggregators import SHAPES, crowdkit_log_likelihood, simulated_crowd
 
 from latentens.datasets import load
-from latentens.methods import DawidSkeneEM, Ebcc
+from latentens.methods import Cubam, DawidSkeneEM, Ebcc, Glad, LatentSpectral
 from latentens.methods.independent.subtype_ascent import SubtypeAscent
 from latentens.methods.indicator import vote_indicator
 from latentens.runtime.threads import one_blas_thread
@@ -56,6 +56,7 @@ def main(data: Path, out: Path, seed: int, skill: float, only: str) -> None:
     parts: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
         "crowds": lambda: crowd_rows(crowds(data, seed, skill), seed),
         "ebcc": lambda: ebcc_rows(crowds(data, seed, skill), seed),
+        "dream": lambda: dream_rows(data, seed),
         "cores": lambda: core_rows(data),
         "start": lambda: start_rows(seed),
     }
@@ -134,6 +135,16 @@ def ebcc_rows(sets: Iterator[tuple[str, Votes]], seed: int) -> Iterator[dict[str
         }
 
 
+def dream_rows(data: Path, seed: int) -> Iterator[dict[str, Any]]:
+    """Default fits on DREAM S1, whose distinct rows are known."""
+    votes = load("S1", root=data).votes
+    for method in (LatentSpectral(), LatentSpectral(select="likelihood"), Glad(), Cubam(), Ebcc()):
+        same = fresh(votes)
+        same.patterns  # noqa: B018, worked out here
+        fit, seconds, processor = timed(lambda same=same, method=method: method.fit(same, key=jax.random.key(seed)))
+        yield {"method": repr(method), "seconds": seconds, "processor": processor, "ones": int(fit.labels.sum())}
+
+
 def reference_bound(votes: Votes, reference: Reference) -> float:
     """The evidence bound where the reference ended."""
     _, num_classes, num_subtypes = reference.held.shape
@@ -209,5 +220,5 @@ if __name__ == "__main__":
     parser.add_argument("--out", type=Path, default=Path("out/speed_crowds"))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--skill", type=float, default=4.0, help="skills are Beta(skill, 4): how often voters know")
-    parser.add_argument("--only", default="crowds,ebcc,cores,start", help="parts to run")
+    parser.add_argument("--only", default="crowds,ebcc,dream,cores,start", help="parts to run")
     main(**vars(parser.parse_args()))
