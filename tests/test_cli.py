@@ -48,8 +48,9 @@ def test_compare_of_a_users_votes_writes_tree_and_report_and_goes_on(invoke, tre
     arguments = ("compare", "--votes", "t.csv", "--truth", "t.truth.csv", *METHODS, "--out", "results")
     code, _, errors = invoke(*arguments, "-m", "Nuts(DeepBeliefNet)", cwd=tree_folder)
     assert code == 1, "one method cannot be fitted"
-    signal, failure = errors.splitlines()[:2]
+    signal, independence, failure = errors.splitlines()[:3]
     assert signal.startswith("t: The voters agree more than by chance: ")
+    assert independence.startswith("t: The votes are not independent given the label")
     assert failure.startswith("Nuts(DeepBeliefNet) failed on t: ")
     truth = pd.read_csv(tree_folder / "t.truth.csv")["truth"].to_numpy()
     tree = load(tree_folder / "results" / "tree.nc")
