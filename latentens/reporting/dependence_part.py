@@ -29,7 +29,10 @@ MOST_NAMED = 5
 LEAST_KNOWN = 50
 """Known labels from which on they are asked who depends on whom."""
 
-DARK = 0.6
+BEYOND = 1.3
+"""How far the scale goes beyond the largest value: its ends, almost black, would be white on a dark page."""
+
+DARK = 0.5
 """Cells beyond this share of the scale are dark, and what is written in them is white."""
 
 
@@ -120,7 +123,7 @@ def _heat_map(values: np.ndarray, names: list[str], groups: np.ndarray) -> tuple
     """Excess correlations of all pairs, voters of a group next to each other and in a frame; group −1 is none."""
     order = np.lexsort((np.arange(len(groups)), np.where(groups < 0, len(groups), groups)))
     values, names = values[np.ix_(order, order)], [names[voter] for voter in order]
-    scale = max(float(np.abs(values).max(initial=0.0)), 0.1)
+    scale = BEYOND * max(float(np.abs(values).max(initial=0.0)), 0.1)
     figure = Figure(figsize=(WIDTH, min(max(0.24 * len(order), 2.4), 5.0) + 0.9))
     axes = figure.subplots()
     shown = axes.imshow(values, cmap="RdBu_r", vmin=-scale, vmax=scale, aspect="auto")
