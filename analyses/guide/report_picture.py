@@ -15,7 +15,7 @@ from PIL import Image
 from selenium import webdriver
 
 FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--hide-scrollbars")
-COLOURS = 128
+COLOURS = 256
 SHORTENED = """
 const style = document.createElement("style");
 style.textContent = `#data-1-signal, #data-1-items, details, .reasons ul, .troubles, .contents, #data-1-voters > p,
@@ -36,7 +36,8 @@ def take(page: Path, picture: Path, width: int = 1200) -> None:
         driver.get(page.absolute().as_uri())
         clip = {"x": 0, "y": 0, "width": width, "height": driver.execute_script(SHORTENED), "scale": 1}
         taken = driver.execute_cdp_cmd("Page.captureScreenshot", {"captureBeyondViewport": True, "clip": clip})
-        Image.open(BytesIO(b64decode(taken["data"]))).convert("RGB").quantize(COLOURS).save(picture, optimize=True)
+        image = Image.open(BytesIO(b64decode(taken["data"]))).convert("RGB")
+        image.quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(picture, optimize=True)
     finally:
         driver.quit()
 
