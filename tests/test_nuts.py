@@ -124,11 +124,14 @@ def test_sampling_for_hours_is_refused_in_front(monkeypatch):
 def test_draws_are_those_after_adaptation(monkeypatch, warmup, samples):
     steps = iter(range(10**6))
 
-    def advance(sampler, observations, state):
+    def advance(sampler, density, observations, state):
         return state, ({"x": np.array([next(steps) for _ in range(CHUNK)])}, {"n": np.zeros(CHUNK)})
 
     monkeypatch.setattr(nuts_chains, "_advance", advance)
     sampler = Sampler(DawidSkene(6), warmup, samples, False, 0.8, 10)
-    points, statistics = sampler._run_chain(None, lambda _: None, None)
-    np.testing.assert_array_equal(points["x"], np.arange(warmup, warmup + samples))
-    assert len(statistics["n"]) == samples
+    begun = nuts_chains._Chain(None, 0, [])
+    for num_chunks in (1, sampler._num_chunks):  # the first chunk is run apart from the others
+        begun = sampler._extend(None, None, lambda _: None, begun, num_chunks)
+    points, statistics = (np.concatenate([part[i][name] for part in begun.kept]) for i, name in enumerate("xn"))
+    np.testing.assert_array_equal(points, np.arange(warmup, warmup + samples))
+    assert len(statistics) == samples

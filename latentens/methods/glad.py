@@ -116,6 +116,8 @@ class Glad(GoldMethod):
         max_iterations: Limit on the number of rounds.
     """
 
+    counts_rows = True
+
     tolerance: Positive = 1e-7
     max_iterations: Count = 300
 
