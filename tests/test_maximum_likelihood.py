@@ -184,6 +184,7 @@ def test_costly_votes_get_the_same_optimum_from_fewer_starts(voters, height_by_h
     assert np.all(np.diff(fit.diagnostics["curve"]) > -1e-6)
 
 
+@pytest.mark.slow
 def test_costly_votes_of_a_program_without_a_closed_form(voters, costly, monkeypatch):
     model = HierarchicalDawidSkene(9)
     method = MaximumLikelihood(model, starts=2, use_prior=True, initial=(to_params(model, zero_point(model)),))
