@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from latentens import Votes, bayes_posterior
+from latentens.cli import support
 from latentens.cli.comparison_output import default_methods
 from latentens.comparison import load
 from latentens.datasets import PAPER_MODELS, simulate_paper
@@ -270,3 +271,11 @@ def test_a_command_does_not_wait_for_what_others_need(module, slow):
 def test_the_package_is_a_command():
     done = subprocess.run([sys.executable, "-m", "latentens", "--version"], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("latentens ")
+
+
+def test_many_votes_are_fitted_one_by_one(monkeypatch):
+    monkeypatch.setattr(support, "available_cores", lambda: 4)
+    few, many = (Votes.from_matrix(np.zeros((size, 1), dtype=np.int8)) for size in (10, 200_001))
+    assert support.fits_at_a_time(None, [few]) == 4
+    assert support.fits_at_a_time(None, [few, many]) == 1
+    assert support.fits_at_a_time(3, [many]) == 3

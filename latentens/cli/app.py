@@ -17,7 +17,6 @@ from latentens.cli.recommend_command import recommend
 from latentens.cli.terminal import console, end_if_elsewhere, messages, say, status, tell, warnings_as_sentences
 from latentens.errors import LatentensError
 from latentens.runtime.compiled_cache import keep_compiled
-from latentens.runtime.threads import available_cores
 
 if TYPE_CHECKING:
     from xarray import DataTree
@@ -132,12 +131,12 @@ def compare(
     datasets = datasets or comparison_output.paper_datasets(items, seed)
     chosen = chosen or comparison_output.default_methods(datasets, showcase)
     key, cells = jax.random.key(seed), out / "cells" if out else None
+    workers = support.fits_at_a_time(workers, (dataset.votes for dataset in datasets))
     started = partial(compare, datasets, chosen, key=key, repetitions=repetitions, folds=folds, checks=checks)
     with support.connected(scheduler) as client:
-        tree = started(folder=cells, client=client, workers=workers or available_cores(), on_progress=progress)
+        tree = started(folder=cells, client=client, workers=workers, on_progress=progress)
     comparison_output.record_independence(tree, datasets if out else [], key)
-    if checks:
-        comparison_output.record_worth(tree, datasets, key)
+    comparison_output.record_worth(tree, datasets if checks else [], key)
     _hand_over(tree, out)
 
 

@@ -62,6 +62,8 @@ def record_independence(tree: Any, datasets: Iterable[Dataset], key: jax.Array) 
 def record_worth(tree: Any, datasets: Iterable[Dataset], key: jax.Array) -> None:
     """Put into a comparison how many independent voters those of unknown origin are worth, and print it."""
     real = [dataset for dataset in datasets if dataset.model is None]
+    if not real:
+        return
     with status("Asking what the voters are worth"):
         add_worth(tree, real, key=key, resamples=RESAMPLES)
     nodes = data_trees(tree)

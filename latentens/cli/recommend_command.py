@@ -16,7 +16,6 @@ from latentens.cli.outputs import check_folder, write_whole
 from latentens.cli.reading_options import written_options
 from latentens.cli.terminal import console, end_if_elsewhere, tell
 from latentens.errors import LatentensError
-from latentens.runtime.threads import available_cores
 
 if TYPE_CHECKING:
     from xarray import DataTree
@@ -63,7 +62,7 @@ def recommend(
     known = support.known_labels(read, gold, reading) if gold else None
     with support.connected(scheduler) as client:
         kept = {"folder": out / "cells" if out else None, "client": client, "on_progress": progress}
-        kept["workers"] = workers or available_cores()
+        kept["workers"] = support.fits_at_a_time(workers, [read])
         key = jax.random.key(seed)
         tree = recommend(read, chosen or None, key=key, twins=twins, gold=known, quick=quick, **kept)
     _print(tree)

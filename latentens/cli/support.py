@@ -1,7 +1,7 @@
 """What the commands read, simulate, write and print; imported only when a command runs."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -30,14 +30,23 @@ from latentens.datasets import (
 from latentens.errors import LatentensError
 from latentens.methods.base import Fit, GoldMethod, Method, fit_known
 from latentens.programs.model import GenerativeModel
+from latentens.runtime.threads import available_cores
 from latentens.votes import Votes
 from latentens.votes.files import naming
 from latentens.votes.matching import gold_codes
 from latentens.votes.names import listed
 from latentens.votes.reading import TableOptions
 
+LARGE_ITEMS = 200_000
+"""With more items fits run one by one: each keeps all cores busy, and memory is for one of them."""
+
 MISSING_CODES = frozenset({"na", "n/a", "nan", "null", "none", "?", "-", "."})
 """What often means a missing vote, in small letters."""
+
+
+def fits_at_a_time(wanted: int | None, votes: Iterable[Votes]) -> int:
+    """As many as the user wants; by default one for each core, or one where votes are many."""
+    return wanted or (1 if any(each.num_items > LARGE_ITEMS for each in votes) else available_cores())
 
 
 def named_datasets(names: list[str], root: Path | None, reading: TableOptions) -> list[Dataset]:
