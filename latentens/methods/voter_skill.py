@@ -91,7 +91,9 @@ def estimated_confusion(params: Mapping[str, np.ndarray], shape: tuple[int, ...]
 def _is_quick(fit: Fit, num_classes: int) -> bool:
     """Whether intervals can be had at once."""
     model = fit.model
-    if model is None or (fit.draws is None and not _is_independent(fit)):
+    if fit.draws is None:
+        return isinstance(model, DawidSkene) and _is_independent(fit) and model.num_classes == num_classes
+    if model is None:
         return False
     structure = inspect(model)
     return structure.num_labels == structure.num_vote_classes == num_classes

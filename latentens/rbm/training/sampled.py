@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jaxtyping import Array, Float, Int
 
 from latentens.errors import LatentensError
@@ -24,6 +23,9 @@ from latentens.runtime.limits import check_time
 from latentens.runtime.parallel import stop_if_asked
 from latentens.runtime.progress import track_late
 from latentens.runtime.settings import Count, NotNegative, PartialShare, Positive
+
+if TYPE_CHECKING:
+    import optax
 
 MOST_SCORED_STATES = 2**14
 """The held-out likelihood is exact if the smaller layer has at most this many states, annealed above."""
@@ -132,8 +134,10 @@ class SampledTraining(Training):
             weights=weights.at[:, :width].set(centred.weights), hidden_bias=bias.at[:width].set(centred.hidden_bias)
         )
 
-    def optimiser(self, num_visible: int, batches: int) -> optax.GradientTransformation:
+    def optimiser(self, num_visible: int, batches: int) -> "optax.GradientTransformation":
         """The optimiser for these numbers of visible units and of mini-batches in an epoch."""
+        import optax  # slow to import, and needed only here
+
         first, steps = self.learning_rate / num_visible, max(1, self.epochs * batches)
         rate = {
             "constant": first,
@@ -209,7 +213,7 @@ def _epoch(
             chains = jump(machine, single, chains, jump_key)
         gradient = jax.grad(loss)(learner.centred, data, chains)
         steps, state = optimiser.update(gradient, learner.optimiser, learner.centred)
-        return _Learner(optax.apply_updates(learner.centred, steps), state, chains), None
+        return _Learner(jax.tree.map(jnp.add, learner.centred, steps), state, chains), None
 
     return jax.lax.scan(update, learner, (order, jax.random.split(batch_key, num_batches)))[0]
 
