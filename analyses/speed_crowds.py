@@ -1,19 +1,13 @@
-"""Sparse crowds: the default fits of Dawid–Skene EM and EBCC against crowd-kit and EBCC as published, and busy cores.
+"""Sparse crowds: the default fits of Dawid–Skene EM and EBCC against crowd-kit and EBCC as published.
 
-    python analyses/speed_crowds.py --data ROOT --out DIR [--seed 0] [--skill 4] [--only crowds,ebcc,dream,cores,start]
+    python analyses/speed_crowds.py --data ROOT --out DIR [--seed 0] [--skill 4] [--only crowds,ebcc,dream]
 
 Simulated crowds have the shapes of five public ones; others are in ROOT. Both sides run one after the other in this
 process on one thread, and every row has seconds, seconds of processor time, and the load. Writes `crowds.csv`,
-`ebcc.csv`, `dream.csv`, `cores.csv` and `start.csv`; all of it takes less than eight minutes on two quiet cores.
+`ebcc.csv` and `dream.csv`; all of it takes less than eight minutes on two quiet cores.
 """
 
 import argparse
-import multiprocessing
-import os
-import resource
-import subprocess
-import sys
-import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -37,19 +31,6 @@ from latentens.methods.indicator import vote_indicator
 from latentens.runtime.threads import one_blas_thread
 from latentens.votes import Votes
 
-STACK = """
-import sys, time, jax
-from latentens.datasets import load
-from latentens.methods import RBMStack
-votes = load("TG/1", root=sys.argv[1]).votes
-RBMStack().fit(votes, key=jax.random.key(0))
-wall, processor = time.perf_counter(), time.process_time()
-RBMStack().fit(votes, key=jax.random.key(1))
-print(time.perf_counter() - wall, time.process_time() - processor)
-"""
-
-COMMAND = "from latentens.cli import main; main()"
-
 
 def main(data: Path, out: Path, seed: int, skill: float, only: str) -> None:
     out.mkdir(parents=True, exist_ok=True)
@@ -57,8 +38,6 @@ def main(data: Path, out: Path, seed: int, skill: float, only: str) -> None:
         "crowds": lambda: crowd_rows(crowds(data, seed, skill), seed),
         "ebcc": lambda: ebcc_rows(crowds(data, seed, skill), seed),
         "dream": lambda: dream_rows(data, seed),
-        "cores": lambda: core_rows(data),
-        "start": lambda: start_rows(seed),
     }
     for name in only.split(","):
         rows = []
@@ -153,72 +132,11 @@ def reference_bound(votes: Votes, reference: Reference) -> float:
     return ascent.stand(ascent.begin(reference.held)).bound
 
 
-def core_rows(data: Path) -> Iterator[dict[str, Any]]:
-    """The RBM stack on TG/1, warm, in a process of its own, on cores that are free, busy, few or bound from outside."""
-    for name in ("free", "one core busy", "pinned to one core", "OPENBLAS_NUM_THREADS=1"):
-        busy = multiprocessing.Process(target=spin, daemon=True) if name == "one core busy" else None
-        if busy:
-            busy.start()
-        variables = {k: v for k, v in os.environ.items() if k != "OPENBLAS_NUM_THREADS"}
-        variables |= {"OPENBLAS_NUM_THREADS": "1"} if "=" in name else {}
-        pin = (lambda: os.sched_setaffinity(0, {0})) if "pinned" in name else None
-        command = [sys.executable, "-c", STACK, str(data)]
-        done = subprocess.run(command, env=variables, preexec_fn=pin, capture_output=True, text=True, check=True)
-        if busy:
-            busy.terminate()
-        wall, processor = map(float, done.stdout.split())
-        yield {"cores": name, "seconds": wall, "processor": processor}
-
-
-def spin() -> None:
-    while True:
-        pass
-
-
-def start_rows(seed: int) -> Iterator[dict[str, Any]]:
-    """Whole commands on a file of 1,000 items × 30 voters × 3 classes: without compiled programs, then with them."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "votes.csv")
-        rng = np.random.default_rng(seed)
-        labels = rng.integers(0, 3, 1000)
-        matrix = np.where(rng.random((1000, 30)) < 0.6, labels[:, None], rng.integers(0, 3, (1000, 30)))
-        pd.DataFrame(matrix, columns=[f"voter{j}" for j in range(30)]).to_csv(path, index=False)
-        variables = {k: v for k, v in os.environ.items() if not k.startswith("JAX_")}
-        variables["LATENTENS_CACHE"] = str(Path(folder, "cache"))
-        for method in ("DawidSkeneEM", "MaximumLikelihood(DawidSkene)"):
-            for run in ("cold", "cached"):
-                start, before = time.perf_counter(), children_processor()
-                command = [
-                    sys.executable,
-                    "-c",
-                    COMMAND,
-                    "fit",
-                    method,
-                    str(path),
-                    "--out",
-                    str(path.with_name("posterior.csv")),
-                ]
-                done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
-                yield {
-                    "method": method,
-                    "run": run,
-                    "seconds": time.perf_counter() - start,
-                    "processor": children_processor() - before,
-                    "exit": done.returncode,
-                }
-
-
-def children_processor() -> float:
-    """Seconds of processor time of the processes that were waited for."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--data", type=Path, required=True, help="folder of the data")
     parser.add_argument("--out", type=Path, default=Path("out/speed_crowds"))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--skill", type=float, default=4.0, help="skills are Beta(skill, 4): how often voters know")
-    parser.add_argument("--only", default="crowds,ebcc,dream,cores,start", help="parts to run")
+    parser.add_argument("--only", default="crowds,ebcc,dream", help="parts to run")
     main(**vars(parser.parse_args()))
