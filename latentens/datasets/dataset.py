@@ -1,6 +1,6 @@
 """Simulation: votes whose labels, and perhaps whose parameters, are known."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -17,12 +17,16 @@ from latentens.programs.prior_draws import numpy_draws
 from latentens.programs.tables import bayes_posterior, check_form, checked_tables
 from latentens.programs.tracing import run_alone
 from latentens.runtime.precision import double_precision
+from latentens.runtime.quick_compilation import compile_quickly
 from latentens.votes import Triplets, Votes
 from latentens.votes.labels import MISSING
 
 ITEMS_PER_KEY = 2**16
 VOTES_PER_KEY = 2**22
 """Limits of what is drawn with one random key, which bound the memory. What a key gives depends on them."""
+
+Drawn = tuple[dict[str, Array], Int[Array, "item voter"]]
+"""The hidden sites of items, and their votes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,41 +126,43 @@ def simulate_like(
     starts = range(0, pattern.num_items, size)
     parts = [pattern.between(start, min(start + size, pattern.num_items)) for start in starts]
     keys = jax.random.split(items_key, len(parts))
-    drawn = [_draw_part(model, size, params, part, key) for part, key in zip(parts, keys, strict=True)]
+    draw = partial(_draw_items_once if len(parts) == 1 else _draw_items, model, size)
+    drawn = [_draw_part(draw, params, part, key) for part, key in zip(parts, keys, strict=True)]
     labels, votes = (np.concatenate(columns) for columns in zip(*drawn, strict=True))
     storage = votes if isinstance(pattern.storage, np.ndarray) else pattern.storage._replace(vote=votes)
     return Dataset(str(model), replace(pattern, storage=storage), labels, model, params)
 
 
 def _draw_part(
-    model: GenerativeModel, num_items: int, params: dict[str, np.ndarray], pattern: Votes, key: Array
+    draw: Callable[[dict[str, Any], Array], Drawn], params: dict[str, np.ndarray], pattern: Votes, key: Array
 ) -> tuple[Int8[np.ndarray, " item"], Int8[np.ndarray, "item voter"] | Int8[np.ndarray, " entry"]]:
-    """Labels and votes of some items; `num_items` or fewer, so that all parts share one compiled program."""
-    hidden, votes = _draw_items(model, num_items, params, key)
+    """Labels and votes of the pattern's items, of which `draw` may draw more: all parts share one compiled program."""
+    hidden, votes = draw(params, key)
     labels, matrix = np.asarray(hidden["label"]).astype(np.int8)[: pattern.num_items], np.asarray(votes)
     if isinstance(pattern.storage, np.ndarray):
         return labels, np.where(pattern.storage == MISSING, np.int8(MISSING), matrix[: pattern.num_items])
     item, voter, turn = pattern.storage.item, pattern.storage.voter, pattern.storage.turn
     drawn = matrix[item, voter]
     for again in range(1, turn.max(initial=0) + 1):
-        _, votes = _draw_items(model, num_items, {**params, **hidden}, jax.random.fold_in(key, again))
+        _, votes = draw({**params, **hidden}, jax.random.fold_in(key, again))
         drawn = np.where(turn == again, np.asarray(votes)[item, voter], drawn)
     return labels, Triplets(item, voter, drawn).in_order().vote
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(compile_quickly, static_argnums=0)
 def _draw_params(model: GenerativeModel, key: Array) -> dict[str, Float[Array, "..."]]:
     with run_alone(), handlers.trace() as trace, numpy_draws(), handlers.seed(rng_seed=key):
         model.program(1)
     return {name: trace[name]["value"] for name in inspect(model).parameter_shapes}
 
 
-@partial(jax.jit, static_argnums=(0, 1))
-def _draw_items(
-    model: GenerativeModel, num_items: int, known: dict[str, Any], key: Array
-) -> tuple[dict[str, Array], Int[Array, "item voter"]]:
+def _items(model: GenerativeModel, num_items: int, known: dict[str, Any], key: Array) -> Drawn:
     """The hidden sites of items, and their votes; `known` are the parameters and perhaps the hidden sites."""
     with run_alone(), handlers.trace() as trace, handlers.seed(rng_seed=key), handlers.substitute(data=known):
         model.program(num_items)
     hidden = {name: trace[name]["value"] for name in inspect(model).hidden}
     return hidden, trace["vote"]["value"].astype("int8")
+
+
+_draw_items = jax.jit(_items, static_argnums=(0, 1))
+_draw_items_once = compile_quickly(_items, static_argnums=(0, 1))

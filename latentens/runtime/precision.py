@@ -7,6 +7,8 @@ from typing import Any, ParamSpec, TypeVar
 import jax
 import numpy as np
 
+from latentens.runtime.quick_compilation import compile_quickly
+
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
@@ -38,4 +40,4 @@ def numpy_result(function: Callable[Arguments, Any]) -> Callable[Arguments, Any]
 
 def numpy_draw(method: Callable[..., dict[str, jax.Array]]) -> Callable[..., dict[str, np.ndarray]]:
     """Compile a method `(self, key) -> arrays` of a hashable object and hand its result out in NumPy."""
-    return numpy_result(jax.jit(method, static_argnums=0))
+    return numpy_result(compile_quickly(method, static_argnums=0))
