@@ -4,9 +4,9 @@ from scipy.optimize import minimize
 from scipy.stats import norm
 
 from latentens.evaluation.scores import balanced_accuracy
-from latentens.methods import Cubam
+from latentens.methods import Cubam, cubam
 from latentens.methods.cells import Cells
-from latentens.methods.cubam import Voters, estimate_signals, estimate_voters
+from latentens.methods.cubam import SIGNAL_GRID, Voters, estimate_signals, estimate_voters
 from latentens.methods.indicator import vote_indicator
 from tests.reference import KEY, independent_votes, load_or_skip, percent
 
@@ -78,6 +78,26 @@ def test_voters_maximise_the_posterior_given_the_signals(missing):
 
         best = minimize(lambda p: -objective(p), [1.0, 0.0])
         assert objective((found.weight[j, 0], found.threshold[j])) == pytest.approx(-best.fun, abs=1e-6)
+
+
+@pytest.mark.parametrize("top", [-4.99, -0.4, 0.013, 3.049, 7.0])
+def test_the_top_between_points_of_the_grid_is_near(top):
+    heights = -np.cosh(SIGNAL_GRID - top) - (SIGNAL_GRID - top) ** 3 / 10
+    inside = np.clip(top, -5.0, 5.0)
+    assert cubam._top_near_grid(heights[None]) == pytest.approx(inside, abs=1e-6 if abs(top) < 4.9 else 0.05)
+
+
+@pytest.mark.parametrize("dimensions", [1, 2])
+@pytest.mark.parametrize("missing", [0.0, 0.3])
+def test_few_newton_steps_lead_where_many_do(dimensions, missing, monkeypatch):
+    votes, _ = independent_votes(300, np.linspace(0.6, 0.9, 8), np.full(8, 0.7), missing=missing)
+    few = Cubam(dimensions).fit(votes, key=KEY)
+    monkeypatch.setattr(cubam, "LAST_STEP", 1e-12)
+    monkeypatch.setattr(cubam, "NEWTON_TOLERANCE", 1e-12)
+    monkeypatch.setattr(cubam, "_top_near_grid", lambda heights: SIGNAL_GRID[heights.argmax(axis=1)])
+    many = Cubam(dimensions).fit(votes, key=KEY)
+    np.testing.assert_allclose(few.params["weight"], many.params["weight"], atol=1e-4)
+    np.testing.assert_array_equal(few.labels, many.labels)
 
 
 def test_the_number_of_rounds_matters_and_is_reported():

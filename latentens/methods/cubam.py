@@ -23,10 +23,16 @@ THRESHOLD_SPREAD = 3.0
 SIGNAL_GRID = np.linspace(-5, 5, 201)
 NEWTON_STEPS = 20
 NEWTON_TOLERANCE = 1e-6
+LAST_STEP = 1e-4
+"""What is left after a full Newton step is of the order of its square, so that one this small is the last."""
+
 PERTURBATION = 0.01
 
 WORTH_LEAVING = 0.8
 """Those who have converged are left out of further steps once no more than this share still moves."""
+
+DERIVATIVES = np.array([[1, -1, -6, 12], [-8, 16, 12, -48], [0, -30, 0, 72], [8, 16, -12, -48], [-1, -1, 6, 12]]) / 12
+"""Of the polynomial through five neighbours on the grid, at the middle one, in units of their distance."""
 
 Signals = Float[np.ndarray, "row dimension"]
 
@@ -66,10 +72,12 @@ class Cubam(Method):
         rows, counts, _ = votes.patterns
         cells, indicator = Cells.of(rows), vote_indicator(rows, 2)
         voters, change = self._start(votes.num_voters, key), np.inf
+        ahead = voters
         for _ in range(self.rounds - 1):
             stop_if_asked()
             signals = estimate_signals(cells, indicator, voters)
-            updated = estimate_voters(cells, counts, signals, voters)
+            updated = estimate_voters(cells, counts, signals, ahead)
+            ahead = Voters(*(2 * new - old for new, old in zip(updated, voters, strict=True)))  # they go on as before
             change, voters = float(np.abs(updated.weight - voters.weight).max()), updated
         probs = component_probs(estimate_signals(cells, indicator, voters))[votes.patterns.inverse]
         flip = orientation(probs, votes)[0] == 1
@@ -105,13 +113,14 @@ def estimate_signals(cells: Cells, indicator: Indicator, voters: Voters) -> Sign
     margins = voters.weight.sum(axis=1)[:, None] * SIGNAL_GRID - voters.threshold[:, None]
     table = np.stack([log_ndtr(-margins), log_ndtr(margins)], axis=1).reshape(-1, len(SIGNAL_GRID))
     log_prior = np.logaddexp(*(-dimensions * (SIGNAL_GRID - m) ** 2 / (2 * SIGNAL_SPREAD**2) for m in (-1, 1)))
-    best = (indicator @ table + log_prior).argmax(axis=1)
-    signals = np.repeat(SIGNAL_GRID[best][:, None], dimensions, axis=1)
+    heights = indicator @ table + log_prior
+    # in several dimensions the top is elsewhere, and which of several is found depends on the start
+    start = _top_near_grid(heights) if dimensions == 1 else SIGNAL_GRID[heights.argmax(axis=1)]
+    signals = np.repeat(start[:, None], dimensions, axis=1)
     moving, some = np.arange(len(signals)), cells
     for _ in range(NEWTON_STEPS):
-        step = _signal_step(some, signals[moving], voters)
+        step, still = _signal_step(some, signals[moving], voters)
         signals[moving] += step
-        still = _moves(step)
         if not still.any():
             break
         if still.mean() < WORTH_LEAVING:
@@ -119,14 +128,41 @@ def estimate_signals(cells: Cells, indicator: Indicator, voters: Voters) -> Sign
     return np.where(cells.has_votes[:, None], signals, 0.0)
 
 
-def _signal_step(cells: Cells, signals: Signals, voters: Voters) -> Signals:
-    """A Newton step in which the mixture prior is replaced by the normal that bounds it from below."""
+def _top_near_grid(heights: Float[np.ndarray, "row point"]) -> Float[np.ndarray, " row"]:
+    """Where the polynomial through the highest point of the grid and two on either side has its top, if it has one."""
+    best = heights.argmax(axis=1)
+    middle = np.clip(best, 2, len(SIGNAL_GRID) - 3)
+    around = np.take_along_axis(heights, middle[:, None] + np.arange(-2, 3), axis=1)
+    first, second, third, fourth = (around @ DERIVATIVES).T
+    move = np.zeros(len(heights))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        for _ in range(3):
+            slope = first + move * (second + move * (third / 2 + move * fourth / 6))
+            move -= slope / (second + move * (third + move * fourth / 2))
+    sure = (best == middle) & (second < 0) & (np.abs(move) <= 1)
+    return SIGNAL_GRID[best] + np.where(sure, move, 0.0) * (SIGNAL_GRID[1] - SIGNAL_GRID[0])
+
+
+def _signal_step(cells: Cells, signals: Signals, voters: Voters) -> tuple[Signals, Bool[np.ndarray, " row"]]:
+    """A Newton step of each row, and which rows need another one.
+
+    In several dimensions the mixture prior is replaced by the normal that bounds it from below. In one its own
+    curvature is used, as far as that does no more than double the step.
+    """
     dimensions = signals.shape[1]
     derivatives = _probit_derivatives(cells, _regressors(signals), _coefficients(voters))
-    towards = 2 * component_probs(signals)[:, 1:] - 1  # mean of the components, weighted
+    share = component_probs(signals)[:, 1:]
+    towards = 2 * share - 1  # mean of the components, weighted
     gradient = (towards - signals) / SIGNAL_SPREAD**2 + cells.sum_by_row(derivatives.first, voters.weight)
     hessian = cells.sum_by_row(derivatives.second, _outer(voters.weight)).reshape(-1, dimensions, dimensions)
-    return _newton_step(gradient, hessian - np.eye(dimensions) / SIGNAL_SPREAD**2)
+    hessian -= np.eye(dimensions) / SIGNAL_SPREAD**2
+    if dimensions > 1:
+        step = _newton_step(gradient, hessian)
+        return step, _moves(step, NEWTON_TOLERANCE)
+    missing = (4 * share * (1 - share) / SIGNAL_SPREAD**4)[:, :, None]
+    step = _newton_step(gradient, hessian + np.minimum(missing, -hessian / 2))
+    is_full = (missing <= -hessian / 2)[:, 0, 0]
+    return step, _moves(step, np.where(is_full, LAST_STEP, NEWTON_TOLERANCE))
 
 
 def estimate_voters(cells: Cells, counts: Int[np.ndarray, " row"], signals: Signals, voters: Voters) -> Voters:
@@ -144,7 +180,7 @@ def estimate_voters(cells: Cells, counts: Int[np.ndarray, " row"], signals: Sign
         hessian = some.sum_by_voter(derivatives.second, weighted_outer).reshape(-1, size, size)
         step = _newton_step(gradient, hessian - np.diag(precision))
         coefficients[moving] += step
-        still = _moves(step)
+        still = _moves(step, LAST_STEP)
         if not still.any():
             break
         if still.mean() < WORTH_LEAVING:
@@ -164,8 +200,10 @@ def _newton_step(gradient: Float[np.ndarray, "some k"], hessian: Float[np.ndarra
     return np.clip(-np.linalg.solve(hessian, gradient[..., None])[..., 0], -1.0, 1.0)
 
 
-def _moves(step: Float[np.ndarray, "some k"]) -> Bool[np.ndarray, " some"]:
-    return np.abs(step).max(axis=1) >= NEWTON_TOLERANCE
+def _moves(
+    step: Float[np.ndarray, "some k"], tolerance: float | Float[np.ndarray, " some"]
+) -> Bool[np.ndarray, " some"]:
+    return np.abs(step).max(axis=1) >= tolerance
 
 
 def _probit_derivatives(
