@@ -120,7 +120,8 @@ class Ebcc(GoldMethod):
         """Where labels that are divided among the subtypes at random lead; none if a sample says that it is in vain."""
         size = len(rows.counts)
         if size >= 2 * SCREENED_ITEMS:
-            tried = self._best_on_sample(rows, SCREENED_ITEMS, generator)
+            (apart,) = generator.spawn(1)  # where the sample decides for random starts, they are those without it
+            tried = self._best_on_sample(rows, SCREENED_ITEMS, apart)
             if np.bincount(tried.label).max() == 1:
                 return []
         if size < 2 * SCREENED_ROWS:

@@ -22,6 +22,10 @@ RUNS = 8
 """Number of runs in which blocks are summed side by side. It is the same on any machine, because the order of a sum
 decides its last digits."""
 
+FEW_BLOCKS = 4
+"""Fewer blocks than this are summed one after the other: threads that are begun and awaited in every round of an ascent
+take more processor time than they save."""
+
 Sums = tuple[Float[np.ndarray, "..."], ...]
 
 
@@ -73,9 +77,7 @@ class Incidence:
             return total
 
         runs = np.array_split(np.arange(len(self.blocks)), min(RUNS, len(self.blocks)))
-        if len(runs) == 1:
-            return sum_run(runs[0])
-        sums = in_threads(sum_run, runs)
+        sums = in_threads(sum_run, runs) if len(runs) >= FEW_BLOCKS else list(map(sum_run, runs))
         return tuple(sum(parts[1:], start=parts[0]) for parts in zip(*sums, strict=True))
 
 
