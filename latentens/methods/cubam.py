@@ -12,6 +12,7 @@ from latentens.inference.orient import orientation
 from latentens.methods.base import Estimate, Method, Posterior
 from latentens.methods.cells import Cells, Values
 from latentens.methods.indicator import Indicator, in_blocks, require_two_classes, vote_indicator
+from latentens.runtime.numerics import FIVE_POINT_DERIVATIVES
 from latentens.runtime.parallel import stop_if_asked
 from latentens.runtime.randomness import numpy_generator
 from latentens.runtime.settings import Count
@@ -30,9 +31,6 @@ PERTURBATION = 0.01
 
 WORTH_LEAVING = 0.8
 """Those who have converged are left out of further steps once no more than this share still moves."""
-
-DERIVATIVES = np.array([[1, -1, -6, 12], [-8, 16, 12, -48], [0, -30, 0, 72], [8, 16, -12, -48], [-1, -1, 6, 12]]) / 12
-"""Of the polynomial through five neighbours on the grid, at the middle one, in units of their distance."""
 
 Signals = Float[np.ndarray, "row dimension"]
 
@@ -133,7 +131,7 @@ def _top_near_grid(heights: Float[np.ndarray, "row point"]) -> Float[np.ndarray,
     best = heights.argmax(axis=1)
     middle = np.clip(best, 2, len(SIGNAL_GRID) - 3)
     around = np.take_along_axis(heights, middle[:, None] + np.arange(-2, 3), axis=1)
-    first, second, third, fourth = (around @ DERIVATIVES).T
+    first, second, third, fourth = (around @ FIVE_POINT_DERIVATIVES).T
     move = np.zeros(len(heights))
     with np.errstate(divide="ignore", invalid="ignore"):
         for _ in range(3):

@@ -119,15 +119,17 @@ class Ebcc(GoldMethod):
     def _random_runs(self, ascent: SubtypeAscent, rows: LabelledRows, generator: np.random.Generator) -> list[End]:
         """Where labels that are divided among the subtypes at random lead; none if a sample says that it is in vain."""
         size = len(rows.counts)
-        if size >= 2 * SCREENED_ITEMS:
-            (apart,) = generator.spawn(1)  # where the sample decides for random starts, they are those without it
-            tried = self._best_on_sample(rows, SCREENED_ITEMS, apart)
-            if np.bincount(tried.label).max() == 1:
-                return []
+        (apart,) = generator.spawn(1)  # random starts do not depend on whether a sample was asked
+        if size >= 2 * SCREENED_ITEMS and not self._sample_has_subtypes(rows, apart):
+            return []
         if size < 2 * SCREENED_ROWS:
             return self._climb_all(ascent, rows, generator)
         best = self._best_on_sample(rows, SCREENED_ROWS, generator)
         return [ascent.climb(best.scaled(int(rows.counts.sum())))]
+
+    def _sample_has_subtypes(self, rows: LabelledRows, generator: np.random.Generator) -> bool:
+        """Whether the best random start keeps several subtypes of a class on a sample of the items."""
+        return bool(np.bincount(self._best_on_sample(rows, SCREENED_ITEMS, generator).label).max() > 1)
 
     def _best_on_sample(self, rows: LabelledRows, num_items: int, generator: np.random.Generator) -> Subtypes:
         """The subtypes to which the best random start leads on a sample of the items."""

@@ -3,6 +3,12 @@
 import numpy as np
 from jaxtyping import Float
 
+FIVE_POINT_DERIVATIVES = (
+    np.array([[1, -1, -6, 12], [-8, 16, 12, -48], [0, -30, 0, 72], [8, 16, -12, -48], [-1, -1, 6, 12]]) / 12
+)
+"""Five heights at equal distances times this are the derivatives at the middle one, the first to the fourth, of the
+polynomial through them, in units of the distance."""
+
 SMALLEST = np.finfo(np.float64).tiny
 """The smallest positive normal number: the floor under every logarithm."""
 

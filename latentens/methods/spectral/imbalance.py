@@ -1,6 +1,7 @@
 """The class imbalance b = P(y=1) − P(y=0) of conditionally independent voters whose rank-one vector is known."""
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -9,6 +10,7 @@ from scipy.optimize import minimize_scalar
 from latentens.methods.indicator import BlockedIndicator
 from latentens.methods.spectral.moments import Column, Rates, Vector
 from latentens.runtime.blocks import row_blocks
+from latentens.runtime.numerics import FIVE_POINT_DERIVATIVES
 from latentens.votes.distinct import Patterns
 
 GRID = np.arange(-99, 100) / 100
@@ -19,7 +21,14 @@ SCREENED_ROWS = 2**17
 NEAR = 0.055
 """That part is so near to the sample's best: many times the standard error on so many rows."""
 
+APART = 1e-3
+"""Distance of the heights from which the top is told in the end."""
+
+ROUNDING = 1e-13
+"""Relative errors of heights."""
+
 RatesAt = Callable[[Column], Rates]
+HeightsAt = Callable[[Float[np.ndarray, " value"]], Float[np.ndarray, " value"]]
 
 
 def likelihood_imbalance(rows: Patterns, rates_at: RatesAt, *, refine: bool) -> float:
@@ -36,17 +45,28 @@ def likelihood_imbalance(rows: Patterns, rates_at: RatesAt, *, refine: bool) -> 
         sample = BlockedIndicator(rows.votes.take(chosen), 2)
         rough = GRID[np.argmax(_log_likelihoods(sample, counts[chosen], GRID, rates_at))]
         grid = GRID[np.abs(GRID - rough) < NEAR]
-    heights = _log_likelihoods(indicator, counts, grid, rates_at)
+    heights_at = partial(_log_likelihoods, indicator, counts, rates_at=rates_at)
+    heights = heights_at(grid)
     best = float(grid[np.argmax(heights)])
-    if not refine:
+    return _refined(heights_at, best, float(heights.max())) if refine else best
+
+
+def _refined(heights_at: HeightsAt, best: float, height: float) -> float:
+    """The highest place near the best point of the grid.
+
+    A search by heights ends where they differ by no more than rounding errors, some 1e-7 from the top. The polynomial
+    through five of them further apart tells the top more exactly, unless rates that reach their bounds make an edge.
+    """
+    low, high = max(best - 0.01, GRID[0]), min(best + 0.01, GRID[-1])
+    search = partial(minimize_scalar, bounds=(low, high), method="bounded", options={"xatol": 1e-5})
+    found = search(lambda b: -heights_at(np.array([b]))[0])
+    if -found.fun < height:
         return best
-    found = minimize_scalar(
-        lambda b: -_log_likelihoods(indicator, counts, np.array([b]), rates_at)[0],
-        bounds=(max(best - 0.01, GRID[0]), min(best + 0.01, GRID[-1])),
-        method="bounded",
-        options={"xatol": 1e-7},
-    )
-    return float(found.x) if -found.fun >= heights.max() else best
+    around = heights_at(np.clip(found.x + APART * np.arange(-2, 3), GRID[0], GRID[-1]))
+    first, second, _, _ = (around - around[2]) @ FIVE_POINT_DERIVATIVES
+    top = float(found.x - APART * first / second) if abs(first) < -second else best
+    (reached,) = heights_at(np.array([top]))
+    return top if reached >= -found.fun - ROUNDING * abs(found.fun) else float(found.x)
 
 
 def _log_likelihoods(
