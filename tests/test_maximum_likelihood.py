@@ -9,7 +9,7 @@ from latentens import GenerativeModel, Votes, log_likelihood, simulate
 from latentens.errors import ContractError, VotesError
 from latentens.inference import costly as costs
 from latentens.inference.program_losses import towards_labels
-from latentens.methods import MaximumLikelihood
+from latentens.methods import DawidSkeneEM, MaximumLikelihood
 from latentens.methods.maximum_likelihood import _bound_warnings
 from latentens.models import (
     DawidSkene,
@@ -195,6 +195,18 @@ def test_costly_votes_of_a_program_without_a_closed_form(voters, costly, monkeyp
         assert sum(optimum["starts"] for optimum in fit.diagnostics["optima"]) == number
     assert few.diagnostics["objective"] / 3000 == pytest.approx(all_starts.diagnostics["objective"] / 3000, abs=1e-6)
     assert np.mean(few.labels == all_starts.labels) > 0.999
+
+
+def test_deviations_do_not_vanish_with_their_scale():
+    """Without priors the hierarchical model can do all that Dawid and Skene's can, so it must not end lower."""
+    generator, shape = np.random.default_rng(0), (1000, 50)
+    labels = generator.integers(0, 4, 1000)[:, None]
+    matrix = np.where(generator.random(shape) < np.linspace(0.2, 0.95, 50), labels, generator.integers(0, 4, shape))
+    matrix[generator.random(shape) < 0.9] = -1
+    votes = Votes.from_matrix(matrix, num_classes=4)
+    limit = DawidSkeneEM(1e-10, 1e-10).fit(votes, key=KEY).diagnostics["log_likelihood"] / 1000
+    method = MaximumLikelihood(HierarchicalDawidSkene(50, 4), starts=0, max_iterations=100)
+    assert method.fit(votes, key=KEY).diagnostics["log_likelihood"] / 1000 > limit - 0.02
 
 
 def zero_point(model):

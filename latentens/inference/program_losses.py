@@ -20,6 +20,9 @@ from latentens.programs.tables import Tables, build_tables, log_joint
 WARM_ITERATIONS = 100
 """Iterations towards the labels of a cheaper method."""
 
+NEAR_ZERO = 0.1
+"""A start is so much nearer to zero where labels are all there is to explain votes."""
+
 Point = dict[str, np.ndarray]
 
 
@@ -66,9 +69,13 @@ def towards_labels(
     """
     loss: Loss = LabelLoss(model)
     data: Any = observations, totals
-    if inspect(model).vote_parents == {"label"} and is_costly(model, observations):
-        # the loss is linear in the tables then, so that the votes need to be counted only once
-        loss, data = NegativeExpected(model, use_prior=True), _count(model, start, observations, totals)
+    if inspect(model).vote_parents == {"label"}:
+        # with labels and no hidden units nothing is alike that had to be told apart by chance, and where voters deviate
+        # by chance from the first, a scale of their deviations shrinks to nothing before they say anything
+        start = {name: NEAR_ZERO * value for name, value in start.items()}
+        if is_costly(model, observations):
+            # the loss is linear in the tables, so that the votes need to be counted only once
+            loss, data = NegativeExpected(model, use_prior=True), _count(model, start, observations, totals)
     return descend(loss, start, data, max_iterations=WARM_ITERATIONS, tolerance=1e-4)[0].point
 
 
