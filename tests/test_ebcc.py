@@ -131,7 +131,8 @@ def test_random_starts_are_left_out_where_a_sample_has_one_subtype_a_class(monke
     generator = np.random.default_rng(0)
     opinions = generator.integers(0, 2, (2000, 3)).repeat(4, axis=1)
     grouped = Votes.from_matrix(opinions ^ (generator.random(opinions.shape) < 0.1), num_classes=2)
-    for votes, num_starts, size in ((independent, 1, 60), (grouped, 4, 200)):
+    cases = ((as_triplets(independent), 1, 60), (as_triplets(grouped), 4, 200), (independent, 4, 60))
+    for votes, num_starts, size in cases:  # those of a matrix are all run
         on_all = Ebcc(restarts=3).fit(votes, key=KEY)
         monkeypatch.setattr(ebcc, "SCREENED_ITEMS", size)
         screened = Ebcc(restarts=3).fit(votes, key=KEY)
