@@ -74,10 +74,10 @@ def judged(votes: Votes, labels: np.ndarray, key: int) -> dict[str, float]:
     row = {"distinct_rows": len(rows.counts), "left_out": 0.0, "bound_lost": 0.0, "accuracy_change": 0.0}
     row |= {"seconds": np.nan, "seconds_of_all": np.nan}
     (apart,) = numpy_generator(jax.random.key(key)).spawn(1)
-    if len(rows.counts) < 2 * ebcc.SCREENED_ITEMS or Ebcc()._sample_has_subtypes(rows, apart):
+    if Ebcc()._worth_random_starts(rows, apart):
         return row
     screened, seconds = timed_fit(votes, key)
-    with mock.patch.object(ebcc, "SCREENED_ITEMS", len(labels)):
+    with mock.patch.object(ebcc, "SCREENED_ITEMS", len(labels) + 1):
         whole, seconds_of_all = timed_fit(votes, key)
     bounds = [fit.diagnostics["evidence_bound"] / len(labels) for fit in (screened, whole)]
     accuracies = [100 * float(np.mean(fit.labels == labels)) for fit in (screened, whole)]

@@ -29,10 +29,10 @@ from latentens.runtime.randomness import numpy_generator
 from latentens.runtime.settings import Count, Positive
 from latentens.votes import Votes
 
-SCREENED_ITEMS = 2**12
-"""Whether classes have several subtypes is tried on a sample of this many items, if there are twice as many distinct
-rows and most votes are missing. Where every voter votes on every item, a subtype that so few do not show may still be
-worth some thousandths of a nat an item, and rows are quick."""
+SCREENED_ITEMS = 2**13
+"""Whether classes have several subtypes is tried on a sample of this many items, or half of all, if there are as many
+distinct rows and most votes are missing. Where every voter votes on every item, a subtype that so few do not show may
+still be worth some thousandths of a nat an item, and rows are quick."""
 
 SCREENED_ROWS = 2**17
 """Random starts compete on a sample of this many items, if there are twice as many distinct rows; the best goes on."""
@@ -121,16 +121,19 @@ class Ebcc(GoldMethod):
         """Where labels that are divided among the subtypes at random lead; none if a sample says that it is in vain."""
         size = len(rows.counts)
         (apart,) = generator.spawn(1)  # random starts do not depend on whether a sample was asked
-        if rows.votes.is_sparse and size >= 2 * SCREENED_ITEMS and not self._sample_has_subtypes(rows, apart):
+        if not self._worth_random_starts(rows, apart):
             return []
         if size < 2 * SCREENED_ROWS:
             return self._climb_all(ascent, rows, generator)
         best = self._best_on_sample(rows, SCREENED_ROWS, generator)
         return [ascent.climb(best.scaled(int(rows.counts.sum())))]
 
-    def _sample_has_subtypes(self, rows: LabelledRows, generator: np.random.Generator) -> bool:
-        """Whether the best random start keeps several subtypes of a class on a sample of the items."""
-        return bool(np.bincount(self._best_on_sample(rows, SCREENED_ITEMS, generator).label).max() > 1)
+    def _worth_random_starts(self, rows: LabelledRows, generator: np.random.Generator) -> bool:
+        """Whether the best random start keeps several subtypes of a class on a sample, where one is asked."""
+        if not rows.votes.is_sparse or len(rows.counts) < SCREENED_ITEMS:
+            return True
+        num_items = min(SCREENED_ITEMS, int(rows.counts.sum()) // 2)
+        return bool(np.bincount(self._best_on_sample(rows, num_items, generator).label).max() > 1)
 
     def _best_on_sample(self, rows: LabelledRows, num_items: int, generator: np.random.Generator) -> Subtypes:
         """The subtypes to which the best random start leads on a sample of the items."""
