@@ -1,3 +1,5 @@
+import sys
+
 import jax
 import numpy as np
 import pytest
@@ -89,6 +91,15 @@ def test_blocks_and_keys(scored):
     in_blocks = intervals(*scored, key=KEY, resamples=30, block_elements=500)
     for name, ends in whole.items():
         assert in_blocks[name] == pytest.approx(ends, abs=1e-12), name
+
+
+def test_resamples_are_the_same_whether_they_are_kept_or_drawn_anew(scored, monkeypatch):
+    first = intervals(*scored, key=KEY, resamples=30)
+    again = intervals(*scored, key=KEY, resamples=30)
+    monkeypatch.setattr(sys.modules["latentens.evaluation.intervals"], "MOST_KEPT", 0)
+    drawn = intervals(*scored, key=KEY, resamples=30)
+    for name, ends in first.items():
+        assert again[name] == drawn[name] == pytest.approx(ends, abs=1e-12), name
 
 
 def test_intervals_without_labels_are_undefined():

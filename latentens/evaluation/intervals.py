@@ -1,17 +1,25 @@
 """How far scores can be trusted: intervals over the items that happened to be drawn."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import UInt8
 
+from latentens.evaluation.events import summing
 from latentens.evaluation.interval_rules import Interval
-from latentens.evaluation.items import Draws, Items, Labels, Posterior, Weights
+from latentens.evaluation.items import Draws, Items, Labels, Posterior
 from latentens.evaluation.scores import computed_scores
 from latentens.runtime.blocks import BLOCK_ELEMENTS, row_blocks
-from latentens.runtime.randomness import numpy_generator
 from latentens.runtime.threads import one_blas_thread
+
+Times = UInt8[np.ndarray, "item resample"]
+"""How often each item is drawn; 256 times has a probability below 10⁻⁵⁰⁰ however many items there are."""
+
+MOST_KEPT = 2**25
+"""So many of these numbers are kept for the next posterior, since methods are compared on the same resamples."""
 
 
 @one_blas_thread()
@@ -51,26 +59,37 @@ def intervals(
         The ends of each score's interval, nan where the score is undefined.
     """
     items, scores = Items(labels, probs, exact), computed_scores(exact)
-    estimate = Draws(items)
+    whole = Draws(items)
+    estimates = {score.name: statistic(whole) for score, statistic in scores}
     resampled: dict[str, list[np.ndarray]] = {score.name: [] for score, _ in scores}
-    for weights in _resampled(items.kinds, resamples, block_elements, key):
-        draws = Draws(items, weights)
+    pool = summing(items.kinds, len(items.counts))
+    for times in _resampled(len(labels), resamples, block_elements, key):
+        draws = Draws(items, (pool @ times).T)
         for score, statistic in scores:
             resampled[score.name].append(statistic(draws))
     return {
-        score.name: score.interval(statistic(estimate), np.concatenate(resampled[score.name]), level)
-        for score, statistic in scores
+        score.name: score.interval(estimates[score.name], np.concatenate(resampled[score.name]), level)
+        for score, _ in scores
     }
 
 
-def _resampled(
-    kinds: Int[np.ndarray, " item"], resamples: int, block_elements: int, key: jax.Array
-) -> Iterator[Weights]:
-    """How many items of each kind are drawn, for one block of resamples after the other."""
-    generator = numpy_generator(key)
-    num_items, num_kinds = len(kinds), kinds.max() + 1
+def _resampled(num_items: int, resamples: int, block_elements: int, key: jax.Array) -> Iterable[Times]:
+    """How often each item is drawn, for one block of resamples after the other."""
+    words = tuple(np.asarray(jax.random.key_data(key)).tolist())  # what `numpy_generator` takes, to look up by
+    draw = _drawn if num_items * resamples > MOST_KEPT else _drawn_once
+    return draw(num_items, resamples, block_elements, words)
+
+
+def _drawn(num_items: int, resamples: int, block_elements: int, key: tuple[int, ...]) -> Iterator[Times]:
+    generator = np.random.default_rng(key)
     for block in row_blocks(resamples, num_items, block_elements):
-        drawn = kinds[generator.integers(num_items, size=(block.stop - block.start, num_items))]
-        drawn += num_kinds * np.arange(len(drawn))[:, None]
-        counts = np.bincount(drawn.ravel(), minlength=num_kinds * len(drawn))
-        yield counts.reshape(len(drawn), num_kinds).astype(np.float64)
+        drawn = generator.integers(num_items, size=(block.stop - block.start, num_items))
+        times = np.empty(drawn.shape, dtype=np.uint8)
+        for row, items in zip(times, drawn, strict=True):
+            row[:] = np.bincount(items, minlength=num_items)
+        yield np.ascontiguousarray(times.T)
+
+
+@lru_cache(maxsize=1)
+def _drawn_once(*arguments: Any) -> tuple[Times, ...]:
+    return tuple(_drawn(*arguments))

@@ -1,7 +1,4 @@
-"""Labelled items and their posteriors under any weights: what every score is computed from.
-
-Nothing here calls BLAS: sums over items are single passes through memory, which threads would only slow down.
-"""
+"""Labelled items and their posteriors under any weights: what every score is computed from."""
 
 from collections.abc import Callable
 from functools import cached_property
@@ -9,6 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
+from scipy.sparse import csr_array
+
+from latentens.evaluation.events import Event, summing
 
 Labels = Int[np.ndarray, " item"]
 Posterior = Float[np.ndarray, "item label"]
@@ -21,34 +21,6 @@ MOST_BINS = 15
 
 LEAST_BIN = 10
 """… or into fewer where a bin would hold fewer items than this."""
-
-
-class Event(NamedTuple):
-    """An event whose probability is stated for each item, the items in the order of that probability.
-
-    Attributes:
-        order: The items, by increasing probability.
-        happened: Whether the event happened, in that order.
-        starts: Where in that order each distinct probability begins.
-    """
-
-    order: Int[np.ndarray, " item"]
-    happened: Bool[np.ndarray, " item"]
-    starts: Int[np.ndarray, " tie"]
-
-    @classmethod
-    def of(cls, stated: Float[np.ndarray, " item"], happened: Bool[np.ndarray, " item"]) -> "Event":
-        """Sort the items."""
-        order = np.argsort(stated, kind="stable")
-        return cls(order, happened[order], np.flatnonzero(np.diff(stated[order], prepend=-np.inf)))
-
-    def pooled(self, weights: Weights) -> tuple[Float[np.ndarray, "resample tie"], Float[np.ndarray, "resample tie"]]:
-        """The weight of the items of each distinct probability: of those where the event happened, and of all."""
-        ordered = weights[:, self.order]
-        happened = ordered * self.happened
-        if len(self.starts) == len(self.order):
-            return happened, ordered
-        return np.add.reduceat(happened, self.starts, axis=1), np.add.reduceat(ordered, self.starts, axis=1)
 
 
 class BinGaps(NamedTuple):
@@ -76,6 +48,7 @@ class Items:
         exact: The exact posterior of each kind, where known.
         kinds: The kind of each item.
         counts: The number of items of each kind.
+        columns: What functions have said of each kind; see `kept`.
     """
 
     labels: Int[np.ndarray, " kind"]
@@ -93,8 +66,9 @@ class Items:
         first, self.kinds, self.counts = first[order], place[kinds], counts[order].astype(np.float64)
         self.labels, self.probs = labels[first], probs[first]
         self.exact = None if exact is None else exact[first]
-        self._kept: dict[Callable[[Items], Values], tuple[Values, Values]] = {}
-        self._masks: dict[bytes, Values] = {}
+        self.columns: list[Values] = []
+        self._kept: dict[Callable[[Items], Values], tuple[int, int]] = {}
+        self._masks: dict[bytes, int] = {}
 
     @cached_property
     def known(self) -> Bool[np.ndarray, " kind"]:
@@ -122,11 +96,11 @@ class Items:
         return np.flatnonzero(np.diff(rank * number // max(counts.sum(), 1.0), prepend=-1.0))
 
     @cached_property
-    def by_label(self) -> tuple[Int[np.ndarray, " kind"], Int[np.ndarray, " class"]]:
-        """The kinds with known labels in the order of these, and where each class that occurs begins."""
-        labels = self.labels[self.known]
-        order = np.argsort(labels, kind="stable")
-        return order, np.flatnonzero(np.diff(labels[order], prepend=-1))
+    def by_label(self) -> csr_array:
+        """Sums the weights of the kinds of each class that occurs: of those labelled wrongly, then of the others."""
+        classes, place = np.unique(self.labels[self.known], return_inverse=True)
+        right = (self.predicted == self.labels)[self.known]
+        return summing(place + len(classes) * right, 2 * len(classes))
 
     @cached_property
     def events(self) -> list[Event]:
@@ -135,14 +109,20 @@ class Items:
         classes = range(probs.shape[1]) if probs.shape[1] > 2 else [1]
         return [Event.of(probs[:, k], labels == k) for k in classes] if len(labels) else []
 
-    def kept(self, function: Callable[["Items"], Values]) -> tuple[Values, Values]:
-        """What a function says of each kind, zero where it is nan, and whether it is not; computed once."""
+    def kept(self, function: Callable[["Items"], Values]) -> tuple[int, int]:
+        """Columns of what a function says of each kind, zero where it is nan, and of whether it is not."""
         if function not in self._kept:
             values = function(self)
             counted = ~np.isnan(values)
-            mask = self._masks.setdefault(counted.tobytes(), counted.astype(np.float64))  # most scores share one
-            self._kept[function] = np.where(counted, values, 0.0), mask
+            mask = counted.tobytes()  # most scores share one
+            if mask not in self._masks:
+                self._masks[mask] = self._add(counted.astype(np.float64))
+            self._kept[function] = self._add(np.where(counted, values, 0.0)), self._masks[mask]
         return self._kept[function]
+
+    def _add(self, column: Values) -> int:
+        self.columns.append(column)
+        return len(self.columns) - 1
 
 
 class Draws:
@@ -156,19 +136,16 @@ class Draws:
     def __init__(self, items: Items, weights: Weights | None = None) -> None:
         self.items = items
         self.weights = items.counts[None] if weights is None else weights
-        self._totals: dict[int, Resampled] = {}
+        self._totals = np.empty((0, len(self.weights)))
         self._statistics: dict[Callable[[Draws], Resampled], Resampled] = {}
-
-    def total(self, values: Values) -> Resampled:
-        """The sum of values over the items of each resample."""
-        return np.einsum("rk,k->r", self.weights, values)
 
     def mean(self, function: Callable[[Items], Values]) -> Resampled:
         """The mean of what a function says of items; those where it is nan do not count."""
         values, counted = self.items.kept(function)
-        if id(counted) not in self._totals:
-            self._totals[id(counted)] = self.total(counted)
-        return ratio(self.total(values), self._totals[id(counted)])
+        if len(self._totals) < len(self.items.columns):  # all at once: a product of matrices, not many of vectors
+            missing = np.stack(self.items.columns[len(self._totals) :])
+            self._totals = np.concatenate([self._totals, missing @ self.weights.T])
+        return ratio(self._totals[values], self._totals[counted])
 
     def once(self, statistic: Callable[["Draws"], Resampled]) -> Resampled:
         """A statistic that several scores need, computed once."""
@@ -182,7 +159,7 @@ class Draws:
         return self.weights[:, : int(self.items.known.sum())]
 
     @cached_property
-    def pooled_events(self) -> list[tuple[Float[np.ndarray, "resample tie"], Float[np.ndarray, "resample tie"]]]:
+    def pooled_events(self) -> list[tuple[Float[np.ndarray, "resample run"], Float[np.ndarray, "resample run"]]]:
         """The weights of each event; see `Event.pooled`."""
         return [event.pooled(self.known_weights) for event in self.items.events]
 
@@ -194,8 +171,9 @@ class Draws:
             nothing = np.full(len(weights), np.nan)
             return BinGaps(nothing[:, None], nothing, nothing)
         residuals = ((items.predicted == items.labels) - items.confidence)[items.known]
-        parts = (weights, weights * residuals, weights * residuals**2)
-        counts, sums, own = (np.add.reduceat(part, starts, axis=1) for part in parts)
+        powers = np.stack([np.ones_like(residuals), residuals, residuals**2])
+        bins = map(slice, starts, [*starts[1:], len(residuals)])
+        counts, sums, own = np.stack([powers[:, run] @ weights.T[run] for run in bins], axis=2)
         total = counts.sum(axis=1, keepdims=True)
         square = np.divide(sums**2, counts, out=np.zeros_like(sums), where=counts > 0)
         debiased = np.divide(sums**2 - own, counts - 1, out=np.zeros_like(sums), where=counts > 1)

@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float
 from scipy.optimize import isotonic_regression
 
 from latentens.errors import LatentensError
-from latentens.evaluation.items import Event, Labels, Posterior
+from latentens.evaluation.items import Labels, Posterior
 from latentens.runtime.randomness import numpy_generator
 
 Points = Float[np.ndarray, " point"]
@@ -49,14 +49,15 @@ def reliability(
     if not known.any():
         raise LatentensError("no item has a known label; a reliability curve needs some")
     stated, happened = _stated_event(labels[known], probs[known])
-    event = Event.of(stated, happened)
-    chances = stated[event.order]
-    stated = chances[event.starts]
-    hits, counts = (part[0] for part in event.pooled(np.ones((1, len(happened)))))
+    order = np.argsort(stated)
+    chances = stated[order]
+    starts = np.flatnonzero(np.diff(chances, prepend=-np.inf))
+    stated, counts = chances[starts], np.diff(starts, append=len(chances)).astype(np.float64)
+    hits = np.add.reduceat(happened[order], starts, dtype=np.float64)
     generator, grid = numpy_generator(key), np.linspace(0, 1, points)
     curve, part = _recalibrate(stated, hits, counts, grid)
     # item by item, since binomial variables take several times as long
-    draws = (np.add.reduceat(generator.random(len(chances)) < chances, event.starts) for _ in range(resamples))
+    draws = (np.add.reduceat(generator.random(len(chances)) < chances, starts) for _ in range(resamples))
     curves, parts = zip(*(_recalibrate(stated, drawn, counts, grid) for drawn in draws), strict=True)
     low, high = np.quantile(curves, [(1 - level) / 2, (1 + level) / 2], axis=0)
     return Reliability(grid, curve, low, high, upper_tail(part, np.array(parts)))

@@ -22,14 +22,9 @@ def averaged(values: Callable[[Items], Values]) -> Callable[[Draws], Resampled]:
 
 def balanced_accuracies(draws: Draws) -> Resampled:
     """Mean over the classes that occur of the share of correct labels."""
-    items, (order, starts) = draws.items, draws.items.by_label
-    if not len(starts):
-        return np.full(len(draws.weights), np.nan)
-    weights = draws.known_weights[:, order]
-    right = (items.predicted == items.labels)[: len(order)][order]
-    totals = np.add.reduceat(weights, starts, axis=1)
-    shares = ratio(np.add.reduceat(weights * right, starts, axis=1), totals)
-    return ratio(np.nansum(shares, axis=1), (totals > 0).sum(axis=1))
+    wrong, right = np.split(draws.items.by_label @ draws.known_weights.T, 2)
+    shares = ratio(right, wrong + right)
+    return ratio(np.nansum(shares, axis=0), (~np.isnan(shares)).sum(axis=0))
 
 
 @averaged
@@ -67,10 +62,10 @@ def confident_wrong(items: Items) -> Values:
 def curve_areas(draws: Draws) -> Resampled:
     """Chance that an item with the event has a higher probability than one without; a tie counts half."""
     areas = []
-    for happened, total in draws.pooled_events:
-        others = total - happened
+    for happened, others in draws.pooled_events:
         lower = np.cumsum(others, axis=1) - others / 2
-        areas.append(ratio((happened * lower).sum(axis=1), happened.sum(axis=1) * others.sum(axis=1)))
+        above = np.einsum("rt,rt->r", happened, lower)
+        areas.append(ratio(above, happened.sum(axis=1) * others.sum(axis=1)))
     if not areas:
         return np.full(len(draws.weights), np.nan)
     return ratio(np.nansum(areas, axis=0), (~np.isnan(areas)).sum(axis=0))
@@ -94,20 +89,22 @@ def _refinement(draws: Draws) -> Resampled:
 
 
 def _isotonic_losses(
-    happened: Float[np.ndarray, "resample tie"], total: Float[np.ndarray, "resample tie"]
+    happened: Float[np.ndarray, "resample run"], others: Float[np.ndarray, "resample run"]
 ) -> Resampled:
     """Mean squared error of the best increasing function f of the stated probability.
 
-    On each run of equal f the events have the mean f, so that Σ (happened − f)² = Σ happened − Σ_runs weight · f².
+    On each block of equal f the events have the mean f, so that Σ (happened − f)² = Σ happened − Σ_blocks weight · f².
+    All resamples are fitted in one go, end to end and each above the one before, so that no block goes across.
     """
-    losses = np.full(len(total), np.nan)
-    for resample in np.flatnonzero(total.any(axis=1)):
-        drawn = total[resample] > 0
-        counts, hits = total[resample, drawn], happened[resample, drawn]
-        fitted = isotonic_regression(hits / counts, weights=counts)
-        explained = np.sum(fitted.weights * fitted.x[fitted.blocks[:-1]] ** 2)
-        losses[resample] = max(hits.sum() - explained, 0.0) / counts.sum()
-    return losses
+    total = happened + others
+    drawn = np.flatnonzero(total)
+    if not len(drawn):
+        return np.full(len(total), np.nan)
+    resample, hits, counts = drawn // total.shape[1], happened.ravel()[drawn], total.ravel()[drawn]
+    starts = isotonic_regression(hits / counts + 2.0 * resample, weights=counts).blocks[:-1]
+    hits, counts = np.add.reduceat(hits, starts), np.add.reduceat(counts, starts)
+    explained = np.bincount(resample[starts], hits**2 / counts, minlength=len(total))
+    return ratio(np.maximum(happened.sum(axis=1) - explained, 0.0), total.sum(axis=1))
 
 
 def bin_gaps(draws: Draws) -> Statistic:
