@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import groupby
 
 import matplotlib as mpl
 import numpy as np
@@ -18,6 +19,12 @@ from latentens.comparison import EXACT
 
 WIDTH = 4.3
 """Inches of every figure: narrow enough that its letters are readable on a phone."""
+
+SQUARE = 1.61
+"""Inches of each side of a panel, where there are two side by side."""
+
+LINE = 0.14
+"""Inches of a line of a title."""
 
 RESOLUTION = 170
 COLOURS = 256
@@ -101,17 +108,19 @@ def render(figure: Figure) -> bytes:
     canvas, reduced = FigureCanvasAgg(figure), io.BytesIO()
     canvas.draw()  # once, where savefig would draw a first time to lay the figure out
     image = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
-    image.quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(reduced, "PNG", optimize=True)
+    image.quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(reduced, "PNG")
     return reduced.getvalue()
 
 
 def spots(figure: Figure, points: Iterable[Point]) -> tuple[Spot, ...]:
     """Where points of the axes' data are in a figure that has been rendered, for `Picture.spots`."""
     found = []
-    for axes, x, y, words in points:
-        across, up = axes.transData.transform((x, y)) / figure.bbox.size
-        if 0 <= across <= 1 and 0 <= up <= 1:
-            found.append((round(float(across), 4), round(1 - float(up), 4), words))
+    for axes, mine in groupby(points, key=lambda point: point[0]):  # by panel: each call of `transform` takes long
+        _, *places, words = zip(*mine, strict=True)
+        shares = axes.transData.transform(np.transpose(places)) / figure.bbox.size
+        inside = ((shares >= 0) & (shares <= 1)).all(axis=1)
+        rounded = np.round(np.stack([shares[:, 0], 1 - shares[:, 1]], axis=1), 4).tolist()
+        found += [(*place, text) for place, text, shown in zip(rounded, words, inside, strict=True) if shown]
     return tuple(found)
 
 
@@ -136,6 +145,28 @@ def panels(number: int, panel_height: float, columns: int = 2) -> tuple[Figure, 
     for unused in grid[number:]:
         unused.remove()
     return figure, list(grid[:number])
+
+
+def unit_squares(titles: Sequence[str], xlabel: str, ylabel: str) -> tuple[Figure, list[Axes]]:
+    """A figure with a panel from 0 to 1 both ways for each title, two side by side.
+
+    All panels have the same few ticks, so that margins are known and no layout has to be found, which takes long.
+    """
+    rows = -(-len(titles) // 2)
+    head = LINE * (1 + max(title.count("\n") for title in titles)) + 0.06
+    height = rows * (SQUARE + head) + (rows - 1) * 0.24 + 0.5
+    figure = Figure(figsize=(WIDTH, height), layout="none")
+    grid = figure.subplots(rows, min(2, len(titles)), squeeze=False).ravel()
+    spaces = {"wspace": 0.45 / SQUARE, "hspace": (head + 0.24) / SQUARE}
+    figure.subplots_adjust(0.53 / WIDTH, 0.5 / height, 1 - 0.1 / WIDTH, 1 - head / height, **spaces)
+    for unused in grid[len(titles) :]:
+        unused.remove()
+    for axes, title in zip(grid, titles, strict=False):
+        axes.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), xticks=[0, 0.5, 1], yticks=[0, 0.5, 1], title=title)
+        axes.set_aspect("equal")
+    figure.supxlabel(xlabel, y=0.03 / height, fontsize=8.5)
+    figure.supylabel(ylabel, x=0.03 / WIDTH, fontsize=8.5)
+    return figure, list(grid[: len(titles)])
 
 
 def row_axes(methods: Sequence[str], columns: int = 1, above: float = 0.0) -> tuple[Figure, list[Axes]]:

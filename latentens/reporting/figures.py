@@ -155,7 +155,8 @@ def _write_shares(axes: Axes, share: np.ndarray, lowest: float) -> None:
     for (row, column), value in np.ndenumerate(share):
         if row != column:
             ink = "white" if value > 100 - 0.25 * (100 - lowest) else "#1d2733"
-            axes.text(column, row, f"{value:.1f}", ha="center", va="center", fontsize=7.5, color=ink)
+            text = axes.text(column, row, f"{value:.1f}", ha="center", va="center", fontsize=7.5, color=ink)
+            text.set_in_layout(False)  # it is inside of the axes anyhow
 
 
 def _pair_points(axes: Axes, methods: Sequence[str], share: np.ndarray) -> list[Point]:

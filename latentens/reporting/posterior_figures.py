@@ -4,12 +4,11 @@ from collections.abc import Mapping
 
 import jax
 import numpy as np
-from matplotlib.axes import Axes
 
 from latentens.comparison import EXACT
 from latentens.evaluation.reliability import reliability
 from latentens.evaluation.scores import mean_kl
-from latentens.reporting.drawing import Picture, Point, evenly_spaced, panels, render, spots, wrapped
+from latentens.reporting.drawing import Picture, Point, evenly_spaced, render, spots, unit_squares, wrapped
 from latentens.reporting.view import View
 
 MOST_POINTS = 1500
@@ -21,7 +20,8 @@ def exact_figure(view: View, colour: Mapping[str, str]) -> Picture | None:
     """Each method's posterior against the exact one."""
     if view.exact is None or not view.estimates:
         return None
-    figure, grid = panels(len(view.estimates), 2.2)
+    titles = [f"{wrapped(name, 26)}\nKL {mean_kl(view.exact, probs):.3f}" for name, probs in view.estimates.items()]
+    figure, grid = unit_squares(titles, f"exact probability {_which(view)}", "estimated probability")
     points: list[Point] = []
     for axes, (method, probs) in zip(grid, view.estimates.items(), strict=True):
         exact, estimated = _stated(view.exact), _stated(probs)
@@ -33,9 +33,6 @@ def exact_figure(view: View, colour: Mapping[str, str]) -> Picture | None:
         axes.plot(
             exact[shown], estimated[shown], "o", color=colour[method], markersize=2.6, alpha=0.25, markeredgewidth=0
         )
-        _unit_square(axes, f"{wrapped(method, 26)}\nKL {mean_kl(view.exact, probs):.3f}")
-    figure.supxlabel(f"exact probability {_which(view)}", fontsize=8.5)
-    figure.supylabel("estimated probability", fontsize=8.5)
     return Picture(
         "exact",
         "Estimated against exact posterior",
@@ -57,11 +54,6 @@ def _item(view: View, place: int) -> str:
     return f"item {view.votes.item_names[item]}, class {view.class_names[label]}"
 
 
-def _unit_square(axes: Axes, title: str) -> None:
-    axes.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), xticks=[0, 0.5, 1], yticks=[0, 0.5, 1], title=title)
-    axes.set_aspect("equal")
-
-
 def _which(view: View) -> str:
     return f"of class {view.class_names[1]}" if len(view.class_names) == 2 else "of each class"
 
@@ -75,16 +67,14 @@ def reliability_figure(view: View, colour: Mapping[str, str], key: jax.Array) ->
     """How often what was stated came true, with the band in which a calibrated method would lie."""
     if not view.num_known:
         return None
-    figure, grid = panels(len(view.posteriors), 2.2)
+    stated = f"stated probability {_which(view)}" if len(view.class_names) == 2 else "stated confidence"
+    titles = [wrapped(method, 26) for method in view.posteriors]
+    figure, grid = unit_squares(titles, stated, "share of items for which it was true")
     for axes, (method, probs) in zip(grid, view.posteriors.items(), strict=True):
         curve = reliability(view.labels, probs, key=key)
         axes.fill_between(curve.stated, curve.low, curve.high, color="#c9ced4", linewidth=0)
         axes.plot([0, 1], [0, 1], color=colour[EXACT], linewidth=0.8, linestyle=":")
         axes.plot(curve.stated, curve.observed, color=colour[method], linewidth=1.6)
-        _unit_square(axes, wrapped(method, 26))
-    binary = len(view.class_names) == 2
-    figure.supxlabel(f"stated probability {_which(view)}" if binary else "stated confidence", fontsize=8.5)
-    figure.supylabel("share of items for which it was true", fontsize=8.5)
     return Picture(
         "reliability",
         "Do stated probabilities come true?",
