@@ -12,7 +12,7 @@ from sklearn.isotonic import IsotonicRegression
 from latentens import GenerativeModel
 from latentens.errors import LatentensError
 from latentens.evaluation import sbc
-from latentens.evaluation.reliability import reliability
+from latentens.evaluation.reliability import reliabilities, reliability
 from latentens.evaluation.sbc import simulation_based_calibration, uniformity
 from latentens.methods import MajorityVote, Nuts
 from latentens.models import DawidSkene
@@ -65,6 +65,15 @@ def test_curve_and_band_by_loops(num_classes):
     np.testing.assert_allclose(result.high, high, atol=0.12)
     assert np.nanmean(np.abs(result.low - low)) < 0.02
     assert np.nanmean(np.abs(result.high - high)) < 0.02
+
+
+def test_posteriors_are_judged_together_as_they_are_one_by_one():
+    labels, exact = calibrated(150, 3, seed=9)
+    labels[::5] = -1
+    posteriors = [exact, overconfident(exact)]
+    for together, probs in zip(reliabilities(labels, posteriors, key=KEY, resamples=20), posteriors, strict=True):
+        for part, alone in zip(together, reliability(labels, probs, key=KEY, resamples=20), strict=True):
+            np.testing.assert_array_equal(part, alone)
 
 
 def test_reliability_needs_labels():

@@ -1,10 +1,11 @@
 """Reliability: how often an event happens by its stated probability."""
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from scipy.optimize import isotonic_regression
 
 from latentens.errors import LatentensError
@@ -32,6 +33,37 @@ class Reliability(NamedTuple):
     p_value: float
 
 
+class _Statements(NamedTuple):
+    """What was stated of an event, items by increasing probability.
+
+    Attributes:
+        chances: The stated probability of each item.
+        happened: Whether the event happened.
+        stated: The distinct stated probabilities.
+        tie: Which of these each item has.
+        counts: How many items have each.
+    """
+
+    chances: Float[np.ndarray, " item"]
+    happened: Bool[np.ndarray, " item"]
+    stated: Float[np.ndarray, " tie"]
+    tie: Int[np.ndarray, " item"]
+    counts: Float[np.ndarray, " tie"]
+
+    @classmethod
+    def of(cls, chances: Float[np.ndarray, " item"], happened: Bool[np.ndarray, " item"]) -> "_Statements":
+        order = np.argsort(chances)
+        stated, tie, counts = np.unique(chances[order], return_inverse=True, return_counts=True)
+        return cls(chances[order], happened[order], stated, tie, counts.astype(np.float64))
+
+    def recalibrated(self, happened: Bool[np.ndarray, " item"], grid: Points) -> tuple[Points, float]:
+        """The isotonic regression of events on stated probabilities, on a grid, and how much loss it saves."""
+        shares = np.bincount(self.tie, happened) / self.counts
+        fitted = isotonic_regression(shares, weights=self.counts).x
+        saved = self.counts @ ((self.stated - shares) ** 2 - (fitted - shares) ** 2)
+        return np.interp(grid, self.stated, fitted, left=np.nan, right=np.nan), float(saved)
+
+
 def reliability(
     labels: Labels, probs: Posterior, *, key: jax.Array, level: float = 0.9, resamples: int = 500, points: int = 201
 ) -> Reliability:
@@ -45,32 +77,35 @@ def reliability(
         resamples: Number of times the events are drawn anew from the stated probabilities.
         points: Number of stated probabilities, evenly spaced from 0 to 1, at which curve and band are given.
     """
+    return reliabilities(labels, [probs], key=key, level=level, resamples=resamples, points=points)[0]
+
+
+def reliabilities(
+    labels: Labels,
+    posteriors: Iterable[Posterior],
+    *,
+    key: jax.Array,
+    level: float = 0.9,
+    resamples: int = 500,
+    points: int = 201,
+) -> list[Reliability]:
+    """`reliability` of several posteriors of the same items, in less time since they share random numbers."""
     known = labels >= 0
     if not known.any():
         raise LatentensError("no item has a known label; a reliability curve needs some")
-    stated, happened = _stated_event(labels[known], probs[known])
-    order = np.argsort(stated)
-    chances = stated[order]
-    starts = np.flatnonzero(np.diff(chances, prepend=-np.inf))
-    stated, counts = chances[starts], np.diff(starts, append=len(chances)).astype(np.float64)
-    hits = np.add.reduceat(happened[order], starts, dtype=np.float64)
+    events = [_Statements.of(*_stated_event(labels[known], probs[known])) for probs in posteriors]
     generator, grid = numpy_generator(key), np.linspace(0, 1, points)
-    curve, part = _recalibrate(stated, hits, counts, grid)
-    # item by item, since binomial variables take several times as long
-    draws = (np.add.reduceat(generator.random(len(chances)) < chances, starts) for _ in range(resamples))
-    curves, parts = zip(*(_recalibrate(stated, drawn, counts, grid) for drawn in draws), strict=True)
-    low, high = np.quantile(curves, [(1 - level) / 2, (1 + level) / 2], axis=0)
-    return Reliability(grid, curve, low, high, upper_tail(part, np.array(parts)))
-
-
-def _recalibrate(
-    stated: Float[np.ndarray, " tie"], hits: Float[np.ndarray, " tie"], counts: Float[np.ndarray, " tie"], grid: Points
-) -> tuple[Points, float]:
-    """The isotonic regression of events on distinct stated probabilities, on a grid, and how much loss it saves."""
-    shares = hits / counts
-    fitted = isotonic_regression(shares, weights=counts).x
-    saved = counts @ ((stated - shares) ** 2 - (fitted - shares) ** 2)
-    return np.interp(grid, stated, fitted, left=np.nan, right=np.nan), float(saved)
+    drawn: list[list[tuple[Points, float]]] = [[] for _ in events]
+    for _ in range(resamples):
+        uniform = generator.random(np.count_nonzero(known))  # by item: binomial variables take several times as long
+        for event, found in zip(events, drawn, strict=True):
+            found.append(event.recalibrated(uniform < event.chances, grid))
+    bounds, result = [(1 - level) / 2, (1 + level) / 2], []
+    for event, found in zip(events, drawn, strict=True):
+        (curve, saved), (curves, by_chance) = event.recalibrated(event.happened, grid), zip(*found, strict=True)
+        low, high = np.quantile(curves, bounds, axis=0)
+        result.append(Reliability(grid, curve, low, high, upper_tail(saved, np.array(by_chance))))
+    return result
 
 
 def _stated_event(labels: Labels, probs: Posterior) -> tuple[Float[np.ndarray, " item"], Bool[np.ndarray, " item"]]:

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 
 from latentens.comparison import EXACT
-from latentens.evaluation.reliability import reliability
+from latentens.evaluation.reliability import reliabilities
 from latentens.evaluation.scores import mean_kl
 from latentens.reporting.drawing import Picture, Point, evenly_spaced, render, spots, unit_squares, wrapped
 from latentens.reporting.view import View
@@ -70,8 +70,8 @@ def reliability_figure(view: View, colour: Mapping[str, str], key: jax.Array) ->
     stated = f"stated probability {_which(view)}" if len(view.class_names) == 2 else "stated confidence"
     titles = [wrapped(method, 26) for method in view.posteriors]
     figure, grid = unit_squares(titles, stated, "share of items for which it was true")
-    for axes, (method, probs) in zip(grid, view.posteriors.items(), strict=True):
-        curve = reliability(view.labels, probs, key=key)
+    curves = reliabilities(view.labels, view.posteriors.values(), key=key)
+    for axes, method, curve in zip(grid, view.posteriors, curves, strict=True):
         axes.fill_between(curve.stated, curve.low, curve.high, color="#c9ced4", linewidth=0)
         axes.plot([0, 1], [0, 1], color=colour[EXACT], linewidth=0.8, linestyle=":")
         axes.plot(curve.stated, curve.observed, color=colour[method], linewidth=1.6)
