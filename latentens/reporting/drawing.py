@@ -26,6 +26,9 @@ SQUARE = 1.61
 LINE = 0.14
 """Inches of a line of a title."""
 
+TICKS = 0.3
+"""Inches from a panel to what is below its labels."""
+
 RESOLUTION = 170
 COLOURS = 256
 """Colours of a picture; flat drawings need few, and the page stays small."""
@@ -154,10 +157,10 @@ def unit_squares(titles: Sequence[str], xlabel: str, ylabel: str) -> tuple[Figur
     """
     rows = -(-len(titles) // 2)
     head = LINE * (1 + max(title.count("\n") for title in titles)) + 0.06
-    height = rows * (SQUARE + head) + (rows - 1) * 0.24 + 0.5
-    figure = Figure(figsize=(WIDTH, height), layout="none")
+    height = rows * (SQUARE + head) + (rows - 1) * TICKS + 0.5
+    figure = Figure(figsize=(WIDTH, height), layout="none")  # type: ignore[arg-type]  # their stubs lack it
     grid = figure.subplots(rows, min(2, len(titles)), squeeze=False).ravel()
-    spaces = {"wspace": 0.45 / SQUARE, "hspace": (head + 0.24) / SQUARE}
+    spaces = {"wspace": 0.45 / SQUARE, "hspace": (head + TICKS) / SQUARE}
     figure.subplots_adjust(0.53 / WIDTH, 0.5 / height, 1 - 0.1 / WIDTH, 1 - head / height, **spaces)
     for unused in grid[len(titles) :]:
         unused.remove()
