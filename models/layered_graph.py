@@ -84,7 +84,7 @@ class LayeredGraph(GenerativeModel):
         if parents == 1:
             return sensitivity, specificity, 1.0
         with numpyro.plate(node, nodes):
-            weight = numpyro.sample(f"{name}_weight", dist.Dirichlet(jnp.full(parents, self.weight_prior)))
+            weight = numpyro.sample(f"{name}_weight", dist.Dirichlet(np.full(parents, self.weight_prior)))
         return sensitivity, specificity, weight
 
     def flip(self, params: Params) -> dict[str, np.ndarray]:

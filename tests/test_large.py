@@ -22,7 +22,7 @@ from latentens.methods.spectral.sparse_covariance import (
 from latentens.models import DawidSkene, Tree
 from latentens.programs import marginal
 from latentens.programs.row_layout import encode, sum_votes
-from latentens.programs.tables import Tables
+from latentens.programs.row_sums import Tables
 from latentens.runtime.blocks import few_lengths, row_blocks
 from latentens.runtime.compiled_blocks import count_row_blocks
 from latentens.runtime.limits import MEMORY_VARIABLE, TIME_VARIABLE, check_time, memory_limit

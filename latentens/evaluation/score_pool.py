@@ -18,7 +18,8 @@ from scipy.linalg import eigh
 from latentens.programs.marginal import to_point, unpack
 from latentens.programs.model import GenerativeModel, Params
 from latentens.programs.row_layout import DenseRows
-from latentens.programs.tables import Tables, build_tables, row_log_likelihood
+from latentens.programs.row_sums import Tables, row_log_likelihood
+from latentens.programs.tables import build_tables
 from latentens.votes import Votes
 from latentens.votes.labels import MISSING
 

@@ -9,7 +9,7 @@ from latentens.inference.optimise import Loss, minimise
 from latentens.programs.contract import inspect
 from latentens.programs.marginal import Observations, sample_rows
 from latentens.programs.model import GenerativeModel
-from latentens.programs.row_layout import DenseRows
+from latentens.programs.row_layout import AllRows, DenseRows
 
 LOOK_UP_SECONDS = 1e-8
 """What a vote takes in a likelihood and its gradient for each state of what votes depend on, looked up in a table."""
@@ -35,6 +35,8 @@ def gradient_seconds(model: GenerativeModel, observations: Observations) -> floa
     structure = inspect(model)
     states = np.prod([len(structure.hidden[name].support) for name in structure.vote_parents], dtype=float)
     rows = observations.rows
+    if isinstance(rows, AllRows):
+        return float(2 * PRODUCT_SECONDS * states * len(observations.counts))
     seconds = PRODUCT_SECONDS if isinstance(rows, DenseRows) else LOOK_UP_SECONDS
     return float(seconds * states * rows[0].size)
 

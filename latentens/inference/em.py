@@ -26,7 +26,8 @@ from latentens.programs.marginal import (
     unpack,
 )
 from latentens.programs.model import GenerativeModel
-from latentens.programs.tables import Tables, build_tables
+from latentens.programs.row_sums import Tables
+from latentens.programs.tables import build_tables
 from latentens.runtime.devices import fetch
 from latentens.runtime.parallel import stop_if_asked
 

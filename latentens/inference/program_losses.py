@@ -15,7 +15,8 @@ from latentens.inference.optimise import Loss, descend
 from latentens.programs.contract import inspect
 from latentens.programs.marginal import Observations, by_row_blocks, marginal_log_likelihood, unpack
 from latentens.programs.model import GenerativeModel
-from latentens.programs.tables import Tables, build_tables, log_joint
+from latentens.programs.row_sums import Tables, log_joint
+from latentens.programs.tables import build_tables
 
 WARM_ITERATIONS = 100
 """Iterations towards the labels of a cheaper method."""

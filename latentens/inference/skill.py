@@ -24,7 +24,8 @@ from latentens.programs.marginal import (
     unpack,
 )
 from latentens.programs.model import GenerativeModel, Params
-from latentens.programs.tables import Tables, bayes_posterior, build_tables
+from latentens.programs.row_sums import Tables
+from latentens.programs.tables import bayes_posterior, build_tables
 from latentens.runtime.devices import fetch
 from latentens.runtime.precision import double_precision
 from latentens.votes import Votes

@@ -23,15 +23,14 @@ from latentens.methods.base import Estimate, GoldCodes, GoldMethod, Method, Post
 from latentens.methods.majority_vote import MajorityVote
 from latentens.programs.marginal import (
     Observations,
-    draw_starts,
     label_log_joint,
-    normal_start,
     observe,
     parameter_supports,
     to_params,
     to_point,
 )
 from latentens.programs.model import GenerativeModel, Params
+from latentens.programs.start_points import draw_starts, normal_start
 from latentens.programs.tables import (
     bayes_posterior,
     build_tables,
@@ -117,7 +116,7 @@ class MaximumLikelihood(GoldMethod):
         start_key, split_key = jax.random.split(key)
         optima = self.climb(votes, observations, inverse, start_key)
         found = optima.point(optima.best)
-        joint = fetch(_label_log_joint(self.model, found, observations))
+        joint = fetch(rows_log_joint(self.model, found, observations))
         probs = softmax(joint, axis=0).T[inverse]
         fixed = gold is not None or self.model.anchored  # known labels or the program itself fix the order
         order = np.arange(probs.shape[1]) if fixed else orientation(probs, votes)
@@ -141,7 +140,7 @@ class MaximumLikelihood(GoldMethod):
         """The largest share of labels that change at another optimum; those are oriented if there is an `inverse`."""
         change, counts = 0.0, fetch(observations.counts)
         for start, *_ in group_starts(-votes.num_cases * optima.losses)[1:]:
-            joint = fetch(_label_log_joint(self.model, optima.point(start), observations))
+            joint = fetch(rows_log_joint(self.model, optima.point(start), observations))
             if inverse is not None:
                 joint = joint[orientation(softmax(joint, axis=0).T[inverse], votes)]
             other = Labelling(logsumexp(joint, axis=0), joint.argmax(axis=0))
@@ -280,5 +279,6 @@ def _bound_warnings(name: str, value: np.ndarray) -> list[str]:
 
 
 @partial(jax.jit, static_argnums=0)
-def _label_log_joint(model: GenerativeModel, params: Any, observations: Observations) -> Float[Array, "label row"]:
+def rows_log_joint(model: GenerativeModel, params: Any, observations: Observations) -> Float[Array, "label row"]:
+    """`label_log_joint` at some parameters, compiled."""
     return label_log_joint(build_tables(model, params), observations)

@@ -17,16 +17,16 @@ from numpyro.distributions.transforms import biject_to
 from latentens.errors import ContractError
 from latentens.programs.contract import inspect
 from latentens.programs.model import GenerativeModel, Params
-from latentens.programs.prior_draws import numpy_draws
-from latentens.programs.row_layout import EncodedRows, encode, possible_rows
-from latentens.programs.tables import Tables, check_form, fixed_hidden, log_joint, row_log_likelihood
+from latentens.programs.row_layout import EncodedRows, all_rows, can_part, encode, mostly_occur, possible_rows
+from latentens.programs.row_sums import Tables, log_joint, row_log_likelihood
+from latentens.programs.tables import check_form, fixed_hidden
 from latentens.programs.tracing import run_alone
 from latentens.runtime.blocks import BLOCK_ELEMENTS, COPIES, few_lengths
 from latentens.runtime.compiled_blocks import count_row_blocks, map_row_blocks
 from latentens.runtime.devices import fetch, round_up, shard_rows
 from latentens.runtime.limits import check_memory
-from latentens.runtime.randomness import numpy_generator
 from latentens.votes import Votes
+from latentens.votes.distinct import pack_digits
 
 FARTHEST = 15.0
 """Parameters given at a bound start this far out in unconstrained space."""
@@ -68,6 +68,8 @@ def observe(
             "use simulate and bayes_posterior with known parameters, or a model whose votes depend on the label"
         )
     patterns = votes.patterns
+    if gold is None and mostly_occur(votes, structure.num_vote_classes):
+        return _observe_all(votes, structure.num_vote_classes)
     if gold is None:
         rows, counts, log_allowed, inverse = patterns.votes, patterns.counts, None, patterns.inverse
     else:
@@ -89,11 +91,18 @@ def observe(
     return Observations(laid_out, shard_rows(np.pad(counts, (0, spare)).astype(float)), allowed), inverse
 
 
+def _observe_all(votes: Votes, num_vote_classes: int) -> tuple[Observations, Int[np.ndarray, " item"]]:
+    distinct, counts, inverse = votes.patterns
+    number = pack_digits(distinct.matrix, num_vote_classes, 0)
+    of_all = np.bincount(number, counts, num_vote_classes**votes.num_voters)
+    return Observations(all_rows(votes.num_voters, num_vote_classes), jnp.asarray(of_all), None), number[inverse]
+
+
 def sample_rows(observations: Observations, num_rows: int) -> Observations:
-    """Some of the rows, at random but always the same; all of them if there are no more or rows are in pieces."""
+    """Some of the rows, at random but always the same; all of them if there are no more or they cannot part."""
     rows, counts, log_allowed = fetch(observations)
     occurring, size = np.flatnonzero(counts), round_up(num_rows)  # others only fill up
-    if len(occurring) <= size or getattr(rows, "row", None) is not None:
+    if len(occurring) <= size or not can_part(observations.rows):
         return observations
     chosen = np.sort(np.random.default_rng(0).choice(occurring, size, replace=False))
     some = jax.tree.map(lambda array: shard_rows(array[..., chosen]), (rows, counts, log_allowed))
@@ -133,9 +142,9 @@ def by_row_blocks(
     block_elements: int = BLOCK_ELEMENTS,
 ) -> Float[Array, "*value row"]:
     """What a function says about each row, asked about some rows at a time where all at once would take much memory."""
-    in_pieces = getattr(observations.rows, "row", None) is not None  # pieces of a row must not part
     num_rows, elements_per_row = len(observations.counts), tables.log_prior.size
-    num_blocks = 1 if in_pieces else count_row_blocks(num_rows, elements_per_row, block_elements)
+    parted = can_part(observations.rows)
+    num_blocks = count_row_blocks(num_rows, elements_per_row, block_elements) if parted else 1
     return map_row_blocks(partial(function, tables), observations, num_blocks, axis=-1)
 
 
@@ -147,7 +156,7 @@ def unpack(model: GenerativeModel, point: dict[str, Array]) -> Unpacked:
             return None
         return biject_to(site["fn"].support)(point[site["name"]])
 
-    trace = _trace_parameters(model, handlers.substitute(substitute_fn=constrain))
+    trace = trace_parameters(model, handlers.substitute(substitute_fn=constrain))
     params = {name: trace[name]["value"] for name in point}
     log_prior = sum((jnp.sum(trace[name]["fn"].log_prob(value)) for name, value in params.items()), jnp.array(0.0))
     factors = [site for site in trace.values() if site["type"] == "sample" and site["is_observed"]]
@@ -161,7 +170,7 @@ def unpack(model: GenerativeModel, point: dict[str, Array]) -> Unpacked:
 
 def unconstrain(model: GenerativeModel, params: Params) -> dict[str, Array]:
     """The point of unconstrained space that stands for some parameters; values at a bound are moved a little inside."""
-    trace = _trace_parameters(model, handlers.substitute(data=dict(params)))
+    trace = trace_parameters(model, handlers.substitute(data=dict(params)))
 
     def of_site(name: str) -> Array:
         point = biject_to(trace[name]["fn"].support).inv(params[name])
@@ -178,7 +187,7 @@ def parameter_supports(model: GenerativeModel) -> dict[str, constraints.Constrai
     supports: dict[str, constraints.Constraint] = {}
 
     def run(key: Array) -> None:
-        trace = _trace_parameters(model, handlers.seed(rng_seed=key))
+        trace = trace_parameters(model, handlers.seed(rng_seed=key))
         for name in inspect(model).parameter_shapes:
             supports[name] = _support_of_elements(trace[name])
 
@@ -193,7 +202,8 @@ def _support_of_elements(site: dict[str, Any]) -> constraints.Constraint:
     return support
 
 
-def _trace_parameters(model: GenerativeModel, handler: Any) -> dict[str, Any]:
+def trace_parameters(model: GenerativeModel, handler: Any) -> dict[str, Any]:
+    """Run the program under a handler, with something for each site inside the plate of one item."""
     hidden = fixed_hidden(inspect(model))  # outside the trace: a first inspection runs the program as well
     with run_alone(), handlers.trace() as trace, handlers.substitute(data=hidden), handler:
         model.program(1)
@@ -216,22 +226,3 @@ _unconstrain = jax.jit(unconstrain, static_argnums=0)
 @partial(jax.jit, static_argnums=0)
 def _constrain(model: GenerativeModel, point: dict[str, Array]) -> dict[str, Array]:
     return unpack(model, point).params
-
-
-def draw_starts(model: GenerativeModel, key: Array, number: int) -> list[dict[str, np.ndarray]]:
-    """Points of unconstrained space for as many draws from the priors."""
-    return [to_point(model, _draw(model, start_key)) for start_key in jax.random.split(key, number)]
-
-
-@partial(jax.jit, static_argnums=0)
-def _draw(model: GenerativeModel, key: Array) -> dict[str, Array]:
-    with run_alone(), numpy_draws():
-        trace = _trace_parameters(model, handlers.seed(rng_seed=key))
-    return {name: trace[name]["value"] for name in inspect(model).parameter_shapes}
-
-
-def normal_start(model: GenerativeModel, key: Array) -> dict[str, np.ndarray]:
-    """A point of unconstrained space with standard normal coordinates."""
-    shapes = jax.eval_shape(lambda key: unconstrain(model, _draw(model, key)), key)
-    rng = numpy_generator(key)
-    return {name: rng.normal(size=shape.shape) for name, shape in shapes.items()}

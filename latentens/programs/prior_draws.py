@@ -16,7 +16,9 @@ from jaxtyping import Array, Float
 from numpyro.primitives import Messenger
 from scipy.special import softmax
 
+from latentens.programs.distributions import innermost
 from latentens.runtime.numerics import SMALLEST
+from latentens.runtime.randomness import numpy_generator
 
 Sampler = Callable[..., np.ndarray]
 
@@ -35,9 +37,7 @@ class numpy_draws(Messenger):  # noqa: N801  a handler, named as NumPyro's are
 
 def _draw(distribution: dist.Distribution, key: Array) -> Array | None:
     """A draw from a distribution of one of these kinds; None of any other."""
-    shape, base = distribution.shape(), distribution
-    while isinstance(base, dist.Independent | dist.ExpandedDistribution):
-        base = base.base_dist
+    shape, base = distribution.shape(), innermost(distribution)
     if isinstance(base, dist.Normal):
         return base.loc + base.scale * _call_out(standard_normal, key, jnp.zeros(shape))
     if isinstance(base, dist.Dirichlet):
@@ -46,6 +46,33 @@ def _draw(distribution: dist.Distribution, key: Array) -> Array | None:
         both = jnp.stack(jnp.broadcast_arrays(base.concentration1, base.concentration0), axis=-1)
         return _call_out(shares, key, jnp.broadcast_to(both, (*shape, 2)))[..., 0]
     return None
+
+
+def stands_alone(distribution: dist.Distribution) -> bool:
+    """Whether `draw_alone` can draw from a distribution that was met while a program was being traced."""
+    base = innermost(distribution)
+    return bool(_known_settings(base)) and not any(isinstance(part, jax.core.Tracer) for part in _known_settings(base))
+
+
+def draw_alone(distribution: dist.Distribution, key: Array) -> np.ndarray:
+    """What `numpy_draws` draws from a distribution whose settings are numbers."""
+    generator, shape, base = numpy_generator(key), distribution.shape(), innermost(distribution)
+    settings = [np.asarray(part, dtype=np.float64) for part in _known_settings(base)]
+    if isinstance(base, dist.Normal):
+        return settings[0] + settings[1] * standard_normal(generator, np.zeros(shape))
+    if isinstance(base, dist.Dirichlet):
+        return shares(generator, np.broadcast_to(settings[0], shape))
+    both = np.stack(np.broadcast_arrays(*settings), axis=-1)
+    return shares(generator, np.broadcast_to(both, (*shape, 2)))[..., 0]
+
+
+def _known_settings(base: dist.Distribution) -> tuple[Any, ...]:
+    """The settings of a normal, Dirichlet or beta distribution; none of any other."""
+    if isinstance(base, dist.Normal):
+        return base.loc, base.scale
+    if isinstance(base, dist.Dirichlet):
+        return (base.concentration,)
+    return (base.concentration1, base.concentration0) if isinstance(base, dist.Beta) else ()
 
 
 def _call_out(sampler: Sampler, key: Array, like: Float[Array, "*shape"]) -> Float[Array, "*shape"]:

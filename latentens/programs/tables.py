@@ -7,7 +7,7 @@ product and one log-sum over states, and everything else follows from it.
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,8 @@ from latentens.programs.contract import MAX_CONFIGURATIONS, Structure, inspect, 
 from latentens.programs.distributions import is_proper, log_probabilities
 from latentens.programs.faults import improper
 from latentens.programs.model import GenerativeModel, Params
-from latentens.programs.row_layout import EncodedRows, encode, possible_rows, sum_votes
+from latentens.programs.row_layout import EncodedRows, encode, possible_rows
+from latentens.programs.row_sums import Tables, log_joint, row_log_likelihood
 from latentens.programs.tracing import run_alone
 from latentens.runtime.blocks import BLOCK_ELEMENTS, few_lengths, row_blocks
 from latentens.runtime.devices import fetch
@@ -31,13 +32,6 @@ from latentens.votes import Votes
 
 LOG_ZERO = float(np.log(np.finfo(np.float64).tiny))
 """Stands for the logarithm of probability zero, so that 0 · log 0 is 0 and gradients stay finite."""
-
-
-class Tables(NamedTuple):
-    """A program at given parameters. `parent` is the label if votes depend on it directly, else of size one."""
-
-    log_prior: Float[Array, "label state"]
-    log_emission: Float[Array, "parent state voter vote"]
 
 
 def build_tables(model: GenerativeModel, params: Params) -> Tables:
@@ -136,20 +130,6 @@ def fixed_hidden(structure: Structure) -> dict[str, Array]:
     """A value for each site inside the plate of one item, for runs in which only the parameters matter."""
     values = {name: jnp.asarray(site.support[:1]) for name, site in structure.hidden.items()}
     return values | {"vote": jnp.zeros((1, structure.num_voters), dtype=int)}
-
-
-def log_joint(tables: Tables, rows: EncodedRows) -> Float[Array, "label row"]:
-    """`log p(label, votes)` of each row."""
-    parents, states = tables.log_emission.shape[:2]
-    log_votes = sum_votes(tables.log_emission.reshape(-1, *tables.log_emission.shape[2:]), rows)
-    return logsumexp(tables.log_prior[:, :, None] + log_votes.reshape(parents, states, -1), axis=1)
-
-
-def row_log_likelihood(tables: Tables, rows: EncodedRows) -> Float[Array, " row"]:
-    """`log p(votes)` of each row; a label on which votes do not depend directly is summed out of the prior first."""
-    if tables.log_emission.shape[0] == 1:
-        tables = Tables(logsumexp(tables.log_prior, axis=0, keepdims=True), tables.log_emission)
-    return logsumexp(log_joint(tables, rows), axis=0)
 
 
 @double_precision
