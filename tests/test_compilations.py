@@ -22,8 +22,8 @@ MODEL = OneCoin(9)
 
 BUDGET = {
     DawidSkeneEM(): 0,
-    MaximumLikelihood(MODEL, starts=2): 20,
-    Nuts(MODEL, num_chains=2, num_warmup=20, num_samples=20): 10,  # climbs by what maximum likelihood has compiled
+    MaximumLikelihood(MODEL, starts=2): 10,
+    Nuts(MODEL, num_chains=2, num_warmup=20, num_samples=20): 11,  # climbs by what maximum likelihood has compiled
 }
 
 

@@ -1,13 +1,14 @@
 """L-BFGS from many starting points side by side, the loss compiled once for all of them."""
 
+import itertools
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int, PyTree
 from scipy.optimize import OptimizeResult, minimize
 
@@ -108,12 +109,12 @@ def descend(
     least_gain: float = 0.0,
 ) -> tuple[Descent, Float[np.ndarray, " iteration"]]:
     """Minimise a function from one start by L-BFGS; also returns the loss after each iteration."""
-    flat, unravel = ravel_pytree(start)
-    flat_start = np.asarray(flat)
+    form = _Form.of(start)
+    flat_start = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(start)])
 
     def value_and_gradient(flat: np.ndarray) -> tuple[float, np.ndarray]:
         stop_if_asked()
-        value, gradient = fetch(_value_and_gradient(loss, unravel, flat, data))
+        value, gradient = fetch(_value_and_gradient(loss, form, flat, data))
         return float(value), gradient
 
     curve = [value_and_gradient(flat_start)[0]]
@@ -132,7 +133,7 @@ def descend(
         options={"maxiter": max_iterations, "maxfun": 20 * max_iterations, "gtol": tolerance, "ftol": 0, "maxcor": 20},
     )
     slope = float(np.abs(end.jac).max(initial=0.0))
-    return Descent(fetch(unravel(jnp.asarray(end.x))), float(end.fun), slope, int(end.nit)), np.array(curve)
+    return Descent(form.unflatten(end.x), float(end.fun), slope, int(end.nit)), np.array(curve)
 
 
 def in_parallel(run: Callable[[Start], End], starts: Sequence[Start], description: str) -> list[End]:
@@ -148,6 +149,25 @@ def stack(trees: Sequence[PyTree]) -> PyTree:
     return jax.tree.map(lambda *leaves: np.stack(leaves), *trees)
 
 
+@dataclass(frozen=True)
+class _Form:
+    """How points lie in a vector; nothing is compiled to lay one out, as `ravel_pytree` would do for every shape."""
+
+    structure: Any
+    shapes: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def of(cls, point: PyTree[Float[np.ndarray, "..."]]) -> "_Form":
+        leaves, structure = jax.tree.flatten(point)
+        return cls(structure, tuple(np.shape(leaf) for leaf in leaves))
+
+    def unflatten(self, flat: Any) -> PyTree:
+        """The point of a vector, of JAX or NumPy."""
+        ends = np.cumsum([0, *map(math.prod, self.shapes)]).tolist()
+        parts = zip(itertools.pairwise(ends), self.shapes, strict=True)
+        return jax.tree.unflatten(self.structure, [flat[start:stop].reshape(shape) for (start, stop), shape in parts])
+
+
 @partial(jax.jit, static_argnums=(0, 1))
-def _value_and_gradient(loss: Loss, unravel: Callable[[Array], PyTree], flat: Array, data: Any) -> tuple[Array, Array]:
-    return jax.value_and_grad(lambda point: loss(unravel(point), data))(flat)
+def _value_and_gradient(loss: Loss, form: _Form, flat: Array, data: Any) -> tuple[Array, Array]:
+    return jax.value_and_grad(lambda point: loss(form.unflatten(point), data))(flat)

@@ -7,15 +7,16 @@ from typing import NamedTuple
 import jax
 import numpy as np
 from jaxtyping import Float, Int
+from scipy.special import logsumexp, softmax
 
 from latentens.inference.optima import group_starts
 from latentens.inference.orient import orientation
 from latentens.inference.stability import fits_about_as_well
 from latentens.methods.base import Posterior
-from latentens.methods.maximum_likelihood import MaximumLikelihood
+from latentens.methods.maximum_likelihood import MaximumLikelihood, rows_log_joint
 from latentens.programs.marginal import observe
 from latentens.programs.model import Params
-from latentens.programs.tables import bayes_posterior, pointwise_log_likelihood
+from latentens.runtime.devices import fetch
 from latentens.runtime.numerics import entropy
 from latentens.votes import Votes
 
@@ -81,9 +82,9 @@ def chain_optima(climb: MaximumLikelihood, size: int, votes: Votes, key: jax.Arr
     found = []
     for start, *_ in group_starts(-votes.num_items * ends.losses):
         params = ends.point(start)
-        probs = bayes_posterior(climb.model, params, votes)
+        joint = fetch(rows_log_joint(climb.model, params, observations))
+        probs, likelihood = softmax(joint, axis=0).T[inverse], logsumexp(joint, axis=0)[inverse]
         number = sum(np.size(value) for value in params.values())
-        likelihood = pointwise_log_likelihood(climb.model, params, votes)
         found.append(ChainOptimum(size, params, number, likelihood, probs[:, orientation(probs, votes)]))
     return found
 

@@ -67,13 +67,7 @@ class RBMStack(Method):
             return _one_unit(votes, key, reason)
         train_key, predict_key, score_key = jax.random.split(key, 3)
         layers, widths = self._train_layers(votes, train_key)
-        machines = [layer.machine for layer in layers]
-        label_probs = self._label_probs(machines, votes, predict_key)
-        order = orientation(label_probs, votes)
-        flipped = not np.array_equal(order, np.arange(len(order)))
-        if flipped:
-            machines[-1] = permute_hidden(machines[-1], order)
-            label_probs = label_probs[:, order]
+        machines, label_probs, flipped = self._oriented([layer.machine for layer in layers], votes, predict_key)
         likelihood = mean_log_likelihood(machines[0], rows_from_votes(votes), key=score_key)
         diagnostics = {
             "label_probs": "probability of the top unit given the votes",
@@ -89,6 +83,20 @@ class RBMStack(Method):
         }
         state = {"prediction_key": np.asarray(jax.random.key_data(predict_key))}
         return Estimate(stack_params(machines), diagnostics, state=state, label_probs=label_probs)
+
+    def train(self, votes: Votes, *, key: jax.Array) -> list[Machine]:
+        """Only the machines that `fit` finds with this key, from the votes up."""
+        train_key, predict_key, _ = jax.random.split(key, 3)
+        layers, _ = self._train_layers(votes, train_key)
+        return self._oriented([layer.machine for layer in layers], votes, predict_key)[0]
+
+    def _oriented(self, machines: list[Machine], votes: Votes, key: jax.Array) -> tuple[list[Machine], Posterior, bool]:
+        """Machines whose top states are in the order of the classes, their posterior, and whether it is a new order."""
+        label_probs = self._label_probs(machines, votes, key)
+        order = orientation(label_probs, votes)
+        if np.array_equal(order, np.arange(len(order))):
+            return machines, label_probs, False
+        return [*machines[:-1], permute_hidden(machines[-1], order)], label_probs[:, order], True
 
     def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
         if _is_independent(estimate, votes):

@@ -13,7 +13,7 @@ from latentens.inference.stability import label_warnings
 from latentens.methods.base import Estimate, Method, Posterior
 from latentens.methods.chain_optima import ChainOptimum, about_as_good, chain_optima, surest_consensus
 from latentens.methods.maximum_likelihood import MaximumLikelihood
-from latentens.methods.rbm_stack import RBMStack, stack_machines
+from latentens.methods.rbm_stack import RBMStack
 from latentens.models import DawidSkene, TopDown
 from latentens.programs.model import GenerativeModel, Params
 from latentens.rbm.enumeration import enumeration_cost
@@ -156,7 +156,7 @@ def _from_stack(votes: Votes, size: int, key: Array) -> dict[str, np.ndarray]:
     """Parameters from a stack of two machines: the upper one is Dawid–Skene for the hidden units of the lower."""
     affordable = enumeration_cost(rows_from_votes(votes), size).affordable
     stack = RBMStack(hidden=(size, 1), training=STACK_TRAINING if affordable else None)
-    lower, upper = stack_machines(stack.fit(votes, key=key).params)
+    lower, upper = stack.train(votes, key=key)
     params = {
         "prevalence": rbm_to_dawid_skene(upper).prevalence,
         "hidden_bias": upper.visible_bias,
