@@ -28,6 +28,7 @@ from latentens.programs.row_sums import Tables
 from latentens.programs.tables import bayes_posterior, build_tables
 from latentens.runtime.devices import fetch
 from latentens.runtime.precision import double_precision
+from latentens.runtime.quick_compilation import compile_quickly
 from latentens.votes import Votes
 
 MAX_PARAMETERS = 2_000
@@ -138,7 +139,7 @@ def _inside(model: GenerativeModel, params: Params, votes: Votes) -> dict[str, n
     return moved
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(compile_quickly, static_argnums=0)
 def _skills(model: GenerativeModel, params: Any, order: Any) -> Float[Array, " skill"]:
     return skills(build_tables(model, params), order)
 

@@ -25,6 +25,7 @@ from latentens.runtime.blocks import BLOCK_ELEMENTS, COPIES, few_lengths
 from latentens.runtime.compiled_blocks import count_row_blocks, map_row_blocks
 from latentens.runtime.devices import fetch, round_up, shard_rows
 from latentens.runtime.limits import check_memory
+from latentens.runtime.quick_compilation import compile_quickly
 from latentens.votes import Votes
 from latentens.votes.distinct import pack_digits
 
@@ -220,9 +221,9 @@ def to_params(model: GenerativeModel, point: Params) -> dict[str, np.ndarray]:
     return jax.device_get(_constrain(model, dict(point)))
 
 
-_unconstrain = jax.jit(unconstrain, static_argnums=0)
+_unconstrain = compile_quickly(unconstrain, static_argnums=0)
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(compile_quickly, static_argnums=0)
 def _constrain(model: GenerativeModel, point: dict[str, Array]) -> dict[str, Array]:
     return unpack(model, point).params

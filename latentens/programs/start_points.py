@@ -19,6 +19,7 @@ from latentens.programs.marginal import to_point, trace_parameters, unconstrain
 from latentens.programs.model import GenerativeModel
 from latentens.programs.prior_draws import draw_alone, numpy_draws, stands_alone
 from latentens.programs.tracing import run_alone
+from latentens.runtime.quick_compilation import compile_quickly
 from latentens.runtime.randomness import numpy_generator
 
 Point = dict[str, np.ndarray]
@@ -57,7 +58,7 @@ def _draw(model: GenerativeModel, key: Array) -> Point:
     return drawn
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(compile_quickly, static_argnums=0)
 def _draw_together(model: GenerativeModel, key: Array) -> dict[str, Array]:
     with run_alone(), numpy_draws():
         trace = trace_parameters(model, handlers.seed(rng_seed=key))

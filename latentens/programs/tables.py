@@ -28,6 +28,7 @@ from latentens.runtime.blocks import BLOCK_ELEMENTS, few_lengths, row_blocks
 from latentens.runtime.devices import fetch
 from latentens.runtime.limits import check_memory
 from latentens.runtime.precision import double_precision
+from latentens.runtime.quick_compilation import compile_quickly
 from latentens.votes import Votes
 
 LOG_ZERO = float(np.log(np.finfo(np.float64).tiny))
@@ -256,7 +257,7 @@ def checked_params(model: GenerativeModel, params: Params) -> dict[str, Float[np
     return arrays
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(compile_quickly, static_argnums=0)
 def _tables_and_ranges(
     model: GenerativeModel, params: Params
 ) -> tuple[Tables, dict[str, Bool[Array, ""]], dict[str, Bool[Array, ""]]]:
