@@ -26,7 +26,8 @@ from speed_aggregators import SHAPES, crowdkit_log_likelihood, simulated_crowd
 
 from latentens.datasets import load
 from latentens.methods import Cubam, DawidSkeneEM, Ebcc, Glad, LatentSpectral
-from latentens.methods.independent.subtype_ascent import SubtypeAscent
+from latentens.methods.independent.incidence import incidence_of
+from latentens.methods.independent.subtype_ascent import EMPTY, SubtypeAscent, Subtypes
 from latentens.methods.indicator import vote_indicator
 from latentens.runtime.threads import one_blas_thread
 from latentens.votes import Votes
@@ -127,9 +128,12 @@ def dream_rows(data: Path, seed: int) -> Iterator[dict[str, Any]]:
 def reference_bound(votes: Votes, reference: Reference) -> float:
     """The evidence bound where the reference ended."""
     _, num_classes, num_subtypes = reference.held.shape
-    indicator, once = vote_indicator(votes, num_classes), np.ones(votes.num_items, dtype=int)
-    ascent = SubtypeAscent(indicator, once, None, num_classes, num_subtypes, 1.0, 1)
-    return ascent.stand(ascent.begin(reference.held)).bound
+    held = reference.held.reshape(votes.num_items, -1)
+    label = np.arange(num_classes).repeat(num_subtypes)
+    subtypes = Subtypes(label, held.sum(axis=0), vote_indicator(votes, num_classes).T @ held)
+    once = np.ones(votes.num_items, dtype=int)
+    ascent = SubtypeAscent(incidence_of(votes), once, None, num_classes, num_subtypes, 1.0, 1)
+    return ascent.stand(subtypes.at(subtypes.items > EMPTY)).bound
 
 
 if __name__ == "__main__":

@@ -81,9 +81,10 @@ def _log_likelihoods(
     """
     given_one, given_zero = (_log_table(rate) for rate in _by_label(rates_at(imbalances[:, None])))
     log_shares = np.log(np.stack([1 - imbalances, 1 + imbalances]) / 2)
-    table, offset = given_one - given_zero, log_shares[1] - log_shares[0]
+    table, offset = np.ascontiguousarray(given_one - given_zero), log_shares[1] - log_shares[0]
     cast, total = np.zeros(len(table)), counts.sum() * log_shares[0]
-    for block in row_blocks(len(counts), max(table.shape)):
+    width = table.shape[1] if indicator.votes.is_sparse else max(table.shape)  # of what a row is laid out in
+    for block in row_blocks(len(counts), width):
         votes = indicator[block]
         odds = np.asarray(votes @ table)
         odds += offset
