@@ -93,7 +93,7 @@ def lost_scheduler(seed: int, cells: int, fits: int) -> Iterator[Row]:
                 if done == number // 5:
                     threading.Thread(target=client.shutdown, daemon=True).start()
 
-            yield {"workers": 2, "cells": fits, **timed(lambda: run_cells(work, store, client, watch))}
+            yield {"workers": 2, "cells": fits, **timed(lambda: run_cells(work, store, client, on_progress=watch))}
         kept = len(list(Path(store).glob("*.npz")))
         with cluster(2) as client:
             row = timed(lambda: run_cells(work, store, client))

@@ -200,12 +200,14 @@ def _on_workers(cells: Sequence[Cell], client: "Client") -> Iterator[tuple[Addre
     sets = {cell.dataset.name: (cell.dataset, cell.exact) for cell in cells}
     sent = {name: client.submit(_same, data, pure=False) for name, data in sets.items()}
     left = {client.submit(_run_on, sent[cell.dataset.name], _without_data(cell), pure=False): cell for cell in cells}
-    for future in track_late(as_completed(list(left)), "Comparing", total=len(cells)):
+    # results are fetched while others are waited for: to ask for one at a time takes longer than a small cell
+    ended = as_completed(list(left), with_results=True, raise_errors=False)
+    for future, found in track_late(ended, "Comparing", total=len(cells)):
         cell = left.pop(future)  # which lets the worker forget what it found
-        try:
-            yield cell.address, future.result()
-        except Exception as error:  # one worker after another was lost with this cell
-            yield cell.address, Outcome(repr(cell.method), np.nan, np.nan, repr(error))
+        if not isinstance(found, Outcome):  # one worker after another was lost with this cell
+            error = found[1] if isinstance(found, tuple) else found
+            found = Outcome(repr(cell.method), np.nan, np.nan, repr(error))
+        yield cell.address, found
 
 
 Data = tuple[Dataset, Posterior | None]
