@@ -257,7 +257,8 @@ def best_of(work: Callable[[], Any], repeats: int) -> float:
 
 def draw(table: pd.DataFrame, path: Path) -> None:
     axes_names = list(dict.fromkeys(table["axis"]))
-    figure, panels = pyplot.subplots(2, len(axes_names), figsize=(3.2 * len(axes_names), 6), layout="constrained")
+    size = 3.2 * len(axes_names), 6
+    figure, panels = pyplot.subplots(2, len(axes_names), figsize=size, layout="constrained", squeeze=False)
     for column, axis in enumerate(axes_names):
         for row, (value, unit) in enumerate((("seconds", "seconds"), ("mib_beyond_input", "MiB beyond the input"))):
             for method, part in table[table["axis"] == axis].groupby("method", sort=False):

@@ -64,8 +64,11 @@ def main(
     cells = [
         cell for cell in cells if (not axes or cell["axis"] in axes) and (not methods or cell["method"] in methods)
     ]
-    table = pd.DataFrame([measure(cell) for cell in track(cells, description="scaling")]).drop(columns="out")
-    table.to_csv(out / "scaling_sparse.csv", index=False)
+    rows = []
+    for cell in track(cells, description="scaling"):
+        rows.append(measure(cell))
+        table = pd.DataFrame(rows).drop(columns="out")
+        table.to_csv(out / "scaling_sparse.csv", index=False)
     Console(soft_wrap=True).print(table.to_string(index=False), highlight=False)
 
 
