@@ -4,7 +4,7 @@ Most programs give their parameters priors that depend on no other parameter. Th
 them are NumPy's alone: a program that calls NumPy would be compiled anew by every process.
 """
 
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import NamedTuple
 
 import jax
@@ -41,7 +41,7 @@ def _unconstrained_shapes(model: GenerativeModel, key: Array) -> dict[str, tuple
     if sites.alone:
         priors = sorted(sites.priors.items())  # as JAX orders them
         return {name: biject_to(prior.support).inverse_shape(prior.shape()) for name, prior in priors}
-    shapes = jax.eval_shape(lambda key: unconstrain(model, _draw_together(model, key)), key)
+    shapes = jax.eval_shape(lambda key: unconstrain(model, _together(model, key)), key)
     return {name: shape.shape for name, shape in shapes.items()}
 
 
@@ -58,11 +58,13 @@ def _draw(model: GenerativeModel, key: Array) -> Point:
     return drawn
 
 
-@partial(compile_quickly, static_argnums=0)
-def _draw_together(model: GenerativeModel, key: Array) -> dict[str, Array]:
+def _together(model: GenerativeModel, key: Array) -> dict[str, Array]:
     with run_alone(), numpy_draws():
         trace = trace_parameters(model, handlers.seed(rng_seed=key))
     return {name: trace[name]["value"] for name in inspect(model).parameter_shapes}
+
+
+_draw_together = compile_quickly(_together, static_argnums=0)
 
 
 class _PriorSites(NamedTuple):

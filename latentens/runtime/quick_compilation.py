@@ -5,4 +5,4 @@ from functools import partial
 import jax
 
 compile_quickly = partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
-"""`jax.jit` in a half or a third of the time, for programs that then take about twice as long."""
+"""`jax.jit` in a half or a third of the time, for programs that then take about twice as long; not inside of others."""
