@@ -13,6 +13,7 @@ from latentens.evaluation.interval_rules import Interval
 from latentens.evaluation.items import Draws, Items, Labels, Posterior
 from latentens.evaluation.scores import computed_scores
 from latentens.runtime.blocks import BLOCK_ELEMENTS, row_blocks
+from latentens.runtime.randomness import key_words
 from latentens.runtime.threads import one_blas_thread
 
 Times = UInt8[np.ndarray, "item resample"]
@@ -75,13 +76,12 @@ def intervals(
 
 def _resampled(num_items: int, resamples: int, block_elements: int, key: jax.Array) -> Iterable[Times]:
     """How often each item is drawn, for one block of resamples after the other."""
-    words = tuple(np.asarray(jax.random.key_data(key)).tolist())  # what `numpy_generator` takes, to look up by
     draw = _drawn if num_items * resamples > MOST_KEPT else _drawn_once
-    return draw(num_items, resamples, block_elements, words)
+    return draw(num_items, resamples, block_elements, key_words(key))
 
 
-def _drawn(num_items: int, resamples: int, block_elements: int, key: tuple[int, ...]) -> Iterator[Times]:
-    generator = np.random.default_rng(key)
+def _drawn(num_items: int, resamples: int, block_elements: int, words: tuple[int, ...]) -> Iterator[Times]:
+    generator = np.random.default_rng(words)
     for block in row_blocks(resamples, num_items, block_elements):
         drawn = generator.integers(num_items, size=(block.stop - block.start, num_items))
         times = np.empty(drawn.shape, dtype=np.uint8)

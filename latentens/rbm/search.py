@@ -71,7 +71,7 @@ def random_search(
 
 def draw_options(space: Space, key: jax.Array) -> dict[str, Any]:
     """Draw one value of each option."""
-    generator = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+    generator = numpy_generator(key)
     draw = {
         name: choices(generator) if callable(choices) else choices[int(generator.integers(len(choices)))]
         for name, choices in space.items()
