@@ -45,10 +45,6 @@ def test_fit_takes_gold_labels_by_item(monkeypatch, capsys, folder):
     known = pd.read_csv(folder / "gold.csv", index_col="item")["gold"]
     assert (found.loc[known.index, "label"] == known).all()
     assert (found.loc[known.index, ["prob_no", "prob_yes"]].max(axis=1) == 1).all()
-    code, shown = run(monkeypatch, capsys, folder, "fit", "SpectralMetaLearner", *arguments)
-    assert code == 2
-    assert "SpectralMetaLearner cannot use gold labels; " in shown.err
-    assert "DawidSkeneEM" in shown.err
 
 
 def test_gold_labels_of_other_items_or_classes_are_refused(monkeypatch, capsys, folder):

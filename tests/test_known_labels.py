@@ -98,7 +98,7 @@ def test_recommendations_have_short_names():
     ("method", "command"),
     [
         ("DawidSkeneEM", "latentens fit DawidSkeneEM 'my votes.csv' --item 'the id' --missing NA --gold g.csv --out"),
-        ("Cubam", "latentens fit Cubam 'my votes.csv' --item 'the id' --missing NA --out"),
+        ("Cubam", "latentens fit Cubam 'my votes.csv' --item 'the id' --missing NA --gold g.csv --out"),
         ("Nuts(Tree)", "latentens fit 'Nuts(Tree)' "),
         ("mine", ""),
         ("", ""),

@@ -56,4 +56,4 @@ def test_rows_with_counts_are_oriented_like_the_items_they_stand_for():
     for says_one in rng.random((20, 12)):
         posterior = np.stack([1 - says_one, says_one], axis=1)
         of_items = orientation(posterior.repeat(counts, axis=0), Votes.from_patterns(rows, counts, 2))
-        np.testing.assert_array_equal(orientation(posterior, Votes.from_matrix(rows, 2), counts), of_items)
+        np.testing.assert_array_equal(orientation(posterior, Votes.from_matrix(rows, 2), counts=counts), of_items)

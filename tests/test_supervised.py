@@ -9,7 +9,7 @@ from latentens.datasets import Dataset
 from latentens.errors import VotesError
 from latentens.evaluation.scores import balanced_accuracy
 from latentens.methods import Supervised
-from latentens.methods.base import GoldMethod, Method
+from latentens.methods.base import Method
 from tests.reference import KEY, independent_votes, load_or_skip, votes_of_classes
 
 RATES = np.linspace(0.6, 0.9, 6), np.linspace(0.9, 0.6, 6)
@@ -27,11 +27,9 @@ def test_no_unsupervised_method_can_be_given_a_label():
         arguments = list(inspect.signature(method.fit).parameters)
         if method is Supervised:
             assert arguments == ["self", "dataset", "key"]
-        elif issubclass(method, GoldMethod):
-            assert arguments == ["self", "votes", "key", "gold"]
         else:
             assert issubclass(method, Method)
-            assert arguments == ["self", "votes", "key"]
+            assert arguments == ["self", "votes", "key", "gold", "anchor"]
 
 
 def test_learns_from_one_set_what_holds_on_another():

@@ -10,7 +10,7 @@ import typer
 from typer import Argument, Option
 
 from latentens.cli.interrupts import tell_of_fits
-from latentens.cli.option_types import GoldFile, Items, MethodNames, Seed, VotesFile, Workers
+from latentens.cli.option_types import Anchor, GoldFile, Items, MethodNames, Seed, VotesFile, Workers
 from latentens.cli.outputs import check_file, check_folder, write_whole
 from latentens.cli.reading_options import reads_votes
 from latentens.cli.recommend_command import recommend
@@ -78,6 +78,7 @@ def compare(
     votes: Annotated[Path | None, Option(help="CSV or Parquet file of your votes.")] = None,
     truth: Annotated[Path | None, Option(help="CSV or Parquet file of true labels (item, truth) for --votes.")] = None,
     gold: GoldFile = None,
+    anchor: Anchor = None,
     data: Annotated[list[str] | None, Option(help="A named set: Tree/1, S1, …. May be repeated.")] = None,
     root: Annotated[Path | None, Option(help="Folder of the named sets' files.")] = None,
     model: Annotated[list[str] | None, Option(help="A model to simulate from. May be repeated.")] = None,
@@ -120,10 +121,10 @@ def compare(
     chosen, models = find_methods(methods or []), [find_model(text) for text in model or []]
     if out:
         check_folder(out)
-    support.refuse_strays({"truth": truth, "gold": gold}, "--votes", votes)
+    support.refuse_strays({"truth": truth, "gold": gold, "anchor": anchor}, "--votes", votes)
     support.refuse_strays(reading, "--votes or --data", votes or data)
     datasets = support.named_datasets(data or [], root, reading)
-    datasets += [support.users_dataset(votes, truth, gold, reading)] if votes else []
+    datasets += [support.users_dataset(votes, truth, gold, anchor or (), reading)] if votes else []
     for dataset in datasets:
         tell(support.understood(dataset.name, dataset.votes, dataset.labels))
     evidence_output.tell_signals(datasets, seed)
@@ -166,6 +167,7 @@ def fit(
     votes: VotesFile,
     out: Annotated[Path, Option(help="CSV file for each item's label, its confidence and all probabilities.")],
     gold: GoldFile = None,
+    anchor: Anchor = None,
     voters: Annotated[Path | None, Option(help="CSV file for the quality of each voter, with intervals.")] = None,
     seed: Seed = 1,
     *,
@@ -178,17 +180,20 @@ def fit(
 
         latentens fit 'RBMStack(hidden=(3, 1))' votes.csv --out labels.csv
     """
+    import jax
+
     from latentens.cli import support
     from latentens.cli.method_names import find_methods
+    from latentens.methods.base import fit_known
 
     for file in filter(None, (out, voters)):
         check_file(file)
     ((name, chosen),) = find_methods([method]).items()
-    read = support.users_votes(votes, reading)
+    read = support.users_votes(votes, reading, anchor or ())
     tell(support.understood(votes, read))
     known = support.known_labels(read, gold, reading) if gold else None
     with status(f"Fitting {name}"):
-        fitted = support.fit_votes(chosen(read), read, known, seed)
+        fitted = fit_known(chosen(read), read, jax.random.key(seed), known)
     support.hand_over_fit(fitted, read, seed, out, voters)
 
 

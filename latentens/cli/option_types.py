@@ -13,6 +13,10 @@ Workers = Annotated[
 ]
 VotesFile = Annotated[Path, Argument(help="CSV or Parquet file: columns item, voter, vote, or one column per voter.")]
 GoldFile = Annotated[Path | None, Option(help="CSV or Parquet file of known labels (item, gold) for methods to use.")]
+Anchor = Annotated[
+    list[str] | None,
+    Option(help="A voter known to be better than chance: which label is which follows its votes. May be repeated."),
+]
 MethodNames = Annotated[
     list[str] | None,
     Option("--methods", "-m", help="Such as 'RBMStack(hidden=(3, 1))' or 'short=Nuts(Tree)'. May be repeated."),

@@ -11,7 +11,7 @@ from rich.table import Table
 from typer import Option
 
 from latentens.cli.interrupts import tell_of_fits
-from latentens.cli.option_types import GoldFile, MethodNames, Seed, VotesFile, Workers
+from latentens.cli.option_types import Anchor, GoldFile, MethodNames, Seed, VotesFile, Workers
 from latentens.cli.outputs import check_folder, write_whole
 from latentens.cli.reading_options import written_options
 from latentens.cli.terminal import console, end_if_elsewhere, tell
@@ -27,6 +27,7 @@ def recommend(
     votes: VotesFile,
     out: Annotated[Path | None, Option(help="Folder for tree.nc, the report and finished fits.")] = None,
     gold: GoldFile = None,
+    anchor: Anchor = None,
     quick: Annotated[bool, Option("--quick", help="One twin, fewer items, cheap programs and methods.")] = False,
     twins: Annotated[int, Option(min=1, help="Twins of each plausible world.")] = 5,
     methods: MethodNames = None,
@@ -57,7 +58,7 @@ def recommend(
     chosen = find_methods(methods or [])
     if out:
         check_folder(out)
-    read = support.users_votes(votes, reading)
+    read = support.users_votes(votes, reading, anchor or ())
     tell(support.understood(votes, read))
     known = support.known_labels(read, gold, reading) if gold else None
     with support.connected(scheduler) as client:
@@ -95,13 +96,12 @@ def _print(tree: "DataTree") -> None:
 def _tell_next(method: str, votes: Path, gold: Path | None, reading: "TableOptions") -> None:
     """The command that labels the votes with the recommended method, where it can be written down."""
     from latentens.cli.method_names import find_method
-    from latentens.methods.base import GoldMethod
 
     try:
-        made = find_method(method)
+        find_method(method)
     except LatentensError:  # nothing is recommended, or it goes by a name that the user made up
         return
-    known = ["--gold", shlex.quote(str(gold))] if gold and isinstance(made, GoldMethod) else []
+    known = ["--gold", shlex.quote(str(gold))] if gold else []
     words = ["latentens fit", shlex.quote(method), shlex.quote(str(votes)), *written_options(reading), *known]
     tell(f"\nTo label the votes with it:\n{' '.join(words)} --out labels.csv")
 

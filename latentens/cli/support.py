@@ -1,7 +1,7 @@
 """What the commands read, simulate, write and print; imported only when a command runs."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -13,9 +13,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Int
 
-from latentens import methods
 from latentens.cli.evidence_output import signal_words
-from latentens.cli.method_names import METHOD_NAMES
 from latentens.cli.outputs import write_whole
 from latentens.cli.reading_options import as_options
 from latentens.cli.terminal import end_if_elsewhere, messages, tell
@@ -28,7 +26,7 @@ from latentens.datasets import (
     simulate,
 )
 from latentens.errors import LatentensError
-from latentens.methods.base import Fit, GoldMethod, Method, fit_known
+from latentens.methods.base import Fit
 from latentens.programs.model import GenerativeModel
 from latentens.runtime.threads import available_cores
 from latentens.votes import Votes
@@ -54,10 +52,13 @@ def named_datasets(names: list[str], root: Path | None, reading: TableOptions) -
     return [load(name, root, **reading) for name in names]
 
 
-def users_dataset(votes: Path, truth: Path | None, gold: Path | None, reading: TableOptions) -> Dataset:
-    """A data set from a user's files."""
+def users_dataset(
+    votes: Path, truth: Path | None, gold: Path | None, anchor: Collection[str], reading: TableOptions
+) -> Dataset:
+    """A data set from a user's files, with voters that are trusted to be better than chance."""
     dataset = from_files(votes, truth, **reading)
     _check_usable(dataset.votes, votes)
+    dataset = replace(dataset, votes=dataset.votes.anchored(anchor))
     return replace(dataset, gold=known_labels(dataset.votes, gold, reading)) if gold else dataset
 
 
@@ -68,19 +69,11 @@ def known_labels(votes: Votes, path: Path, reading: TableOptions) -> Int[np.ndar
         return gold_codes(votes, labels)
 
 
-def fit_votes(method: Method, votes: Votes, gold: Int[np.ndarray, " item"] | None, seed: int) -> Fit:
-    """Fit, with known labels if there are any."""
-    if gold is not None and not isinstance(method, GoldMethod):
-        able = [name for name in METHOD_NAMES if issubclass(getattr(methods, name), GoldMethod)]
-        raise LatentensError(f"{type(method).__name__} cannot use gold labels; {', '.join(able)} can")
-    return fit_known(method, votes, jax.random.key(seed), gold)
-
-
-def users_votes(path: Path, reading: TableOptions) -> Votes:
-    """Votes from a user's file."""
+def users_votes(path: Path, reading: TableOptions, anchor: Collection[str] = ()) -> Votes:
+    """Votes from a user's file, with voters that are trusted to be better than chance."""
     votes = read_votes(path, **reading)
     _check_usable(votes, path)
-    return votes
+    return votes.anchored(anchor)
 
 
 def understood(source: str | Path, votes: Votes, labels: Int[np.ndarray, " item"] | None = None) -> str:

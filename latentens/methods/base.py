@@ -2,6 +2,7 @@
 
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Collection, Hashable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +14,7 @@ from jaxtyping import Float, Int
 
 from latentens.datasets.dataset import certain_where_known
 from latentens.errors import LatentensError, VotesError
+from latentens.inference.orient import orient
 from latentens.methods.estimate import Arrays as Arrays
 from latentens.methods.estimate import Estimate as Estimate
 from latentens.methods.estimate import GoldCodes as GoldCodes
@@ -162,6 +164,23 @@ class Predictor(Settings, ABC):
         del estimate
         return None
 
+    def _has_fixed_order(self, estimate: Estimate) -> bool:
+        """Whether each label is tied to the vote of the same name, which leaves nothing to orient."""
+        model = self.fitted_model(estimate)
+        return model is not None and model.anchored
+
+    def _relabel(self, estimate: Estimate, order: Int[np.ndarray, " label"]) -> Estimate:
+        """The estimate with its labels in another order: label k of the result is label `order[k]` of the estimate.
+
+        Where the parameters cannot be relabelled, `label_order` in the state is applied to the posteriors under them.
+        """
+        model = self.fitted_model(estimate)
+        moved = None if model is None else model.relabel(model_params(model, estimate), order)
+        if moved is not None:
+            return replace(estimate, params={**estimate.params, **moved})
+        before = estimate.state.get("label_order", np.arange(len(order)))
+        return replace(estimate, state={**estimate.state, "label_order": before[order]})
+
     def _log_likelihood(self, estimate: Estimate, votes: Votes) -> Float[np.ndarray, "*draw row"] | None:
         """The exact log-likelihood of rows of votes at the estimate, or at each of its draws; None if there is none."""
         model = self.fitted_model(estimate)
@@ -173,10 +192,14 @@ class Predictor(Settings, ABC):
 
 
 class Method(Predictor):
-    """A frozen dataclass of settings that turns votes into a `Fit`; it never sees a label.
+    """A frozen dataclass of settings that turns votes, and gold labels if there are any, into a `Fit`.
 
     A method of your own says two things: `_fit` estimates parameters from votes, and `_predict` gives the posterior of
-    labels from them. `fit` does the rest: double precision, time, names, and the posterior of the fitted items.
+    labels from them. `fit` does the rest: double precision, time, names, the order of the labels, and the posterior of
+    the fitted items.
+
+    Gold labels mean the same for every method: their items are certain, and they take part in the order of the labels
+    (`latentens.inference.orient`). What a method learns from them besides is for its docstring to say.
 
     Attributes:
         counts_rows: Whether it can fit `CountedVotes`: it weights distinct rows by their counts wherever it uses them.
@@ -184,45 +207,15 @@ class Method(Predictor):
 
     counts_rows: ClassVar[bool] = False
 
-    def fit(self, votes: Votes | CountedVotes, *, key: jax.Array) -> Fit:
-        """Estimate the labels.
-
-        Args:
-            votes: The votes; the items of counted ones are the distinct rows.
-            key: Random key; the same key gives the same result.
-        """
-        return self._run(votes, key)
-
-    @abstractmethod
-    def _fit(self, votes: Votes, key: jax.Array) -> Estimate:
-        """Estimate the parameters: the extension point. It runs in double precision.
-
-        Args:
-            votes: The votes.
-            key: Random key.
-        """
-
     @final
-    @one_blas_thread()
-    @double_precision
-    def _run(self, votes: Votes | CountedVotes, *args: Any) -> Fit:
-        name, start = type(self).__name__, time.perf_counter()
-        source, votes = votes, votes.weighted if isinstance(votes, CountedVotes) else votes
-        if not isinstance(votes, Votes):
-            raise VotesError(f"{name} takes Votes, not a {type(votes).__name__}: see Votes.from_matrix and from_long")
-        if votes.counts is not None and not self.counts_rows:
-            raise VotesError(f"{name} does not take counted rows of votes: read the items, or a sample of them")
-        release_compiled()
-        with time_limited(name):
-            fit = finished(self, self._fit(votes, *args), votes, start, *args[1:])
-        return fit if source is votes else replace(fit, source=source)
-
-
-class GoldMethod(Method):
-    """A method that can also use the true labels of some items, if the user hands them over."""
-
-    @final
-    def fit(self, votes: Votes | CountedVotes, *, key: jax.Array, gold: Gold | None = None) -> Fit:
+    def fit(
+        self,
+        votes: Votes | CountedVotes,
+        *,
+        key: jax.Array,
+        gold: Gold | None = None,
+        anchor: Collection[Hashable] = (),
+    ) -> Fit:
         """Estimate the labels.
 
         Args:
@@ -230,14 +223,20 @@ class GoldMethod(Method):
             key: Random key; the same key gives the same result.
             gold: True labels of some items: a mapping or a Series from the item's name to its label as written (or the
                 label's code), or an array with one entry per item: codes, −1 where the label is unknown, or labels.
+            anchor: Names of voters that are known to be better than chance. Which label is which then follows their
+                votes, and not those of the majority.
         """
         if isinstance(votes, CountedVotes):
-            return self._run(votes.without_gold(gold), key)
+            return self._run(votes.without_gold(gold), None, key)
+        if not hasattr(votes, "anchored"):
+            kind = type(votes).__name__
+            raise VotesError(f"{type(self).__name__} takes Votes, not a {kind}: see Votes.from_matrix and from_long")
+        votes = votes.anchored(anchor) if anchor else votes
         return fit_known(self, votes, key, None if gold is None else gold_codes(votes, gold))
 
     @abstractmethod
     def _fit(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
-        """Estimate the parameters.
+        """Estimate the parameters, the labels being in any order: the extension point. It runs in double precision.
 
         Args:
             votes: The votes.
@@ -245,12 +244,44 @@ class GoldMethod(Method):
             gold: The code of each item's true label, −1 where it is unknown; None if none is known.
         """
 
+    @one_blas_thread()
+    @double_precision
+    def _run(self, source: Votes | CountedVotes, gold: GoldCodes | None, key: jax.Array) -> Fit:
+        name, start = type(self).__name__, time.perf_counter()
+        votes = source.weighted if isinstance(source, CountedVotes) else source
+        if votes.counts is not None and not self.counts_rows:
+            raise VotesError(f"{name} does not take counted rows of votes: read the items, or a sample of them")
+        release_compiled()
+        with time_limited(name):
+            estimate = _oriented(self, self._fit(votes, key, gold), votes, gold)
+            fit = finished(self, estimate, votes, start, gold)
+        return fit if source is votes else replace(fit, source=source)
+
 
 def fit_known(method: Method, votes: Votes, key: jax.Array, gold: GoldCodes | None) -> Fit:
-    """A fit that uses known labels, given by their codes, if there are any and the method can use them."""
-    if not isinstance(method, GoldMethod):
-        return method._run(votes, key)
-    return method._run(votes, key, gold if gold is not None and (gold >= 0).any() else None)
+    """A fit with gold labels that are given by their codes."""
+    return method._run(votes, gold if gold is not None and (gold >= 0).any() else None, key)
+
+
+def _oriented(method: Method, estimate: Estimate, votes: Votes, gold: GoldCodes | None) -> Estimate:
+    """The estimate with its labels in the order that votes and gold labels say, and a word where that is not sure."""
+    probs = estimate.label_probs
+    is_fixed = method._has_fixed_order(estimate)
+    if probs is None or (gold is not None and not is_fixed):  # what votes alone say, known labels aside
+        probs = posterior_of(method, estimate, votes)
+        estimate = estimate if estimate.label_probs is not None else replace(estimate, label_probs=probs)
+    found = orient(probs, votes, gold)
+    unchanged = is_fixed or np.array_equal(found.order, np.arange(len(found.order)))
+    if not unchanged:
+        assert estimate.label_probs is not None
+        moved = method._relabel(estimate, found.order)
+        estimate = replace(moved, label_probs=estimate.label_probs[:, found.order])
+    diagnostics = {**estimate.diagnostics, "flipped": not unchanged}
+    if not is_fixed:
+        diagnostics["orientation"] = found.describe(votes.class_names)
+        words = found.warnings(votes.class_names, 0 if gold is None else int((gold >= 0).sum()))
+        diagnostics["warnings"] = [*diagnostics.get("warnings", []), *words]
+    return replace(estimate, diagnostics=diagnostics)
 
 
 def finished(method: Predictor, estimate: Estimate, votes: Votes, start: float, gold: GoldCodes | None = None) -> Fit:
@@ -290,4 +321,5 @@ def model_params(model: GenerativeModel, estimate: Estimate) -> Arrays:
 def posterior_of(method: Predictor, estimate: Estimate, votes: Votes) -> Posterior:
     """What a method's estimate says about votes, asked once for each distinct row."""
     rows, _, inverse = votes.patterns
-    return method._predict(estimate, rows)[inverse]
+    probs = method._predict(estimate, rows)[inverse]
+    return probs[:, estimate.state["label_order"]] if "label_order" in estimate.state else probs

@@ -12,7 +12,7 @@ from scipy.special import logsumexp, softmax
 from latentens.inference.optima import group_starts
 from latentens.inference.orient import orientation
 from latentens.inference.stability import fits_about_as_well
-from latentens.methods.base import Posterior
+from latentens.methods.base import GoldCodes, Posterior
 from latentens.methods.maximum_likelihood import MaximumLikelihood, rows_log_joint
 from latentens.programs.marginal import observe
 from latentens.programs.model import Params
@@ -68,7 +68,9 @@ class ChainOptimum(NamedTuple):
         return float(entropy(self.label_probs).mean())
 
 
-def chain_optima(climb: MaximumLikelihood, size: int, votes: Votes, key: jax.Array) -> list[ChainOptimum]:
+def chain_optima(
+    climb: MaximumLikelihood, size: int, votes: Votes, key: jax.Array, gold: GoldCodes | None = None
+) -> list[ChainOptimum]:
     """The distinct optima that the starts of a climb reach.
 
     Args:
@@ -76,16 +78,17 @@ def chain_optima(climb: MaximumLikelihood, size: int, votes: Votes, key: jax.Arr
         size: Number of hidden units of its model.
         votes: The votes.
         key: Random key of its starts.
+        gold: The code of each item's true label, −1 where it is unknown; None if none is known.
     """
-    observations, inverse = observe(climb.model, votes)
-    ends = climb.climb(votes, observations, inverse, key)
+    observations, inverse = observe(climb.model, votes, gold)
+    ends = climb.climb(votes, observations, inverse, key, gold)
     found = []
     for start, *_ in group_starts(-votes.num_items * ends.losses):
         params = ends.point(start)
         joint = fetch(rows_log_joint(climb.model, params, observations))
         probs, likelihood = softmax(joint, axis=0).T[inverse], logsumexp(joint, axis=0)[inverse]
         number = sum(np.size(value) for value in params.values())
-        found.append(ChainOptimum(size, params, number, likelihood, probs[:, orientation(probs, votes)]))
+        found.append(ChainOptimum(size, params, number, likelihood, probs[:, orientation(probs, votes, gold)]))
     return found
 
 

@@ -1,6 +1,6 @@
 """CUBAM, annotators with competence and bias (Welinder, Branson, Belongie & Perona 2010)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -8,10 +8,10 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.special import erfcx, expit, log_ndtr, ndtr
 
-from latentens.inference.orient import orientation
-from latentens.methods.base import Estimate, Method, Posterior
+from latentens.methods.base import Estimate, GoldCodes, Method, Posterior
 from latentens.methods.cells import Cells, Values
 from latentens.methods.indicator import Indicator, in_blocks, require_two_classes, vote_indicator
+from latentens.methods.labelled_rows import labelled_rows
 from latentens.runtime.numerics import FIVE_POINT_DERIVATIVES
 from latentens.runtime.parallel import stop_if_asked
 from latentens.runtime.randomness import numpy_generator
@@ -33,6 +33,7 @@ WORTH_LEAVING = 0.8
 """Those who have converged are left out of further steps once no more than this share still moves."""
 
 Signals = Float[np.ndarray, "row dimension"]
+LogAllowed = Float[np.ndarray, "row label"]
 
 
 class Voters(NamedTuple):
@@ -54,7 +55,8 @@ class Cubam(Method):
     """Voter j says 1 of item i with probability Φ(w_j·z_i − τ_j), at the posterior maximum by alternation.
 
     Priors: z ~ ½N(1, .8²) + ½N(−1, .8²), w ~ N(1, 1), τ ~ N(0, 3²). The label is the sign of Σz; the probabilities are
-    those of the two components of the prior at the estimated z.
+    those of the two components of the prior at the estimated z. An item with a gold label has only that label's
+    component.
 
     Attributes:
         dimensions: Dimensions of z and w.
@@ -65,29 +67,32 @@ class Cubam(Method):
     dimensions: Count = 1
     rounds: Count = 30
 
-    def _fit(self, votes: Votes, key: jax.Array) -> Estimate:
+    def _fit(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
         require_two_classes(votes, self)
-        rows, counts, _ = votes.patterns
-        cells, indicator = Cells.of(rows), vote_indicator(rows, 2)
+        rows = labelled_rows(votes, gold)
+        cells, indicator, counts = Cells.of(rows.votes), vote_indicator(rows.votes, 2), rows.counts
+        allowed = None if gold is None else rows.log_allowed
         voters, change = self._start(votes.num_voters, key), np.inf
         ahead = voters
         for _ in range(self.rounds - 1):
             stop_if_asked()
-            signals = estimate_signals(cells, indicator, voters)
+            signals = estimate_signals(cells, indicator, voters, allowed)
             updated = estimate_voters(cells, counts, signals, ahead)
             ahead = Voters(*(2 * new - old for new, old in zip(updated, voters, strict=True)))  # they go on as before
             change, voters = float(np.abs(updated.weight - voters.weight).max()), updated
-        probs = component_probs(estimate_signals(cells, indicator, voters))[votes.patterns.inverse]
-        flip = orientation(probs, votes)[0] == 1
-        voters = Voters(-voters.weight if flip else voters.weight, voters.threshold)
         diagnostics: dict[str, Any] = {
             "label_probs": "probability of the prior's two components at the estimated signal, not of the votes",
             "iterations": self.rounds,
             "converged": change < NEWTON_TOLERANCE,
             "last_change_of_weights": change,
-            "flipped": bool(flip),
         }
         return Estimate(_params(voters), diagnostics)
+
+    def _relabel(self, estimate: Estimate, order: Int[np.ndarray, " label"]) -> Estimate:
+        """Weights of the opposite sign."""
+        del order  # there is only one other
+        voters = Voters(-estimate.params["weight"], estimate.params["threshold"])
+        return replace(estimate, params=_params(voters))
 
     @in_blocks
     def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
@@ -102,22 +107,33 @@ class Cubam(Method):
         return Voters(weight, np.zeros(num_voters))
 
 
-def estimate_signals(cells: Cells, indicator: Indicator, voters: Voters) -> Signals:
+def estimate_signals(
+    cells: Cells, indicator: Indicator, voters: Voters, log_allowed: LogAllowed | None = None
+) -> Signals:
     """The z of each row that maximises its posterior; zero, between the classes, for a row without votes.
 
     The best point of a grid along (1, …, 1), an exact tie going to the lower one, then Newton steps.
+
+    Args:
+        cells: The votes that were cast.
+        indicator: The same, laid out for products.
+        voters: Weights and thresholds.
+        log_allowed: Zero where a row can have a label, −∞ where it cannot; None if nothing is known.
     """
+    log_allowed = np.zeros((indicator.shape[0], 2)) if log_allowed is None else log_allowed
     dimensions = voters.weight.shape[1]
     margins = voters.weight.sum(axis=1)[:, None] * SIGNAL_GRID - voters.threshold[:, None]
     table = np.stack([log_ndtr(-margins), log_ndtr(margins)], axis=1).reshape(-1, len(SIGNAL_GRID))
-    log_prior = np.logaddexp(*(-dimensions * (SIGNAL_GRID - m) ** 2 / (2 * SIGNAL_SPREAD**2) for m in (-1, 1)))
-    heights = indicator @ table + log_prior
+    components = np.stack([-dimensions * (SIGNAL_GRID - m) ** 2 / (2 * SIGNAL_SPREAD**2) for m in (-1, 1)])
+    heights = indicator @ table + np.logaddexp(*components)
+    for label, component in enumerate(components):
+        heights[log_allowed[:, 1 - label] < 0] += component - np.logaddexp(*components)
     # in several dimensions the top is elsewhere, and which of several is found depends on the start
     start = _top_near_grid(heights) if dimensions == 1 else SIGNAL_GRID[heights.argmax(axis=1)]
     signals = np.repeat(start[:, None], dimensions, axis=1)
     moving, some = np.arange(len(signals)), cells
     for _ in range(NEWTON_STEPS):
-        step, still = _signal_step(some, signals[moving], voters)
+        step, still = _signal_step(some, signals[moving], voters, log_allowed[moving])
         signals[moving] += step
         if not still.any():
             break
@@ -141,7 +157,9 @@ def _top_near_grid(heights: Float[np.ndarray, "row point"]) -> Float[np.ndarray,
     return SIGNAL_GRID[best] + np.where(sure, move, 0.0) * (SIGNAL_GRID[1] - SIGNAL_GRID[0])
 
 
-def _signal_step(cells: Cells, signals: Signals, voters: Voters) -> tuple[Signals, Bool[np.ndarray, " row"]]:
+def _signal_step(
+    cells: Cells, signals: Signals, voters: Voters, log_allowed: LogAllowed
+) -> tuple[Signals, Bool[np.ndarray, " row"]]:
     """A Newton step of each row, and which rows need another one.
 
     In several dimensions the mixture prior is replaced by the normal that bounds it from below. In one its own
@@ -149,7 +167,7 @@ def _signal_step(cells: Cells, signals: Signals, voters: Voters) -> tuple[Signal
     """
     dimensions = signals.shape[1]
     derivatives = _probit_derivatives(cells, _regressors(signals), _coefficients(voters))
-    share = component_probs(signals)[:, 1:]
+    share = component_probs(signals, log_allowed)[:, 1:]
     towards = 2 * share - 1  # mean of the components, weighted
     gradient = (towards - signals) / SIGNAL_SPREAD**2 + cells.sum_by_row(derivatives.first, voters.weight)
     hessian = cells.sum_by_row(derivatives.second, _outer(voters.weight)).reshape(-1, dimensions, dimensions)
@@ -217,9 +235,11 @@ def _probit_derivatives(
     return Probit(sign * mills, towards)
 
 
-def component_probs(signals: Signals) -> Float[np.ndarray, "row label"]:
-    """Which component of the prior a signal is of: σ(2 Σz / .8²)."""
+def component_probs(signals: Signals, log_allowed: LogAllowed | None = None) -> Float[np.ndarray, "row label"]:
+    """Which component of the prior a signal is of: σ(2 Σz / .8²), or that of a known label."""
     log_odds = 2 * signals.sum(axis=1) / SIGNAL_SPREAD**2
+    if log_allowed is not None:
+        log_odds = log_odds + log_allowed[:, 1] - log_allowed[:, 0]
     return np.stack([expit(-log_odds), expit(log_odds)], axis=1)
 
 

@@ -8,10 +8,10 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import expit, logsumexp, softmax
 
-from latentens.inference.optima import group_starts, list_optima, local_optimum_warnings
+from latentens.inference.optima import list_optima, local_optimum_warnings
 from latentens.inference.orient import orientation, vote_shares
 from latentens.inference.stability import Labelling, label_change, label_warnings
-from latentens.methods.base import Estimate, GoldCodes, GoldMethod, Posterior, posterior_of
+from latentens.methods.base import Estimate, GoldCodes, Method, Posterior
 from latentens.methods.independent.ascent import Ascent, Optimum
 from latentens.methods.independent.label_counts import (
     CountedRows,
@@ -21,7 +21,13 @@ from latentens.methods.independent.label_counts import (
     expect_labels,
     expectation,
 )
-from latentens.methods.independent.likelihood import from_named_params, log_joint, named_params, posterior
+from latentens.methods.independent.likelihood import (
+    from_named_params,
+    gold_posterior,
+    log_joint,
+    named_params,
+    posterior,
+)
 from latentens.methods.indicator import by_blocks, in_blocks, vote_indicator
 from latentens.methods.spectral.imbalance import third_moment_imbalance
 from latentens.methods.spectral.moments import rates_at
@@ -40,19 +46,22 @@ SCREENED_ROWS = 2**18
 
 
 @dataclass(frozen=True)
-class DawidSkeneEM(GoldMethod):
+class DawidSkeneEM(Method):
     """Class shares and a confusion matrix for each voter, at the best of several maxima of the likelihood.
 
-    Starts are the vote shares, for two classes what SML and RL say, and random confusion matrices; all run side by
-    side, by plain rounds first and then by squared extrapolation. On many votes the worse half of the starts is given
-    up after ten rounds, and again after twenty, forty …, but never the vote shares; with very many distinct rows the
-    random starts run on a sample first, and only the best one survives. The probabilities are the exact posterior at
-    the estimates. Where another start ends at an optimum that fits about as well and has other labels, a warning says
-    so; `label_change` in the diagnostics is the share of labels that change.
+    The probabilities are the exact posterior at the estimates. Gold labels are part of the likelihood. Where another
+    start ends at an optimum that fits about as well and has other labels, a warning says so, and `label_change` in the
+    diagnostics is the share of labels that change.
 
     Pseudo-counts stand for what is known of voters before any vote: most of them are right more often than wrong. With
     thousands of votes per voter they change nothing; with ten they keep a voter who was right ten times from being
     believed without limit. The default lost least on simulated sparse crowds (`analyses/pseudo_counts.py`).
+
+    Notes:
+        Starts are the vote shares, what gold labels alone say, for two classes what SML and RL say, and random
+        confusion matrices. All run side by side, by plain rounds first and then by squared extrapolation. On many votes
+        the worse half of the starts is given up after ten rounds, and again after twenty, forty …, but never the vote
+        shares; with very many distinct rows the random starts run on a sample first, and only the best one survives.
 
     Attributes:
         diagonal: Added to each voter's count of right votes on each label, as if that many more had been seen.
@@ -75,17 +84,11 @@ class DawidSkeneEM(GoldMethod):
         optimum = self._climb(votes, key, gold)
         shares = optimum.estimates.shares[:, optimum.best]
         confusion = optimum.estimates.confusion[:, optimum.best].transpose(1, 0, 2)
-        order = np.arange(votes.num_classes)
-        if gold is None:  # known labels fix the order of the labels themselves
-            found = Estimate(named_params(shares, confusion))
-            order = orientation(posterior_of(self, found, votes), votes)
-            shares, confusion = shares[order], confusion[:, order]
         diagnostics: dict[str, Any] = {
             "label_probs": "exact posterior at the estimated parameters",
             "log_likelihood": float(optimum.log_likelihood[optimum.best]),
             "iterations": int(optimum.iterations[optimum.best]),
             "converged": bool(optimum.converged[optimum.best]),
-            "flipped": not np.array_equal(order, np.arange(len(order))),
             "start_log_likelihoods": optimum.log_likelihood,
             **_compare_starts(optimum, largest_label_change(optimum, votes, gold)),
         }
@@ -110,11 +113,13 @@ class DawidSkeneEM(GoldMethod):
             known = count_rows(votes.take(labelled), np.ones(len(labelled)))
             data = count_rows(rows, np.bincount(inverse[gold < 0], minlength=len(counts)))
             data = data._replace(known=expect_labels(known, [np.eye(votes.num_classes)[gold[labelled]]]))
-        return self._maximise(data, self._begin(votes, data, key))
+        return self._maximise(data, self._begin(votes, data, key, gold))
 
-    def _begin(self, votes: Votes, data: CountedRows, key: jax.Array) -> Expected:
+    def _begin(self, votes: Votes, data: CountedRows, key: jax.Array, gold: GoldCodes | None) -> Expected:
         """Expected counts of all starts."""
         starts = [vote_shares(votes.patterns.votes)]
+        if gold is not None:
+            starts.append(gold_posterior(votes, gold, votes.patterns.votes))
         if votes.num_classes == 2 and votes.num_voters <= SPECTRAL_VOTERS and not votes.has_repeats:
             starts += _spectral_starts(votes)
         informed = expect_labels(data, starts)
@@ -145,13 +150,15 @@ class DawidSkeneEM(GoldMethod):
 
 
 def largest_label_change(optimum: Optimum, votes: Votes, gold: GoldCodes | None) -> float:
-    """The largest share of labels that change at another optimum that fits about as well as the best.
+    """The largest share of labels that change where another start ended, if that fits about as well as the best.
 
-    Starts that were given up are at no optimum and do not count.
+    Starts that were given up are at no optimum and do not count. Starts of the same likelihood do: they may have come
+    to different places on a ridge.
     """
     kept = np.flatnonzero(~optimum.given_up)
-    best, *others = (int(kept[starts[0]]) for starts in group_starts(optimum.objective[kept]))
-    if not others:
+    best, *others = kept[np.argsort(-optimum.objective[kept], kind="stable")].tolist()
+    elsewhere = [start for start in others if not _same_place(optimum.estimates, best, start)]
+    if not elsewhere:
         return 0.0
     counts = votes.patterns.counts if gold is None else np.ones(votes.num_items)
     log_prior = optimum.objective - optimum.log_likelihood
@@ -160,8 +167,13 @@ def largest_label_change(optimum: Optimum, votes: Votes, gold: GoldCodes | None)
         label_change(
             here, _labelling(optimum.estimates, start, votes, gold), counts, log_prior[best] - log_prior[start]
         )
-        for start in others
+        for start in elsewhere
     )
+
+
+def _same_place(estimates: Estimates, first: int, second: int) -> bool:
+    """Whether two starts ended at the same parameters, to two digits."""
+    return all(bool(np.allclose(part[:, first], part[:, second], rtol=0, atol=0.01)) for part in estimates)
 
 
 def _labelling(estimates: Estimates, start: int, votes: Votes, gold: GoldCodes | None) -> Labelling:
@@ -169,9 +181,8 @@ def _labelling(estimates: Estimates, start: int, votes: Votes, gold: GoldCodes |
     shares, confusion = estimates.shares[:, start], estimates.confusion[:, start].transpose(1, 0, 2)
     rows, _, inverse = votes.patterns
     joint = by_blocks(lambda part: log_joint(vote_indicator(part, len(shares)), shares, confusion), rows)
-    if gold is None:
-        joint = joint[:, orientation(softmax(joint, axis=1)[inverse], votes)]
-    else:
+    joint = joint[:, orientation(softmax(joint, axis=1)[inverse], votes, gold)]
+    if gold is not None:
         possible = (gold[:, None] < 0) | (gold[:, None] == np.arange(len(shares)))
         joint = np.where(possible, joint[inverse], -np.inf)
     return Labelling(logsumexp(joint, axis=1), joint.argmax(axis=1))

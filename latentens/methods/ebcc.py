@@ -1,7 +1,7 @@
 """EBCC, enhanced Bayesian classifier combination (Li, Rubinstein & Cohn 2019)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -9,10 +9,11 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import digamma, gammaln, logsumexp
 
-from latentens.inference.orient import orientation, vote_shares
-from latentens.methods.base import Estimate, GoldCodes, GoldMethod, Posterior
+from latentens.datasets.dataset import certain_where_known
+from latentens.inference.orient import vote_shares
+from latentens.methods.base import Estimate, GoldCodes, Method, Posterior
 from latentens.methods.independent.incidence import incidence_of
-from latentens.methods.independent.likelihood import from_named_params, named_params
+from latentens.methods.independent.likelihood import from_named_params, gold_posterior, named_params
 from latentens.methods.independent.subtype_ascent import (
     CLASS_CONCENTRATION,
     RIGHT_CONCENTRATION,
@@ -22,7 +23,7 @@ from latentens.methods.independent.subtype_ascent import (
     SubtypeAscent,
     Subtypes,
 )
-from latentens.methods.indicator import Indicator, by_blocks, in_blocks, vote_indicator
+from latentens.methods.indicator import Indicator, in_blocks, vote_indicator
 from latentens.methods.labelled_rows import LabelledRows, labelled_rows
 from latentens.runtime.numerics import safe_log
 from latentens.runtime.randomness import numpy_generator
@@ -49,15 +50,19 @@ class Concentrations(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Ebcc(GoldMethod):
+class Ebcc(Method):
     """Each class is a mixture of subtypes, and voters are independent given the subtype: so they correlate in a class.
 
     Variational Bayes. Priors: Dirichlet(1, …) for classes, Dirichlet(.1/M, …) for the M subtypes of a class, and for
-    votes Dirichlet with 4 on the right class and 1 on each other. One start has the vote shares as one subtype a class,
-    the others divide them among all subtypes at random. Where most votes are missing and there are many distinct rows,
-    these run on a sample of the items first, and on all of them only if the best one keeps several subtypes of a class
-    there; where there are very many, only the best of them goes on with all. The best evidence bound is kept, and
-    subtypes change class where that raises it further; the probabilities are the variational posterior.
+    votes Dirichlet with 4 on the right class and 1 on each other. The probabilities are the variational posterior; gold
+    labels are part of what it is a posterior of.
+
+    Notes:
+        One start has the vote shares as one subtype a class, with gold labels another has what these alone say, and
+        the others divide the vote shares among all subtypes at random. Where most votes are missing and there are many
+        distinct rows, random starts run on a sample of the items first, and on all of them only if the best one keeps
+        several subtypes of a class there; where there are very many, only the best of them goes on with all. The best
+        evidence bound is kept, and subtypes change class where that raises it further.
 
     Attributes:
         num_subtypes: Subtypes of each class.
@@ -77,29 +82,30 @@ class Ebcc(GoldMethod):
         generator = numpy_generator(key)
         rows = labelled_rows(votes, gold)
         ascent = self._ascent(rows)
-        runs = [ascent.climb(ascent.begin(_soft_labels(rows))), *self._random_runs(ascent, rows, generator)]
+        starts = [_soft_labels(rows)]
+        if gold is not None:
+            starts.append(certain_where_known(gold_posterior(votes, gold, rows.votes), rows.gold))
+        runs = [ascent.climb(ascent.begin(start)) for start in starts] + self._random_runs(ascent, rows, generator)
         settled = ascent.settle(_best(runs))
         prior = _prior(votes.num_voters, votes.num_classes, self.num_subtypes)
         best = _all_subtypes(settled.position.subtypes, prior)
-        probs = by_blocks(lambda part: _class_probs(vote_indicator(part, part.num_classes), best), rows.votes)
-        probs = probs[rows.inverse]
-        order = orientation(probs, votes) if gold is None else np.arange(votes.num_classes)
-        best = Concentrations(best.classes[order], best.subtypes[order], best.votes[:, :, order])
         diagnostics: dict[str, Any] = {
             "label_probs": "variational posterior",
             "evidence_bound": settled.position.bound,
             "iterations": settled.rounds,
             "converged": settled.converged,
-            "flipped": not np.array_equal(order, np.arange(len(order))),
             "start_evidence_bounds": np.array([run.position.bound for run in runs]),
         }
-        state = {f"{name}_concentration": value for name, value in best._asdict().items()}
-        return Estimate(_params(best), diagnostics, state=state, label_probs=probs[:, order])
+        return Estimate(_params(best), diagnostics, state=_state(best))
+
+    def _relabel(self, estimate: Estimate, order: Int[np.ndarray, " label"]) -> Estimate:
+        classes, subtypes, votes = _fitted(estimate)
+        moved = Concentrations(classes[order], subtypes[order], votes[:, :, order])
+        return replace(estimate, params=_params(moved), state=_state(moved))
 
     @in_blocks
     def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
-        concentrations = (estimate.state[f"{name}_concentration"] for name in Concentrations._fields)
-        return _class_probs(vote_indicator(votes, votes.num_classes), Concentrations(*concentrations))
+        return _class_probs(vote_indicator(votes, votes.num_classes), _fitted(estimate))
 
     @in_blocks
     def _log_likelihood(self, estimate: Estimate, votes: Votes) -> Float[np.ndarray, " row"]:
@@ -220,6 +226,14 @@ def _dirichlet_divergence(of: np.ndarray, from_: np.ndarray, axis: int) -> float
 
 def _expected_log(concentrations: np.ndarray, axis: int = 0) -> np.ndarray:
     return digamma(concentrations) - digamma(concentrations.sum(axis=axis, keepdims=True))
+
+
+def _state(fitted: Concentrations) -> dict[str, np.ndarray]:
+    return {f"{name}_concentration": value for name, value in fitted._asdict().items()}
+
+
+def _fitted(estimate: Estimate) -> Concentrations:
+    return Concentrations(*(estimate.state[f"{name}_concentration"] for name in Concentrations._fields))
 
 
 def _params(fitted: Concentrations) -> dict[str, np.ndarray]:

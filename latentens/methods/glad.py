@@ -1,7 +1,7 @@
 """GLAD, voters of different ability on items of different difficulty (Whitehill et al. 2009)."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 
 import jax
@@ -9,8 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import expit, logsumexp, softmax
 
-from latentens.inference.orient import orientation
-from latentens.methods.base import Estimate, GoldCodes, GoldMethod, Posterior
+from latentens.methods.base import Estimate, GoldCodes, Method, Posterior
 from latentens.methods.cells import Cells, Values
 from latentens.methods.independent.likelihood import named_params
 from latentens.methods.indicator import Indicator, vote_indicator
@@ -104,12 +103,12 @@ class Expected(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Glad(GoldMethod):
+class Glad(Method):
     """Voter j is right about item i with probability σ(α_j e^{β_i}); wrong answers are equally likely.
 
     Expectation–maximisation: posteriors of the labels, then a scoring step in each ease β_i and each ability α_j, with
     priors N(1, 1) for both and equal shares of the classes. The probabilities are the posterior of the label at the
-    estimated ability and ease.
+    estimated ability and ease. Gold labels take part in every round, and give a second start; the better one is kept.
 
     Attributes:
         tolerance: Stop when a round gains less than this in mean log-posterior.
@@ -125,28 +124,39 @@ class Glad(GoldMethod):
         del key  # nothing here is random
         rows = labelled_rows(votes, gold)
         blocks = _blocks(rows.votes, None if gold is None else rows.log_allowed)
-        ability, objective, iterations, converged = self._ascend(blocks, rows.counts)
+        starts = [np.full(votes.num_voters, ABILITY_MEAN)]
+        if gold is not None:
+            starts.append(_gold_ability(votes, gold))
+        ends = [self._ascend(blocks, rows.counts, start) for start in starts]
+        ability, objective, iterations, converged = max(ends, key=lambda end: end[1])
         estimated, ease = self._rows_given(ability, blocks)
-        free = gold is None and votes.num_classes == 2
-        flip = free and orientation(estimated[rows.inverse], votes)[0] == 1
-        if flip:
-            ability, estimated = -ability, estimated[:, ::-1]
         diagnostics: dict[str, Any] = {
             "label_probs": "posterior of the label at the estimated ability and ease",
             "log_posterior": objective,
             "iterations": iterations,
             "converged": converged,
-            "flipped": flip,
         }
         params = _params(ability, ease, rows.counts, votes.num_classes)
         return Estimate({**params, "ease": ease[rows.inverse]}, diagnostics, label_probs=estimated[rows.inverse])
 
+    def _has_fixed_order(self, estimate: Estimate) -> bool:
+        """Of more than two classes a right vote is always one for the label itself."""
+        return np.ndim(estimate.params["prevalence"]) > 0
+
+    def _relabel(self, estimate: Estimate, order: Int[np.ndarray, " label"]) -> Estimate:
+        """Voters of the opposite ability."""
+        del order  # there is only one other
+        params = estimate.params
+        opposite = {name: 1 - params[name] for name in ("prevalence", "sensitivity", "specificity")}
+        return replace(estimate, params={**params, **opposite, "ability": -params["ability"]})
+
     def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
         return self._rows_given(estimate.params["ability"], _blocks(votes, None))[0]
 
-    def _ascend(self, blocks: list[Block], counts: Int[np.ndarray, " row"]) -> tuple[Abilities, float, int, bool]:
+    def _ascend(
+        self, blocks: list[Block], counts: Int[np.ndarray, " row"], ability: Abilities
+    ) -> tuple[Abilities, float, int, bool]:
         """Abilities at the maximum, the log-posterior there, rounds, and whether it was reached."""
-        ability = np.full(blocks[0].voted.cells.votes.shape[1], ABILITY_MEAN)
         ease, objective = np.full(len(counts), EASE_MEAN), -np.inf
 
         def step(block: Block) -> tuple[float, Abilities, Abilities]:
@@ -185,6 +195,17 @@ class Glad(GoldMethod):
 
         probs, ease = zip(*_side_by_side(settle, blocks), strict=True)
         return np.concatenate(probs), np.concatenate(ease)
+
+
+def _gold_ability(votes: Votes, gold: GoldCodes) -> Abilities:
+    """The ability of each voter by gold labels, at average ease: log-odds of being right, with one vote more each."""
+    item, voter, vote = votes.triplets
+    asked = gold[item] >= 0
+    right, cast = (
+        np.bincount(voter[asked], weights, votes.num_voters)
+        for weights in (gold[item[asked]] == vote[asked], np.ones(asked.sum()))
+    )
+    return np.log((right + 1) / (cast - right + 1)) / np.exp(EASE_MEAN)
 
 
 def _blocks(rows: Votes, log_allowed: LogAllowed | None) -> list[Block]:

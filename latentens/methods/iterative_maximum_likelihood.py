@@ -1,12 +1,12 @@
 """iMLE: iterated maximum likelihood with hard labels, from the labels of the restricted likelihood."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import jax
 import numpy as np
 from jaxtyping import Int
 
-from latentens.methods.base import Estimate, GoldCodes, GoldMethod, Method, Posterior
+from latentens.methods.base import Estimate, GoldCodes, Method, Posterior, fit_known
 from latentens.methods.independent.likelihood import (
     Confusion,
     log_odds,
@@ -17,13 +17,14 @@ from latentens.methods.independent.likelihood import (
 from latentens.methods.indicator import Indicator, in_blocks, require_two_classes, vote_indicator
 from latentens.methods.labelled_rows import LabelledRows, labelled_rows
 from latentens.methods.restricted_likelihood import RestrictedLikelihood
+from latentens.methods.spectral_meta_learner import relabelled_rates
 from latentens.runtime.parallel import stop_if_asked
 from latentens.runtime.settings import Count
 from latentens.votes import Votes
 
 
 @dataclass(frozen=True)
-class IterativeMaximumLikelihood(GoldMethod):
+class IterativeMaximumLikelihood(Method):
     """From labels to the voters' rates and back, by maximum likelihood without a prior, until nothing changes.
 
     The probabilities are the posterior at the final rates and share of labels, moved to even odds where the prior
@@ -41,7 +42,7 @@ class IterativeMaximumLikelihood(GoldMethod):
         require_two_classes(votes, self)
         rows = labelled_rows(votes, gold)
         labels = np.zeros(len(rows.counts), dtype=np.int64)
-        labels[rows.inverse] = self.start.fit(votes, key=key).labels
+        labels[rows.inverse] = fit_known(self.start, votes, key, gold).labels
         confusion, prevalence, rounds, converged = self._iterate(rows, labels)
         shares = np.array([1 - prevalence, prevalence])
         diagnostics = {
@@ -50,6 +51,9 @@ class IterativeMaximumLikelihood(GoldMethod):
             "converged": converged,
         }
         return Estimate(named_params(shares, confusion), diagnostics)
+
+    def _relabel(self, estimate: Estimate, order: Int[np.ndarray, " label"]) -> Estimate:
+        return replace(estimate, params=relabelled_rates(estimate.params, order))
 
     @in_blocks
     def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:

@@ -1,14 +1,15 @@
 """L-SML, the spectral method for voters in groups (Jaffe, Fetaya, Nadler, Jiang & Kluger 2016)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import jax
 import numpy as np
+from jaxtyping import Int
 from scipy.special import softmax
 
 from latentens.inference.orient import vote_shares
-from latentens.methods.base import Estimate, Method, Posterior
+from latentens.methods.base import Estimate, GoldCodes, Method, Posterior
 from latentens.methods.independent.likelihood import lean_to_score
 from latentens.methods.indicator import in_blocks, require_two_classes, vote_indicator
 from latentens.methods.spectral.moments import Rates, VoteMoments, vote_moments
@@ -20,7 +21,7 @@ from latentens.methods.spectral.tree_estimates import (
 )
 from latentens.methods.spectral.tree_likelihood import tree_log_likelihoods
 from latentens.methods.spectral.voter_groups import Groups, candidate_groups, group_residual, group_scores
-from latentens.methods.spectral_meta_learner import without_structure
+from latentens.methods.spectral_meta_learner import relabelled_rates, without_structure
 from latentens.runtime.randomness import numpy_generator
 from latentens.runtime.settings import Count
 from latentens.votes import Votes
@@ -37,7 +38,8 @@ class LatentSpectral(Method):
     and what it takes to say which group each voter is in. Else voters are taken to be independent given the label.
 
     Labels are of maximum likelihood without a prior; the probabilities are the posterior of the fitted tree, moved to
-    even odds where the prior would turn the label round.
+    even odds where the prior would turn the label round. Gold labels make their own items certain and take part in the
+    order of the labels.
 
     Attributes:
         select: Whether the number of groups is that of the smallest residual of the covariances, as published, or of
@@ -54,7 +56,8 @@ class LatentSpectral(Method):
     restarts: Count = 20
     imbalance: TreeImbalance = "likelihood"
 
-    def _fit(self, votes: Votes, key: jax.Array) -> Estimate:
+    def _fit(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
+        del gold  # covariances hold no labels
         require_two_classes(votes, self)
         votes.refuse_repeats(type(self).__name__)
         moments, generator = vote_moments(votes), numpy_generator(key)
@@ -65,6 +68,16 @@ class LatentSpectral(Method):
         if tree.scale <= 0:
             return without_structure(tree.scale)
         return Estimate(_params(tree), _diagnostics(votes, tree, alone))
+
+    def _has_fixed_order(self, estimate: Estimate) -> bool:
+        """Vote shares have nothing to orient."""
+        return not estimate.params
+
+    def _relabel(self, estimate: Estimate, order: Int[np.ndarray, " label"]) -> Estimate:
+        """The label changes sides; the groups' opinions and their voters stay."""
+        params = relabelled_rates(estimate.params, order)
+        hidden = {"sensitivity": params["hidden_specificity"], "specificity": params["hidden_sensitivity"]}
+        return replace(estimate, params={**params, **{f"hidden_{name}": 1 - value for name, value in hidden.items()}})
 
     @in_blocks
     def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:

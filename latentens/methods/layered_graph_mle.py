@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import expit
 
-from latentens.methods.base import Arrays, Estimate, Method, Posterior
+from latentens.methods.base import Arrays, Estimate, GoldCodes, Method, Posterior, fit_known
 from latentens.methods.maximum_likelihood import MaximumLikelihood
 from latentens.methods.top_down_mle import TopDownMLE
 from latentens.models import LayeredGraph
@@ -42,10 +42,10 @@ class LayeredGraphMLE(Method):
     chain_starts: CountOrZero = 0
     iterations: Count = 40
 
-    def _fit(self, votes: Votes, key: jax.Array) -> Estimate:
+    def _fit(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
         chain_key, fit_key = jax.random.split(key)
         model = LayeredGraph(votes.num_voters, self.layers)
-        chain = TopDownMLE(num_hidden=self.layers[-1], starts=self.chain_starts).fit(votes, key=chain_key)
+        chain = fit_known(TopDownMLE(num_hidden=self.layers[-1], starts=self.chain_starts), votes, chain_key, gold)
         initial = (chain_start(model, chain.params),)
         climb = MaximumLikelihood(
             model,
@@ -56,7 +56,7 @@ class LayeredGraphMLE(Method):
             max_iterations=self.iterations,
             tolerance=1e-5,
         )
-        fit = climb.fit(votes, key=fit_key)
+        fit = fit_known(climb, votes, fit_key, gold)
         if len(self.layers) == 1:
             return fit
         return replace(fit, diagnostics={**fit.diagnostics, "warnings": [UNDETERMINED]})

@@ -5,19 +5,27 @@ from dataclasses import dataclass
 import jax
 
 from latentens.inference.orient import vote_shares
-from latentens.methods.base import Estimate, Method, Posterior
+from latentens.methods.base import Estimate, GoldCodes, Method, Posterior
 from latentens.votes import Votes
 
 
 @dataclass(frozen=True)
 class MajorityVote(Method):
-    """The share of an item's votes that each class got; equal shares where an item has no votes."""
+    """The share of an item's votes that each class got; equal shares where an item has no votes.
+
+    Gold labels make their own items certain and change nothing else.
+    """
 
     counts_rows = True
 
-    def _fit(self, votes: Votes, key: jax.Array) -> Estimate:
-        del votes, key  # there is nothing to estimate
+    def _fit(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
+        del votes, key, gold  # there is nothing to estimate
         return Estimate(diagnostics={"label_probs": "vote shares, not the posterior of a model"})
+
+    def _has_fixed_order(self, estimate: Estimate) -> bool:
+        """A class is what was voted for."""
+        del estimate
+        return True
 
     def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
         del estimate

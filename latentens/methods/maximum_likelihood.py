@@ -11,16 +11,19 @@ from jaxtyping import Array, Float, Int
 from numpyro.distributions import constraints
 from scipy.special import logsumexp, softmax
 
+from latentens.datasets.dataset import certain_where_known
 from latentens.errors import LatentensError, SettingError
 from latentens.inference.costly import is_costly, screen
 from latentens.inference.em import Expectation
-from latentens.inference.optima import group_starts, list_optima
+from latentens.inference.optima import list_optima
 from latentens.inference.optimise import Optima, continued, minimise, stack
 from latentens.inference.orient import orientation
 from latentens.inference.program_losses import MarginalLoss, towards_labels
 from latentens.inference.stability import Labelling, label_change, label_warnings
-from latentens.methods.base import Estimate, GoldCodes, GoldMethod, Method, Posterior
+from latentens.methods.base import Estimate, GoldCodes, Method, Posterior, fit_known
+from latentens.methods.independent.likelihood import gold_posterior
 from latentens.methods.majority_vote import MajorityVote
+from latentens.programs.contract import inspect
 from latentens.programs.marginal import (
     Observations,
     label_log_joint,
@@ -63,7 +66,7 @@ FLAT = 1e-9
 
 
 @dataclass(frozen=True)
-class MaximumLikelihood(GoldMethod):
+class MaximumLikelihood(Method):
     """The parameters of a program that make the votes most likely, and the exact posterior of the labels under them.
 
     Attributes:
@@ -73,7 +76,8 @@ class MaximumLikelihood(GoldMethod):
         starts: Number of starts at draws from the priors. Where the votes are so many that a gradient takes long, all
             starts but those of `initial` compete on a sample first, and two go on: by rounds of EM if these have a
             closed form, then by gradient, which also ends when twenty iterations gain less than 1e-7 per item.
-        warm: Cheaper methods; the parameters that suit each one's labels best are a start as well.
+        warm: Cheaper methods; the parameters that suit each one's labels best are a start as well. With gold labels, so
+            are those that suit what these alone say.
         initial: Parameters to start from as well.
         use_prior: Whether to maximise the posterior density (MAP) in place of the likelihood.
         held_out: Share of the items that are kept back in a fit of their own, to report their log-likelihood.
@@ -98,57 +102,64 @@ class MaximumLikelihood(GoldMethod):
         if self.starts + len(self.warm) + len(self.initial) < 1:
             raise SettingError("MaximumLikelihood has no start; give starts, warm or initial")
 
-    def climb(self, votes: Votes, observations: Observations, inverse: np.ndarray, key: jax.Array) -> Optima:
+    def climb(
+        self,
+        votes: Votes,
+        observations: Observations,
+        inverse: np.ndarray,
+        key: jax.Array,
+        gold: GoldCodes | None = None,
+    ) -> Optima:
         """Where each start ends; the points are parameters, the losses are per item.
 
         Args:
             votes: The votes.
-            observations: What `observe` makes of them.
+            observations: What `observe` makes of votes and gold labels.
             inverse: The row of each item, likewise.
             key: Random key.
+            gold: The code of each item's true label, −1 where it is unknown; None if none is known.
         """
-        starts = self._starts(votes, observations, inverse, key)
+        starts = self._starts(votes, observations, inverse, key, gold)
         checked_tables(self.model, starts[0])
         return self._optimise(starts, observations)
 
     def _fit(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
         observations, inverse = observe(self.model, votes, gold)
         start_key, split_key = jax.random.split(key)
-        optima = self.climb(votes, observations, inverse, start_key)
+        optima = self.climb(votes, observations, inverse, start_key, gold)
         found = optima.point(optima.best)
         joint = fetch(rows_log_joint(self.model, found, observations))
-        probs = softmax(joint, axis=0).T[inverse]
-        fixed = gold is not None or self.model.anchored  # known labels or the program itself fix the order
-        order = np.arange(probs.shape[1]) if fixed else orientation(probs, votes)
-        params, remaining = _oriented(self.model, found, order)
-        likelihood = logsumexp(joint, axis=0)
-        labelled = Labelling(likelihood, joint[order].argmax(axis=0))
-        change = self._label_change(optima, labelled, votes, observations, None if fixed else inverse)
-        total = float(fetch(observations.counts) @ likelihood)
-        diagnostics = self._report(optima, params, total, change, votes.num_cases)
+        total = float(fetch(observations.counts) @ logsumexp(joint, axis=0))
+        change = self._label_change(optima, votes, observations, inverse, gold)
+        diagnostics = self._report(optima, found, total, change, votes.num_cases)
         diagnostics |= self._held_out(votes, gold, split_key)
-        return Estimate(params, diagnostics, state={"label_order": remaining}, label_probs=probs[:, order])
+        return Estimate(found, diagnostics, label_probs=softmax(joint, axis=0).T[inverse])
 
     def _label_change(
         self,
         optima: Optima,
-        best: Labelling,
         votes: Votes,
         observations: Observations,
-        inverse: Int[np.ndarray, " item"] | None,
+        inverse: Int[np.ndarray, " item"],
+        gold: GoldCodes | None,
     ) -> float:
-        """The largest share of labels that change at another optimum; those are oriented if there is an `inverse`."""
-        change, counts = 0.0, fetch(observations.counts)
-        for start, *_ in group_starts(-votes.num_cases * optima.losses)[1:]:
+        """The largest share of labels that change where another start ended, if that fits about as well.
+
+        Starts of the same likelihood count too: they may have come to different places on a ridge.
+        """
+        counts = fetch(observations.counts)
+
+        def labelling(start: int) -> Labelling:
             joint = fetch(rows_log_joint(self.model, optima.point(start), observations))
-            if inverse is not None:
-                joint = joint[orientation(softmax(joint, axis=0).T[inverse], votes)]
-            other = Labelling(logsumexp(joint, axis=0), joint.argmax(axis=0))
-            change = max(change, label_change(best, other, counts))
-        return change
+            if not self.model.anchored:
+                joint = joint[orientation(softmax(joint, axis=0).T[inverse], votes, gold)]
+            return Labelling(logsumexp(joint, axis=0), joint.argmax(axis=0))
+
+        best, *others = map(labelling, np.argsort(optima.losses, kind="stable").tolist())
+        return max((label_change(best, other, counts) for other in others), default=0.0)
 
     def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
-        return bayes_posterior(self.model, estimate.params, votes)[:, estimate.state["label_order"]]
+        return bayes_posterior(self.model, estimate.params, votes)
 
     def fitted_model(self, estimate: Estimate) -> GenerativeModel:
         """The model that was fitted."""
@@ -156,13 +167,17 @@ class MaximumLikelihood(GoldMethod):
         return self.model
 
     def _starts(
-        self, votes: Votes, observations: Observations, inverse: np.ndarray, key: Array
+        self, votes: Votes, observations: Observations, inverse: np.ndarray, key: Array, gold: GoldCodes | None
     ) -> list[dict[str, np.ndarray]]:
         drawn_key, warm_key = jax.random.split(key)
         points = draw_starts(self.model, drawn_key, self.starts) if self.starts else []
-        for i, method in enumerate(self.warm):
-            method_key, point_key = jax.random.split(jax.random.fold_in(warm_key, i))
-            probs = method.fit(votes, key=method_key).label_probs
+        keys = [jax.random.split(jax.random.fold_in(warm_key, i)) for i in range(len(self.warm) + 1)]
+        beliefs = [
+            fit_known(method, votes, pair[0], gold).label_probs for method, pair in zip(self.warm, keys, strict=False)
+        ]
+        if gold is not None and inspect(self.model).num_labels == votes.num_classes:
+            beliefs.append(certain_where_known(gold_posterior(votes, gold, votes), gold))
+        for probs, (_, point_key) in zip(beliefs, keys, strict=False):
             probs = probs if votes.counts is None else probs * votes.counts[:, None]
             size = len(observations.counts)
             totals = shard_rows(np.stack([np.bincount(inverse, column, minlength=size) for column in probs.T]))
@@ -235,20 +250,11 @@ class MaximumLikelihood(GoldMethod):
         used = np.setdiff1d(order, kept_back)
         if len(used) == 0:
             raise LatentensError(f"{votes.num_items} items are too few to keep {self.held_out:.0%} of them back")
-        fitted = replace(self, held_out=0.0).fit(
-            votes.take(used), key=fit_key, gold=None if gold is None else gold[used]
-        )
+        known = None if gold is None else gold[used]
+        fitted = fit_known(replace(self, held_out=0.0), votes.take(used), fit_key, known)
         return {
             "held_out_log_likelihood": log_likelihood(self.model, fitted.params, votes.take(kept_back)) / len(kept_back)
         }
-
-
-def _oriented(
-    model: GenerativeModel, params: Params, order: Int[np.ndarray, " label"]
-) -> tuple[dict[str, np.ndarray], Int[np.ndarray, " label"]]:
-    """Parameters with their labels in the given order, and the order still to be applied to posteriors under them."""
-    relabelled = model.relabel(params, order)
-    return (dict(params), order) if relabelled is None else (relabelled, np.arange(len(order)))
 
 
 def _warnings(model: GenerativeModel, params: Params, optima: Optima, num_given: int) -> list[str]:

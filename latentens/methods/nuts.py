@@ -10,8 +10,8 @@ from jaxtyping import Array, Float, Int
 from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
 
 from latentens.inference.nuts_chains import Sampler
-from latentens.inference.orient import best_order, vote_lifts
-from latentens.methods.base import Estimate, GoldCodes, GoldMethod, Posterior
+from latentens.inference.orient import best_order, order_evidence
+from latentens.methods.base import Estimate, GoldCodes, Method, Posterior
 from latentens.methods.maximum_likelihood import MaximumLikelihood
 from latentens.programs.marginal import Observations, label_log_joint, observe, to_point
 from latentens.programs.model import GenerativeModel, Params
@@ -33,11 +33,12 @@ CLEARLY_APART = 1.1
 
 
 @dataclass(frozen=True)
-class Nuts(GoldMethod):
+class Nuts(Method):
     """Posterior draws of a program's parameters, and the posterior of the labels averaged exactly over them.
 
     Labels and hidden units are summed out, so the sampler moves in the continuous parameters alone. The labels of each
-    draw are put in the order that the votes say. What is estimated to take more than four hours, or than the limit of
+    draw are put in the order that the votes say; with gold labels, which are part of the likelihood, that which these
+    and the priors say. What is estimated to take more than four hours, or than the limit of
     LATENTENS_SECONDS, is refused in front.
 
     Attributes:
@@ -65,11 +66,11 @@ class Nuts(GoldMethod):
             self.model, self.num_warmup, self.num_samples, self.dense_mass, self.target_accept, self.max_tree_depth
         )
         sampler.check_cost(observations, self.num_chains)
-        starts, modes = self._starts(votes, observations, inverse, start_key)
+        starts, modes = self._starts(votes, observations, inverse, start_key, gold)
         draws, statistics = sampler.run(observations, starts, sample_key)
         flat = {name: value.reshape(-1, *value.shape[2:]) for name, value in draws.items()}
         size = len(observations.counts)
-        totals = np.stack([np.bincount(inverse, lift, minlength=size) for lift in vote_lifts(votes).T])
+        totals = np.stack([np.bincount(inverse, lift, minlength=size) for lift in order_evidence(votes).T])
         fixed = gold is not None or self.model.anchored
         probs, orders, watched = _average(self.model, flat, observations, None if fixed else totals)
         relabelled, remaining = _relabel(self.model, flat, orders)
@@ -92,18 +93,23 @@ class Nuts(GoldMethod):
         probs = fetch(_label_probs(self.model, {name: value[::thin] for name, value in flat.items()}, observations))
         return np.take_along_axis(probs, orders[:, :, None], axis=1).mean(axis=0).T[inverse]
 
+    def _has_fixed_order(self, estimate: Estimate) -> bool:
+        """Labels are oriented draw by draw."""
+        del estimate
+        return True
+
     def fitted_model(self, estimate: Estimate) -> GenerativeModel:
         """The model that was fitted."""
         del estimate
         return self.model
 
     def _starts(
-        self, votes: Votes, observations: Observations, inverse: np.ndarray, key: Array
+        self, votes: Votes, observations: Observations, inverse: np.ndarray, key: Array, gold: GoldCodes | None
     ) -> tuple[list[dict[str, np.ndarray]], list]:
         """Points near posterior modes that are not hopelessly worse than the best one."""
         climb_key, jitter_key = jax.random.split(key)
         climb = MaximumLikelihood(self.model, starts=self.num_chains + 2, use_prior=True, tolerance=1e-4)
-        optima = climb.climb(votes, observations, inverse, climb_key)
+        optima = climb.climb(votes, observations, inverse, climb_key, gold)
         objectives = -votes.num_items * optima.losses
         size = sum(np.size(leaf[0]) for leaf in optima.points.values())
         good = np.flatnonzero(objectives > objectives.max() - 10 - size)

@@ -12,7 +12,7 @@ from scipy.special import logsumexp, softmax
 
 from latentens.errors import SettingError
 from latentens.inference.orient import orientation
-from latentens.methods.base import Estimate, Method, Posterior
+from latentens.methods.base import Estimate, GoldCodes, Method, Posterior, fit_known
 from latentens.methods.dawid_skene_em import DawidSkeneEM
 from latentens.methods.independent.likelihood import from_named_params, log_joint
 from latentens.methods.indicator import by_blocks, vote_indicator
@@ -62,9 +62,9 @@ class RBMStack(Method):
         if self.hidden is not None and self.hidden[-1:] != (1,):
             raise SettingError(f"RBMStack: the last of the hidden sizes must be 1, as in (3, 1), not {self.hidden}")
 
-    def _fit(self, votes: Votes, key: jax.Array) -> Estimate:
+    def _fit(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
         if (reason := self._reason_for_one_unit(votes)) is not None:
-            return _one_unit(votes, key, reason)
+            return _one_unit(votes, key, reason, gold)
         train_key, predict_key, score_key = jax.random.split(key, 3)
         layers, widths = self._train_layers(votes, train_key)
         machines, label_probs, flipped = self._oriented([layer.machine for layer in layers], votes, predict_key)
@@ -148,9 +148,9 @@ class RBMStack(Method):
         return np.column_stack([np.clip(1 - probs.sum(axis=1), 0, 1), probs])
 
 
-def _one_unit(votes: Votes, key: jax.Array, reason: str) -> Estimate:
+def _one_unit(votes: Votes, key: jax.Array, reason: str, gold: GoldCodes | None) -> Estimate:
     """One machine of one unit, trained as what it is: Dawid & Skene's model, by expectation–maximisation."""
-    fit = DawidSkeneEM().fit(votes, key=key)
+    fit = fit_known(DawidSkeneEM(), votes, key, gold)
     shares, confusion = from_named_params(fit.params)
     shares = np.maximum(shares, np.finfo(np.float64).tiny)  # a label that no item has
     machine = confusion_to_rbm(shares / shares.sum(), confusion)

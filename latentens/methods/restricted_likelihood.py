@@ -1,14 +1,15 @@
 """RL, the restricted likelihood (Jaffe, Nadler & Kluger 2015)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
 import jax
 import numpy as np
+from jaxtyping import Int
 
 from latentens.inference.orient import vote_shares
-from latentens.methods.base import Estimate, Method, Posterior
+from latentens.methods.base import Estimate, GoldCodes, Method, Posterior
 from latentens.methods.independent.likelihood import most_likely_posterior
 from latentens.methods.indicator import in_blocks, require_two_classes, vote_indicator
 from latentens.methods.spectral.imbalance import RatesAt, likelihood_imbalance, third_moment_imbalance
@@ -17,6 +18,7 @@ from latentens.methods.spectral_meta_learner import (
     RankOne,
     rank_one_structure,
     rates_params,
+    relabelled_rates,
     without_structure,
 )
 from latentens.votes import Votes
@@ -30,7 +32,7 @@ class RestrictedLikelihood(Method):
     """Rates from the rank-one vector v and the class imbalance b; labels by maximum likelihood without a prior.
 
     The probabilities are the posterior at the estimated rates and prevalence, moved to even odds where the prior
-    would turn the label round.
+    would turn the label round. Gold labels make their own items certain and take part in the sign of v.
 
     Attributes:
         grid: How rates depend on b in the search for b. "exact" is right; "published" divides v by 1 − b² in place
@@ -41,8 +43,8 @@ class RestrictedLikelihood(Method):
     grid: Grid = "exact"
     imbalance: Imbalance = "likelihood"
 
-    def _fit(self, votes: Votes, key: jax.Array) -> Estimate:
-        del key  # nothing here is random
+    def _fit(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
+        del key, gold  # nothing here is random, and covariances hold no labels
         require_two_classes(votes, self)
         votes.refuse_repeats(type(self).__name__)
         rank_one = rank_one_structure(votes)
@@ -56,6 +58,13 @@ class RestrictedLikelihood(Method):
             "fallback": None,
         }
         return Estimate(rates_params(imbalance, rates), diagnostics)
+
+    def _has_fixed_order(self, estimate: Estimate) -> bool:
+        """Vote shares have nothing to orient."""
+        return not estimate.params
+
+    def _relabel(self, estimate: Estimate, order: Int[np.ndarray, " label"]) -> Estimate:
+        return replace(estimate, params=relabelled_rates(estimate.params, order))
 
     @in_blocks
     def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:

@@ -1,14 +1,15 @@
 """SML, the spectral meta-learner (Parisi, Strino, Nadler & Kluger 2014)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jaxtyping import Int
 
 from latentens.inference.orient import orientation, vote_shares
-from latentens.methods.base import Estimate, Method, Posterior
+from latentens.methods.base import Arrays, Estimate, GoldCodes, Method, Posterior
 from latentens.methods.independent.likelihood import (
     from_named_params,
     lean_to_score,
@@ -58,13 +59,14 @@ class SpectralMetaLearner(Method):
     """Label by the sign of Σ v_i f_i, v vᵀ being the covariance of the votes f ∈ {−1, 1} off its diagonal.
 
     The probabilities are the posterior of conditionally independent voters whose rates follow from v and from the
-    class imbalance of highest likelihood, moved to even odds where they contradict the label.
+    class imbalance of highest likelihood, moved to even odds where they contradict the label. Gold labels make their
+    own items certain and take part in the sign of v.
     """
 
     counts_rows = True
 
-    def _fit(self, votes: Votes, key: jax.Array) -> Estimate:
-        del key  # nothing here is random
+    def _fit(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
+        del key, gold  # nothing here is random, and covariances hold no labels
         require_two_classes(votes, self)
         votes.refuse_repeats(type(self).__name__)
         rank_one = rank_one_structure(votes)
@@ -81,6 +83,14 @@ class SpectralMetaLearner(Method):
         }
         params = {**rates_params(imbalance, rates), "spectral_vector": rank_one.vector}
         return Estimate(params, diagnostics)
+
+    def _has_fixed_order(self, estimate: Estimate) -> bool:
+        """Vote shares have nothing to orient."""
+        return not estimate.params
+
+    def _relabel(self, estimate: Estimate, order: Int[np.ndarray, " label"]) -> Estimate:
+        params = relabelled_rates(estimate.params, order)
+        return replace(estimate, params={**params, "spectral_vector": -params["spectral_vector"]})
 
     @in_blocks
     def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
@@ -125,7 +135,7 @@ def spectral_score(rows: Votes, vector: Vector) -> np.ndarray:
 def oriented(vector: Vector, rows: Patterns) -> Vector:
     """The vector, or its negative, whose scores agree better with the majority."""
     says_one = (1 + np.sign(spectral_score(rows.votes, vector))) / 2
-    flipped = orientation(np.stack([1 - says_one, says_one], axis=1), rows.votes, rows.counts)[0] == 1
+    flipped = orientation(np.stack([1 - says_one, says_one], axis=1), rows.votes, counts=rows.counts)[0] == 1
     return -vector if flipped else vector
 
 
@@ -138,6 +148,12 @@ def independent_posterior(rows: Votes, imbalance: float, rates: Rates) -> Poster
 def rates_params(imbalance: float, rates: Rates) -> dict[str, np.ndarray]:
     """Parameters under their names."""
     return named_params(np.array([1 - imbalance, 1 + imbalance]) / 2, two_class_confusion(*rates))
+
+
+def relabelled_rates(params: Arrays, order: Int[np.ndarray, " label"]) -> dict[str, np.ndarray]:
+    """Parameters with the labels of shares and rates in another order, whatever else is among them."""
+    shares, confusion = from_named_params(params)
+    return {**params, **named_params(shares[order], confusion[:, order])}
 
 
 def without_structure(scale: float) -> Estimate:

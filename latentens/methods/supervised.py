@@ -11,7 +11,7 @@ from scipy.special import expit, softmax
 
 from latentens.datasets import Dataset
 from latentens.errors import VotesError
-from latentens.methods.base import Estimate, Fit, Method, Posterior, Predictor, finished
+from latentens.methods.base import Estimate, Fit, GoldCodes, Method, Posterior, Predictor, finished
 from latentens.methods.indicator import in_blocks, vote_indicator
 from latentens.runtime.randomness import numpy_generator
 from latentens.runtime.settings import Count
@@ -101,9 +101,14 @@ class SupervisedReference(Method):
     training: Dataset = field(repr=False)
     network: Supervised = field(default_factory=Supervised)
 
-    def _fit(self, votes: Votes, key: jax.Array) -> Estimate:
-        del votes  # they hold no label to learn from
+    def _fit(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
+        del votes, gold  # it has learnt from another data set
         return self.network.estimate(self.training, key)
+
+    def _has_fixed_order(self, estimate: Estimate) -> bool:
+        """Labels are those that it was trained on."""
+        del estimate
+        return True
 
     def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
         return self.network._predict(estimate, votes)

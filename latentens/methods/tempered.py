@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from latentens.errors import LatentensError, VotesError
-from latentens.methods.base import Estimate, GoldCodes, GoldMethod, Method, Posterior, fit_known
+from latentens.methods.base import Estimate, GoldCodes, Method, Posterior, fit_known
 from latentens.methods.tempering.held_out import HiddenLabels, hold_out
 from latentens.methods.tempering.temperature import Score, Temperature, best_temperature, temper
 from latentens.methods.tempering.vote_score import VoteScore
@@ -21,7 +21,7 @@ MANY_VOTES = 2**17
 
 
 @dataclass(frozen=True)
-class Tempered(GoldMethod):
+class Tempered(Method):
     """A method whose posterior is raised to the power τ at which hidden votes are predicted best.
 
     Methods that take voters to be independent are too sure of their labels where voters err together. To see this, no

@@ -10,7 +10,7 @@ from jaxtyping import Array
 
 from latentens.errors import SettingError, VotesError
 from latentens.inference.stability import label_warnings
-from latentens.methods.base import Estimate, Method, Posterior
+from latentens.methods.base import Estimate, GoldCodes, Method, Posterior, fit_known
 from latentens.methods.chain_optima import ChainOptimum, about_as_good, chain_optima, surest_consensus
 from latentens.methods.maximum_likelihood import MaximumLikelihood
 from latentens.methods.rbm_stack import RBMStack
@@ -66,13 +66,13 @@ class TopDownMLE(Method):
                 f"TopDownMLE: num_hidden must be 0, 3 or more to determine a label, not {self.num_hidden}"
             )
 
-    def _fit(self, votes: Votes, key: jax.Array) -> Estimate:
+    def _fit(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
         if votes.num_classes > 2:
             raise VotesError(f"TopDownMLE is for two classes, but the votes have {votes.num_classes}: use DawidSkeneEM")
         votes.refuse_repeats("TopDownMLE")
         independent = MaximumLikelihood(_model(votes.num_voters, 0), starts=2)
-        without = independent.fit(votes, key=jax.random.split(jax.random.fold_in(key, 0))[0])
-        chains = self._chains(votes, without.diagnostics["bic"], key)
+        without = fit_known(independent, votes, jax.random.split(jax.random.fold_in(key, 0))[0], gold)
+        chains = self._chains(votes, without.diagnostics["bic"], key, gold)
         by_size = {0: without.diagnostics["bic"]}
         for chain in chains:
             by_size[chain.size] = min(chain.bic, by_size.get(chain.size, np.inf))
@@ -80,7 +80,7 @@ class TopDownMLE(Method):
             return replace(without, diagnostics={**without.diagnostics, **_about(votes, 0, by_size)})
         near = about_as_good(chains)
         chosen = surest_consensus(near)
-        fit = self._climb(votes, chosen.size, starts=0, initial=chosen.params).fit(votes, key=key)
+        fit = fit_known(self._climb(votes, chosen.size, starts=0, initial=chosen.params), votes, key, gold)
         change = max(float(np.mean(chain.labels != chosen.labels)) for chain in near)
         words = label_warnings(change) + self._limit_warnings(by_size)
         more = {"label_change": change, "warnings": fit.diagnostics["warnings"] + words}
@@ -96,20 +96,21 @@ class TopDownMLE(Method):
             "it takes for the label may be something else"
         ]
 
-    def _chains(self, votes: Votes, without: float, key: Array) -> list[ChainOptimum]:
+    def _chains(self, votes: Votes, without: float, key: Array, gold: GoldCodes | None) -> list[ChainOptimum]:
         """Where the starts of each size end, more and more hidden units while AIC falls.
 
         Args:
             votes: The votes.
             without: BIC without hidden units; where that is lower than with three, more are not tried.
             key: Random key.
+            gold: The code of each item's true label, −1 where it is unknown; None if none is known.
         """
         chains: list[ChainOptimum] = []
         sizes = range(FEWEST, self.max_hidden + 1) if self.num_hidden is None else filter(None, (self.num_hidden,))
         for size in sizes:
             fit_key, stack_key = jax.random.split(jax.random.fold_in(key, size))
             climb = self._climb(votes, size, self.starts, _from_stack(votes, size, stack_key))
-            found = chain_optima(climb, size, votes, fit_key)
+            found = chain_optima(climb, size, votes, fit_key, gold)
             if size == FEWEST + 1 and _lowest("hannan_quinn", found) > _lowest("hannan_quinn", chains):
                 break
             rises = _lowest("aic", found) > _lowest("aic", chains)

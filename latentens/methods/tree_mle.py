@@ -10,7 +10,7 @@ import pandas as pd
 from jaxtyping import Array, Float
 
 from latentens.errors import VotesError
-from latentens.methods.base import Estimate, Fit, Method, Posterior
+from latentens.methods.base import Estimate, Fit, GoldCodes, Method, Posterior, fit_known
 from latentens.methods.dawid_skene_em import DawidSkeneEM
 from latentens.methods.independent.likelihood import ROUNDING, named_params
 from latentens.methods.indicator import vote_indicator
@@ -40,16 +40,16 @@ class TreeMLE(Method):
     max_groups: Count = 8
     starts: CountOrZero = 1
 
-    def _fit(self, votes: Votes, key: jax.Array) -> Estimate:
+    def _fit(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
         votes.refuse_repeats("TreeMLE")
         group_key, start_key, fit_key = jax.random.split(key, 3)
         independent = MaximumLikelihood(DawidSkene(votes.num_voters, votes.num_classes), starts=self.starts)
-        fits = {"independent": independent.fit(votes, key=fit_key)}
+        fits = {"independent": fit_known(independent, votes, fit_key, gold)}
         tree = _tree(votes, group_key, self.max_groups) if votes.num_voters > 3 else None
         if tree is not None:
             begin = (_start(votes, tree, start_key),)
             climb = MaximumLikelihood(tree, starts=self.starts, warm=(), initial=begin)
-            fits["tree"] = climb.fit(votes, key=fit_key)
+            fits["tree"] = fit_known(climb, votes, fit_key, gold)
             fits["tree"] = replace(fits["tree"], params={**fits["tree"].params, "groups": np.array(tree.groups)})
         by_model = {name: fit.diagnostics["bic"] for name, fit in fits.items()}
         best: Fit = fits[min(by_model, key=lambda name: by_model[name])]

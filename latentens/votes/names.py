@@ -56,8 +56,8 @@ def listed(names: Iterable[Any]) -> str:
     return ", ".join(repr(name) if isinstance(name, str) else str(name) for name in names[:SHOWN]) + rest
 
 
-def suggestion(name: Any, names: Names) -> str:
-    """A hint for a label that is none of the classes with these names."""
+def suggestion(name: Any, names: Names, kind: str = "classes") -> str:
+    """A hint for a name that is not among those known."""
     lowered = {str(known).casefold(): str(known) for known in names}
     close = get_close_matches(str(name).casefold(), lowered, n=1)
-    return f"did you mean {lowered[close[0]]!r}?" if close else f"the classes are {listed(names)}"
+    return f"did you mean {lowered[close[0]]!r}?" if close else f"the {kind} are {listed(names)}"

@@ -18,7 +18,7 @@ from latentens.votes.distinct import Patterns, find_patterns
 from latentens.votes.files import csv_table, parquet_table
 from latentens.votes.frames import long_frame, wide_frame
 from latentens.votes.labels import MISSING
-from latentens.votes.names import Names, listed
+from latentens.votes.names import Names, listed, suggestion
 from latentens.votes.reading import Classes, Duplicates, Reading, TableOptions
 from latentens.votes.tabulation import tabulate_file, tabulate_frame, tabulate_matrix
 from latentens.votes.triplets import Triplets, count_votes, to_matrix, to_triplets
@@ -42,6 +42,7 @@ class Votes:
         voter_names: One name a voter, by default 0, 1, ….
         class_names: The labels that the codes stand for, by default 0, 1, ….
         counts: How many items each row stands for, only in what `CountedVotes` hand to methods; None: one each.
+        anchor: Positions of voters that are known to be better than chance; the order of the labels follows them alone.
     """
 
     storage: Int8[np.ndarray, "item voter"] | Triplets
@@ -52,6 +53,7 @@ class Votes:
     voter_names: Names = field(default=())
     class_names: Names = field(default=())
     counts: Int[np.ndarray, " item"] | None = None
+    anchor: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.num_items == 0 or self.num_voters == 0:
@@ -269,7 +271,34 @@ class Votes:
         return self._with_items(storage, self.item_names[start:stop])
 
     def _with_items(self, storage: np.ndarray | Triplets, names: Names) -> "Votes":
-        return Votes(storage, len(names), self.num_voters, self.num_classes, names, self.voter_names, self.class_names)
+        return replace(self, storage=storage, num_items=len(names), item_names=names, counts=None)
+
+    def anchored(self, names: Collection[Hashable]) -> "Votes":
+        """The same votes with an anchor: voters that are known to be better than chance, by name.
+
+        Which label is which follows their votes alone. Without an anchor it follows those of all voters, most of whom
+        must then be better than chance.
+        """
+        wanted = [names] if isinstance(names, str) else list(names)
+        return replace(self, anchor=tuple(sorted({self._position(name) for name in wanted})))
+
+    def _position(self, name: Hashable) -> int:
+        """Where a voter stands; 1 and "1" are the same name."""
+        for place, known in enumerate(self.voter_names):
+            if known == name or str(known) == str(name):
+                return place
+        raise VotesError(f"there is no voter {name!r} to be an anchor: {suggestion(name, self.voter_names, 'voters')}")
+
+    @cached_property
+    def of_anchor(self) -> "Votes":
+        """The votes of the anchor; all of them if there is none."""
+        if not self.anchor:
+            return self
+        if isinstance(self.storage, np.ndarray):
+            kept = np.isin(np.arange(self.num_voters), self.anchor)
+            return replace(self, storage=np.where(kept, self.storage, np.int8(MISSING)), anchor=())
+        chosen = np.isin(self.storage.voter, self.anchor)
+        return replace(self, storage=Triplets(*(part[chosen] for part in self.storage)), anchor=())
 
     def to_long(self) -> pd.DataFrame:
         """The votes as labels, one row for each vote that was cast, with the columns item, voter and vote."""

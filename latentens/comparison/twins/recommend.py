@@ -88,7 +88,7 @@ def recommend(
         worlds: Methods whose fits have a generative model, likewise; by default the catalogue that applies.
         key: Random key; the same key gives the same recommendation.
         twins: Number of twins of each world.
-        gold: True labels of some items, as for `GoldMethod.fit`. Methods do not see them; they judge worlds and
+        gold: True labels of some items, as for `Method.fit`. Methods do not see them; they judge worlds and
             methods.
         quick: One twin, a smaller sample of the items, and only the cheap methods, and programs unless the votes
             contradict them all.

@@ -6,11 +6,12 @@ The likelihoods, posteriors and parameter names that SML, RL, iMLE and EM share.
 from collections.abc import Mapping
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from scipy.special import softmax
 
-from latentens.methods.indicator import Indicator
+from latentens.methods.indicator import Indicator, by_blocks, vote_indicator
 from latentens.runtime.numerics import safe_log
+from latentens.votes import Votes
 
 ROUNDING = 1e-12
 """A score this close to zero is zero."""
@@ -50,6 +51,23 @@ def posterior(
 ) -> Float[np.ndarray, "row label"]:
     """`p(label | votes)` of each row."""
     return softmax(log_joint(indicator, shares, confusion), axis=1)
+
+
+def gold_posterior(votes: Votes, gold: Int[np.ndarray, " item"], rows: Votes) -> Float[np.ndarray, "row label"]:
+    """What gold labels alone say about rows of votes: shares and confusion matrices are counted, plus one each.
+
+    Args:
+        votes: The votes of all items.
+        gold: The code of each item's true label, −1 where it is unknown.
+        rows: The rows that are asked about.
+    """
+    known, num_classes = np.flatnonzero(gold >= 0), votes.num_classes
+    label = np.eye(num_classes)[gold[known]]
+    cast = np.asarray(vote_indicator(votes.take(known), num_classes).T @ label).reshape(-1, num_classes, num_classes)
+    confusion = 1 + cast.transpose(0, 2, 1)
+    shares = 1 + label.sum(axis=0)
+    confusion, shares = confusion / confusion.sum(axis=2, keepdims=True), shares / shares.sum()
+    return by_blocks(lambda part: posterior(vote_indicator(part, num_classes), shares, confusion), rows)
 
 
 def lean_to_score(
