@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, Int
 from latentens.programs.model import GenerativeModel, Params
 from latentens.programs.priors import Classes, Prior, keep_positive
 from latentens.programs.sites import (
+    confusion_of,
     confusion_params,
     even_prevalence,
     flip_confusion,
@@ -72,6 +73,10 @@ class DawidSkene(GenerativeModel):
         with numpyro.plate("item", num_items):
             label = numpyro.sample("label", dist.Categorical(probs=shares))
             numpyro.sample("vote", dist.Categorical(probs=confusion[label]).to_event(1), obs=votes)
+
+    def label_views(self, params: Params) -> list[np.ndarray]:
+        """Each voter."""
+        return list(confusion_of(params))
 
     def flip(self, params: Params) -> dict[str, np.ndarray]:
         """Sensitivities become one minus specificities and the reverse."""

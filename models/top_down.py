@@ -82,6 +82,13 @@ class TopDown(GenerativeModel):
             logits = jnp.concatenate([jnp.zeros_like(scores[..., :1]), scores], axis=-1)
             numpyro.sample("vote", dist.Categorical(logits=logits).to_event(1), obs=votes)
 
+    def label_views(self, params: Params) -> list[np.ndarray]:
+        """Each hidden unit."""
+        weights = np.asarray(params["label_weights"]).reshape(self.num_hidden, -1)
+        scores = np.asarray(params["hidden_bias"])[:, None] + np.pad(weights, ((0, 0), (1, 0)))
+        is_on = 1 / (1 + np.exp(-scores))
+        return list(np.stack([1 - is_on, is_on], axis=-1))
+
     def permute(self, params: Params, order: Int[np.ndarray, " label"]) -> dict[str, np.ndarray]:
         """Labels come in another order; hidden units and voters stay."""
         weights = params["label_weights"] if len(order) > 2 else params["label_weights"][..., None]

@@ -13,6 +13,7 @@ from latentens.errors import LatentensError, SettingError
 from latentens.programs.model import GenerativeModel, Params
 from latentens.programs.priors import Classes, Prior, keep_positive
 from latentens.programs.sites import (
+    confusion_of,
     confusion_params,
     even_prevalence,
     flip_confusion,
@@ -99,6 +100,15 @@ class Tree(GenerativeModel):
             hidden = numpyro.sample("hidden", dist.Categorical(probs=opinion[label]).to_event(1))
             seen = confusion[hidden[..., groups], np.arange(len(groups))]
             numpyro.sample("vote", dist.Categorical(probs=seen).to_event(1), obs=votes)
+
+    def label_views(self, params: Params) -> list[np.ndarray]:
+        """Each group: the vote of one of its voters at random."""
+        opinions, voters = confusion_of(params, "hidden_"), confusion_of(params, "voter_")
+        groups = np.array(self.groups)
+        return [
+            np.concatenate([opinion @ voter for voter in voters[groups == group]], axis=1) / np.sum(groups == group)
+            for group, opinion in enumerate(opinions)
+        ]
 
     def flip(self, params: Params) -> dict[str, np.ndarray]:
         """The label changes sides; opinions and voters stay."""

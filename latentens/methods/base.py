@@ -2,7 +2,7 @@
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Hashable
+from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +14,7 @@ from jaxtyping import Float, Int
 
 from latentens.datasets.dataset import certain_where_known
 from latentens.errors import LatentensError, VotesError
+from latentens.inference.identification import identification_warnings
 from latentens.inference.orient import orient
 from latentens.methods.estimate import Arrays as Arrays
 from latentens.methods.estimate import Estimate as Estimate
@@ -254,7 +255,7 @@ class Method(Predictor):
         release_compiled()
         with time_limited(name):
             estimate = _oriented(self, self._fit(votes, key, gold), votes, gold)
-            fit = finished(self, estimate, votes, start, gold)
+            fit = finished(self, _identified(self, estimate, votes), votes, start, gold)
         return fit if source is votes else replace(fit, source=source)
 
 
@@ -280,8 +281,25 @@ def _oriented(method: Method, estimate: Estimate, votes: Votes, gold: GoldCodes 
     if not is_fixed:
         diagnostics["orientation"] = found.describe(votes.class_names)
         words = found.warnings(votes.class_names, 0 if gold is None else int((gold >= 0).sum()))
-        diagnostics["warnings"] = [*diagnostics.get("warnings", []), *words]
+        diagnostics["warnings"] = _joined(diagnostics, words)
     return replace(estimate, diagnostics=diagnostics)
+
+
+def _identified(method: Method, estimate: Estimate, votes: Votes) -> Estimate:
+    """The estimate with a word where its model does not determine the label; `identified` in the diagnostics."""
+    model = method.fitted_model(estimate)
+    views = None if model is None else model.label_views(model_params(model, estimate))
+    if views is None or estimate.label_probs is None or "identified" in estimate.diagnostics:
+        return estimate
+    shares = estimate.label_probs.mean(axis=0)
+    words = identification_warnings(views, shares, votes.num_cases, votes.class_names)
+    told = {"identified": not words, "warnings": _joined(estimate.diagnostics, words)}
+    return replace(estimate, diagnostics={**estimate.diagnostics, **told})
+
+
+def _joined(diagnostics: Mapping[str, Any], words: list[str]) -> list[str]:
+    """Warnings and more of them, each once: a method that rests on another one's fit has its warnings already."""
+    return list(dict.fromkeys([*diagnostics.get("warnings", []), *words]))
 
 
 def finished(method: Predictor, estimate: Estimate, votes: Votes, start: float, gold: GoldCodes | None = None) -> Fit:

@@ -10,7 +10,8 @@ from jaxtyping import Float, Int
 from scipy.special import digamma, gammaln, logsumexp
 
 from latentens.datasets.dataset import certain_where_known
-from latentens.inference.orient import vote_shares
+from latentens.inference.orient import orientation, vote_shares
+from latentens.inference.stability import Labelling, label_change, label_warnings
 from latentens.methods.base import Estimate, GoldCodes, Method, Posterior
 from latentens.methods.independent.incidence import incidence_of
 from latentens.methods.independent.likelihood import from_named_params, gold_posterior, named_params
@@ -89,14 +90,42 @@ class Ebcc(Method):
         settled = ascent.settle(_best(runs))
         prior = _prior(votes.num_voters, votes.num_classes, self.num_subtypes)
         best = _all_subtypes(settled.position.subtypes, prior)
+        ends = [(run.position.bound, _all_subtypes(run.position.subtypes, prior)) for run in runs]
+        change = self._label_change((settled.position.bound, best), ends, rows, gold)
         diagnostics: dict[str, Any] = {
             "label_probs": "variational posterior",
             "evidence_bound": settled.position.bound,
             "iterations": settled.rounds,
             "converged": settled.converged,
             "start_evidence_bounds": np.array([run.position.bound for run in runs]),
+            "label_change": change,
+            "warnings": label_warnings(change),
         }
         return Estimate(_params(best), diagnostics, state=_state(best))
+
+    def _label_change(
+        self,
+        best: tuple[float, Concentrations],
+        others: Sequence[tuple[float, Concentrations]],
+        rows: LabelledRows,
+        gold: GoldCodes | None,
+    ) -> float:
+        """The largest share of labels that change where another start ended, if its bound is about as high."""
+        items = rows.votes.take(rows.inverse)
+
+        def labelling(fitted: Concentrations) -> Labelling:
+            estimate = Estimate(_params(fitted), state=_state(fitted))
+            probs = self._predict(estimate, rows.votes)
+            order = orientation(probs[rows.inverse], items, gold)
+            likely = self._log_likelihood(estimate, rows.votes)
+            return Labelling(likely, (probs[:, order] + rows.log_allowed).argmax(axis=1))
+
+        here, changes = labelling(best[1]), [0.0]
+        for bound, fitted in others:
+            there = labelling(fitted)
+            by_parameters = best[0] - bound - rows.counts @ (here.log_likelihood - there.log_likelihood)
+            changes.append(label_change(here, there, rows.counts, float(by_parameters)))
+        return max(changes)
 
     def _relabel(self, estimate: Estimate, order: Int[np.ndarray, " label"]) -> Estimate:
         classes, subtypes, votes = _fitted(estimate)

@@ -32,6 +32,9 @@ RESTARTS = 20
 class TreeMLE(Method):
     """The model `Tree` with groups found from the votes, or `DawidSkene` where its BIC is lower.
 
+    A tree of fewer than three informative groups explains votes, but leaves the label open. If there are no gold
+    labels, it is not taken then, and `notes` in the diagnostics say so.
+
     Attributes:
         max_groups: Largest number of groups to try.
         starts: Random starts of each model, besides those from the votes.
@@ -53,7 +56,11 @@ class TreeMLE(Method):
             fits["tree"] = replace(fits["tree"], params={**fits["tree"].params, "groups": np.array(tree.groups)})
         by_model = {name: fit.diagnostics["bic"] for name, fit in fits.items()}
         best: Fit = fits[min(by_model, key=lambda name: by_model[name])]
-        return replace(best, diagnostics={**best.diagnostics, "bic_by_model": by_model})
+        notes = []
+        if gold is None and not best.diagnostics["identified"] and fits["independent"].diagnostics["identified"]:
+            best = fits["independent"]
+            notes = ["groups explain the votes better, but too few of them are informative to identify a label"]
+        return replace(best, diagnostics={**best.diagnostics, "bic_by_model": by_model, "notes": notes})
 
     def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
         params = {name: value for name, value in estimate.params.items() if name != "groups"}

@@ -40,6 +40,16 @@ class GenerativeModel(Settings, ABC):
         """Whether the program itself ties each label to the vote of the same name, leaving nothing to orient."""
         return False
 
+    def label_views(self, params: Params) -> list[np.ndarray] | None:
+        """Parts of the votes that are independent of each other given the label, to see if the label is identified.
+
+        Returns:
+            For each part, or for the hidden unit above it, its distribution given each label, (label, outcome); None
+            where the model does not say.
+        """
+        del params
+        return None
+
     def example_params(self, key: Array) -> dict[str, np.ndarray] | None:
         """Parameters of a typical experiment, drawn with a random key; None where the model has no example."""
         del key

@@ -62,6 +62,15 @@ def default_confusion_prior(num_classes: int) -> Float[np.ndarray, "label vote"]
     return 1.0 + num_classes * np.eye(num_classes)
 
 
+def confusion_of(params: Params, prefix: str = "") -> Float[np.ndarray, "voter label vote"]:
+    """Confusion matrices from parameters of any number of classes."""
+    if f"{prefix}confusion" in params:
+        return np.asarray(params[f"{prefix}confusion"])
+    sensitivity, specificity = (np.asarray(params[f"{prefix}{name}"]) for name in ("sensitivity", "specificity"))
+    rows = [[specificity, 1 - specificity], [1 - sensitivity, sensitivity]]
+    return np.moveaxis(np.array(rows), -1, 0)
+
+
 def flip_confusion(params: Params, prefix: str = "") -> dict[str, np.ndarray]:
     """What changes in the parameters of two classes when the labels change places."""
     return {

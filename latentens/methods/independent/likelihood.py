@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 from scipy.special import softmax
 
 from latentens.methods.indicator import Indicator, by_blocks, vote_indicator
+from latentens.programs.sites import confusion_of
 from latentens.runtime.numerics import safe_log
 from latentens.votes import Votes
 
@@ -93,10 +94,8 @@ def most_likely_posterior(params: Mapping[str, np.ndarray], indicator: Indicator
 
 def from_named_params(params: Mapping[str, np.ndarray]) -> tuple[Float[np.ndarray, " label"], Confusion]:
     """Shares of the labels and confusion matrices from parameters under the names of the model `DawidSkene`."""
-    if "confusion" in params:
-        return params["prevalence"], params["confusion"]
-    shares = np.stack([1 - params["prevalence"], params["prevalence"]])
-    return shares, two_class_confusion(params["sensitivity"], params["specificity"])
+    prevalence = params["prevalence"]
+    return prevalence if np.ndim(prevalence) else np.stack([1 - prevalence, prevalence]), confusion_of(params)
 
 
 def named_params(shares: Float[np.ndarray, " label"], confusion: Confusion) -> dict[str, np.ndarray]:

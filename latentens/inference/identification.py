@@ -1,0 +1,58 @@
+"""Do votes determine the label? Three parts of them that are independent given the label, and tell its classes apart.
+
+A mixture of products is identified by three conditionally independent parts, or views, whose distributions differ
+between its components (Kruskal 1977; Allman, Matias & Rhodes 2009). With two, other labels explain the votes as well.
+So two classes are told apart by the votes only where at least three views of a program differ between them.
+"""
+
+from collections.abc import Sequence
+from itertools import combinations
+
+import numpy as np
+from jaxtyping import Float
+from scipy.special import chdtri
+
+from latentens.inference.stability import UNSTABLE
+from latentens.votes.names import Names
+
+View = Float[np.ndarray, "label outcome"]
+"""The distribution of a part of the votes, or of a hidden unit above it, given each label."""
+
+VIEWS_NEEDED = 3
+
+LEVEL = 0.01
+"""A view differs between two classes if, were the labels known, a χ² test at this level would say so."""
+
+
+def identification_warnings(
+    views: Sequence[View], shares: Float[np.ndarray, " label"], num_items: int, class_names: Names
+) -> list[str]:
+    """What to say of classes that too few views tell apart; nothing if all are told apart.
+
+    Args:
+        views: The views of a fitted program.
+        shares: The share of each class; classes of hardly any items are passed over.
+        num_items: Number of items.
+        class_names: Names of the classes.
+    """
+    words = []
+    for first, second in combinations(np.flatnonzero(shares > UNSTABLE).tolist(), 2):
+        telling = sum(_differs(view[[first, second]], num_items * shares[[first, second]]) for view in views)
+        if telling < VIEWS_NEEDED:
+            words.append(f"{class_names[first]} from {class_names[second]} ({telling} of {len(views)})")
+    if not words:
+        return []
+    more = f", and {len(words) - 3} other pairs of classes" if len(words) > 3 else ""
+    return [
+        f"the label is not identified: fewer than {VIEWS_NEEDED} independent voters or groups of voters tell "
+        f"{'; '.join(words[:3])}{more}, so that other labels explain the votes equally well"
+    ]
+
+
+def _differs(pair: Float[np.ndarray, "two outcome"], numbers: Float[np.ndarray, " two"]) -> bool:
+    """Whether two distributions, seen on so many items each, differ."""
+    mean = numbers @ pair / numbers.sum()
+    possible = mean > 0
+    distance = float(np.sum((pair[0] - pair[1])[possible] ** 2 / mean[possible]))
+    statistic = distance * numbers.prod() / numbers.sum()
+    return bool(statistic > chdtri(max(int(possible.sum()) - 1, 1), LEVEL))
