@@ -21,7 +21,8 @@ import latentens
 from latentens import Dataset, Votes, compare
 from latentens.comparison import EXACT, data_trees, load, save
 from latentens.comparison.axes import axis_names
-from latentens.comparison.cell import describe
+from latentens.comparison.cell import Cell, describe
+from latentens.comparison.sweep import OUTSIDE_KEY, TRUTH_OUTSIDE_KEY, _work_keys
 from latentens.errors import LatentensError
 from latentens.evaluation.scores import evaluate
 from latentens.inference.orient import vote_shares
@@ -30,6 +31,7 @@ from latentens.methods.base import Estimate, Method
 from latentens.models import DawidSkene, LayeredGraph, Tree
 from latentens.programs.contract import inspect
 from latentens.reporting.view import views
+from latentens.runtime.store import Store
 from tests.reference import KEY, independent_votes
 
 RATES = np.linspace(0.6, 0.9, 6)
@@ -336,6 +338,54 @@ def test_finished_cells_are_not_run_again(tmp_path, sets):
     assert counts.read_text() == "x" * 7
 
 
+def test_checks_that_are_asked_for_later_are_made(tmp_path):
+    options = {"key": KEY, "folder": tmp_path, "resamples": 5}
+    kept = {}
+    for checks in (False, True):
+        tree = compare(dataset("made"), {"em": DawidSkeneEM(random_starts=0)}, checks=checks, **options)
+        kept[checks] = tree["made/fits/em/0"].attrs["check"]
+    assert not kept[False]
+    assert kept[True]
+
+
+CHANGED_FIELDS = {
+    "dataset": lambda cell: dataset(cell.dataset.name, seed=9),
+    "exact": lambda cell: None,
+    "method": lambda cell: MajorityVote(),
+    "key_data": lambda cell: cell.key_data + 1,
+    "resamples": lambda cell: cell.resamples + 1,
+    "folds": lambda cell: 3,
+    "checks": lambda cell: True,
+    "name": lambda cell: "another name",
+    "repetition": lambda cell: 7,
+}
+
+
+@pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(Cell)])
+def test_every_field_of_a_cell_changes_its_place_in_the_store(tmp_path, field):
+    cell = Cell(dataset("made"), np.full((60, 2), 0.5), "em", DawidSkeneEM(), 0, np.zeros(2, np.uint32), 5)
+    other = dataclasses.replace(cell, **{field: CHANGED_FIELDS[field](cell)})
+    keys = [*_work_keys([cell], Store(tmp_path)).values(), *_work_keys([other], Store(tmp_path)).values()]
+    assert (keys[0] == keys[1]) == (field in OUTSIDE_KEY)
+
+
+@pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(Dataset)])
+def test_every_field_of_a_data_set_changes_its_place_in_the_store(tmp_path, field):
+    data = dataset("made")
+    others = {
+        "name": "other",
+        "votes": dataset("made", seed=1).votes,
+        "labels": 1 - data.labels,
+        "model": DawidSkene(5),
+        "params": {**PARAMS, "prevalence": 0.4},
+        "gold": data.labels,
+    }
+    cell = Cell(data, None, "em", DawidSkeneEM(), 0, np.zeros(2, np.uint32), 5)
+    other = dataclasses.replace(cell, dataset=dataclasses.replace(data, **{field: others[field]}))
+    keys = [*_work_keys([cell], Store(tmp_path)).values(), *_work_keys([other], Store(tmp_path)).values()]
+    assert (keys[0] == keys[1]) == (field in TRUTH_OUTSIDE_KEY)
+
+
 @pytest.mark.slow
 def test_a_killed_sweep_resumes_to_the_same_tree(tmp_path):
     root, cells = Path(__file__).parents[1], tmp_path / "cells"
@@ -434,7 +484,7 @@ def test_what_failed_is_tried_again(tmp_path):
 
 
 def test_settings_without_content_are_refused_before_any_work(tmp_path):
-    with pytest.raises(LatentensError, match=r"fits of mine cannot be kept in .*: a lock \(in weights\)"):
+    with pytest.raises(LatentensError, match=r"fits of mine cannot be kept in .*: a lock \(in method → weights\)"):
         compare(dataset("made"), {"mine": Weighted(threading.Lock())}, key=KEY, folder=tmp_path)
 
 

@@ -2,6 +2,7 @@
 
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,13 @@ if TYPE_CHECKING:
 
 MethodFactory = Callable[[Votes], Method]
 Progress = Callable[[int, int], None]
+
+OUTSIDE_KEY = ("name", "repetition")
+"""Fields of a cell that its outcome does not depend on: what the method is called, and the number of the repetition, of
+which only the random key is used. Every other field, also one that is added later, is part of the store's key."""
+
+TRUTH_OUTSIDE_KEY: Mapping[str, Any] = {"name": "", "model": None, "params": None}
+"""The same for data sets: the outcome depends on model and parameters only through the exact posterior."""
 
 
 def compare(
@@ -165,17 +173,15 @@ def run_cells(
 
 
 def _work_keys(cells: Sequence[Cell], store: Store) -> dict[Address, str]:
-    """What each cell depends on: the data, the method with its settings and code, the key. Names do not matter."""
-    data = {cell.dataset.name: (cell.dataset, cell.exact) for cell in cells}
-    data_keys = {
-        name: store.key(dataset.votes, dataset.labels, dataset.gold, exact) for name, (dataset, exact) in data.items()
-    }
-    keys = {}
+    """What each cell depends on: every field of it but those that `OUTSIDE_KEY` names, and this package's source."""
+    data_keys, keys = {}, {}
     for cell in cells:
+        name = cell.dataset.name
+        if name not in data_keys:  # the votes are read once, however many methods are fitted to them
+            data_keys[name] = store.key(replace(cell.dataset, **TRUTH_OUTSIDE_KEY), cell.exact)
+        about = {field: value for field, value in _without_data(cell).items() if field not in OUTSIDE_KEY}
         try:
-            keys[cell.address] = store.key(
-                data_keys[cell.dataset.name], cell.method, cell.key_data, (cell.resamples, cell.folds)
-            )
+            keys[cell.address] = store.key(data_keys[name], about)
         except LatentensError as error:
             raise LatentensError(f"fits of {cell.name} cannot be kept in {store.folder}: {error}") from None
     return keys
