@@ -15,6 +15,7 @@ from latentens.comparison import load
 from latentens.datasets import PAPER_MODELS, simulate_paper
 from latentens.datasets import load as load_dataset
 from latentens.errors import LatentensError
+from latentens.evaluation import check_signal
 from latentens.methods import DawidSkeneEM
 from latentens.models import Tree
 from tests.conftest import run_command
@@ -62,6 +63,18 @@ def test_compare_of_a_users_votes_writes_tree_and_report_and_goes_on(invoke, tre
     assert list((tree_folder / "results").glob("*.html"))
     assert invoke("report", "results/tree.nc", "--out", "page", cwd=tree_folder)[0] == 0
     assert list((tree_folder / "page").glob("*.html"))
+
+
+def test_terminal_and_page_say_the_same_of_the_signal(invoke, tmp_path):
+    """By permutations, whose p-value depends on the key: of tossed votes it has three digits."""
+    votes = Votes.from_matrix(np.random.default_rng(4).integers(2, size=(60, 5)))
+    votes.to_frame().rename_axis("item").to_csv(tmp_path / "coins.csv")
+    arguments = ("compare", "--votes", "coins.csv", "-m", "MajorityVote", "--seed", "5", "--out", "results")
+    _, _, errors = invoke(*arguments, cwd=tmp_path)
+    said = re.search(r"by chance: (.*?p = [\d.]+)", errors.replace("\n", " ")).group(1)
+    (page,) = (tmp_path / "results").glob("*.html")
+    assert said in page.read_text()
+    assert check_signal(votes, key=jax.random.key(5)) != check_signal(votes, key=jax.random.key(0))
 
 
 def test_fit_writes_labels_and_voters(invoke, tree_folder):

@@ -216,6 +216,7 @@ def check(
 
     from latentens.cli import evidence_output, support
     from latentens.evaluation.independence import check_independence
+    from latentens.evaluation.signal import signal_summary
 
     if out:
         check_file(out)
@@ -223,7 +224,7 @@ def check(
     tell(support.understood(votes, read))
     with status("Checking whether voters err independently"):
         found = check_independence(read, key=jax.random.key(seed), level=level)
-    for words in (evidence_output.signal_words(read, seed), found.summary):
+    for words in (signal_summary(read, key=jax.random.key(seed)), found.summary):
         console.print(words)
     if found.rejected:
         console.print(evidence_output.pair_table(found))

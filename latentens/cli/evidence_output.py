@@ -9,10 +9,10 @@ from rich.table import Table
 
 from latentens.cli.terminal import messages
 from latentens.datasets import Dataset
-from latentens.errors import LatentensError, VotesError
+from latentens.errors import LatentensError
 from latentens.evaluation.effective_voters import effective_voters
 from latentens.evaluation.independence import ModelCheck
-from latentens.evaluation.signal import check_signal
+from latentens.evaluation.signal import signal_summary
 from latentens.votes import Votes
 
 PAIRS_SHOWN = 10
@@ -22,18 +22,13 @@ RESAMPLES = 20
 """Bootstrap samples behind the interval that the command prints."""
 
 
-def signal_words(votes: Votes, seed: int) -> str:
-    """Whether voters agree more than by chance, in one sentence or two."""
-    try:
-        return check_signal(votes, key=jax.random.key(seed)).summary
-    except VotesError as error:  # nobody can agree with anybody
-        return f"Whether there is a signal cannot be told: {error}."
-
-
 def tell_signals(datasets: Iterable[Dataset], seed: int) -> None:
-    """Say on standard error of each data set whether its voters agree more than by chance."""
+    """Say on standard error of each data set whether its voters agree more than by chance.
+
+    By the key of the comparison, which records the same sentence for the page.
+    """
     for dataset in datasets:
-        messages.print(f"{dataset.name}: {signal_words(dataset.votes, seed)}")
+        messages.print(f"{dataset.name}: {signal_summary(dataset.votes, key=jax.random.key(seed))}")
 
 
 def pair_frame(check: ModelCheck) -> pd.DataFrame:

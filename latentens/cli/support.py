@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Int
 
-from latentens.cli.evidence_output import signal_words
 from latentens.cli.outputs import write_whole
 from latentens.cli.reading_options import as_options
 from latentens.cli.terminal import end_if_elsewhere, messages, tell
@@ -26,6 +25,7 @@ from latentens.datasets import (
     simulate,
 )
 from latentens.errors import LatentensError
+from latentens.evaluation.signal import signal_summary
 from latentens.methods.base import Fit
 from latentens.programs.model import GenerativeModel
 from latentens.runtime.threads import available_cores
@@ -117,7 +117,7 @@ def write_frame(frame: pd.DataFrame, out: Path) -> Path:
 def hand_over_fit(fitted: Fit, votes: Votes, seed: int, out: Path, voters: Path | None) -> None:
     """Write what a fit found, and say how it went."""
     place = write_frame(fitted.to_frame(), out)
-    messages.print(signal_words(votes, seed))
+    messages.print(signal_summary(votes, key=jax.random.key(seed)))
     for name in ("log_likelihood", "iterations", "converged", "fallback", "warnings", "notes", "seconds"):
         if fitted.diagnostics.get(name) not in (None, []):
             value = fitted.diagnostics[name]

@@ -6,7 +6,8 @@ The same for one data set and for many, with every dimension there even where it
     `pairs`      how an estimator differs from another one, [dataset, repetition, estimator, other]: for accuracy,
                  balanced accuracy and log score NAME_difference, NAME_low, NAME_high and NAME_p_value
 and under the name of each data set:
-    `observed_data`  vote[item, voter] (−1: missing); of triplets item_of[entry], voter_of[entry], vote[entry]
+    `observed_data`  vote[item, voter] (−1: missing); of triplets item_of[entry], voter_of[entry], vote[entry];
+                     attribute `signal`: whether voters agree more than by chance, in words
     `truth`          true_label[item] (−1: unknown); gold[item], the labels that methods were told and that are not
                      scored; and where known bayes_prob[item, label] and the true parameters
     `estimates`      label_prob[repetition, estimator, item, label]
@@ -58,13 +59,16 @@ Outcomes = Mapping[Address, Outcome]
 """What came of each data set, repetition and estimator."""
 
 
-def assemble(datasets: Sequence[Dataset], outcomes: Outcomes, key_data: np.ndarray) -> xr.DataTree:
-    """The whole tree; outcomes of the exact posterior stand under the name `EXACT`."""
+def assemble(
+    datasets: Sequence[Dataset], outcomes: Outcomes, key_data: np.ndarray, signals: Mapping[str, str]
+) -> xr.DataTree:
+    """The whole tree; outcomes of the exact posterior stand under the name `EXACT`, signals under data sets' names."""
     groups: dict[str, xr.Dataset] = _score_groups(datasets, outcomes)
     paths = node_paths((dataset.name for dataset in datasets), taken=COMMON)
     for dataset in datasets:
         mine = {address[1:]: outcome for address, outcome in outcomes.items() if address[0] == dataset.name}
         groups |= {f"{paths[dataset.name]}/{group}": part for group, part in _dataset_groups(dataset, mine).items()}
+        groups[f"{paths[dataset.name]}/observed_data"].attrs["signal"] = signals[dataset.name]
     tree = xr.DataTree.from_dict(groups)
     named = {dataset.name: paths[dataset.name] for dataset in datasets}
     tree.attrs = {"format": FORMAT, "datasets": json.dumps(named), "key": key_data.tolist()}

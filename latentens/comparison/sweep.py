@@ -15,6 +15,7 @@ from latentens.comparison.cell import Cell, Outcome, describe, run, score
 from latentens.comparison.data_tree import EXACT, Address, assemble
 from latentens.datasets.dataset import Dataset
 from latentens.errors import LatentensError
+from latentens.evaluation.signal import signal_summary
 from latentens.methods.base import Method, Posterior
 from latentens.runtime.parallel import completed
 from latentens.runtime.progress import track_late
@@ -84,7 +85,8 @@ def compare(
             ours = _exact_outcome(cell.dataset, cell.exact, resamples, key=_cell_key(key, cell.dataset.name, 0))
             outcomes |= {(cell.dataset.name, repetition, EXACT): ours for repetition in range(repetitions)}
     outcomes |= run_cells(cells, folder, client, workers, on_progress)
-    return assemble(sets, outcomes, key_data(key))
+    signals = {dataset.name: signal_summary(dataset.votes, key=key) for dataset in sets}
+    return assemble(sets, outcomes, key_data(key), signals)
 
 
 def cells_of(

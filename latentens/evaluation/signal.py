@@ -93,6 +93,14 @@ def check_signal(votes: Votes, *, key: jax.Array, level: float = 0.05, num_permu
     return SignalCheck(agreement, agreement - excess / num_pairs, p_value, num_pairs, level)
 
 
+def signal_summary(votes: Votes, *, key: jax.Array) -> str:
+    """What `check_signal` finds, in a sentence or two, also where nothing can be found; terminal and page have it."""
+    try:
+        return check_signal(votes, key=key).summary
+    except VotesError as error:  # nobody can agree with anybody
+        return f"Whether there is a signal cannot be told: {error}."
+
+
 def _one_of_each(triplets: Triplets, generator: np.random.Generator) -> Triplets:
     """One vote of each voter on an item: any of them, since they are sorted by what was voted."""
     shuffled = triplets.at(np.lexsort((generator.random(len(triplets.item)), triplets.voter, triplets.item)))

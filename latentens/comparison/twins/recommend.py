@@ -215,7 +215,7 @@ def _tree(found: Evidence, outcomes: Mapping[Address, Outcome], key: jax.Array) 
     wanted = {*found.posteriors, *found.failed} or {name for *_, name in outcomes}
     own = {(name, _, method): outcome for (name, _, method), outcome in outcomes.items() if name == found.dataset.name}
     own = {address: outcome for address, outcome in own.items() if address[2] in wanted}
-    tree = assemble([found.dataset], own, key_data(key))
+    tree = assemble([found.dataset], own, key_data(key), {found.dataset.name: found.signal.summary})
     group = recommendation_group(found)
     tree[f"{found.dataset.name}/{GROUP}"] = xr.DataTree(group)
     tree.attrs["recommended"] = group.attrs["recommended"]
