@@ -1,5 +1,6 @@
 """Votes that are only counted: files read once, fits of distinct rows, labels written in a second pass."""
 
+import jax
 import numpy as np
 import pandas as pd
 import pytest
@@ -15,7 +16,9 @@ from latentens.methods import (
     SpectralMetaLearner,
 )
 from latentens.methods.label_files import write_labels
+from latentens.methods.maximum_likelihood import kept_back
 from latentens.models import DawidSkene
+from latentens.programs.tables import pointwise_log_likelihood
 from latentens.runtime.limits import MEMORY_VARIABLE
 from latentens.votes import CountedVotes, Votes, count_votes_in, counting, files
 from tests.reference import KEY, votes_of_classes
@@ -88,6 +91,30 @@ def test_a_fit_of_counted_rows_is_the_fit_of_all_items(name):
     for number in {"log_likelihood", "bic", "evidence_bound", "log_posterior"} & set(whole.diagnostics):
         assert counted.diagnostics[number] == pytest.approx(whole.diagnostics[number], rel=1e-8)
     assert len(counted.to_frame()) == len(counts)
+
+
+def test_parts_of_counted_votes_keep_their_counts():
+    votes, _ = votes_of_classes(2, num_voters=6, num_items=900, missing=0.1)
+    counted = CountedVotes(*votes.patterns[:2]).weighted
+    np.testing.assert_array_equal(counted.take(np.array([7, 2])).counts, counted.counts[[7, 2]])
+    np.testing.assert_array_equal(counted.between(3, 9).counts, counted.counts[3:9])
+    assert votes.take(np.array([7, 2])).counts is votes.between(3, 9).counts is None
+
+
+def test_held_out_likelihood_of_counted_votes_is_that_of_their_items():
+    votes, _ = votes_of_classes(2, num_voters=6, num_items=900, missing=0.1)
+    counted = CountedVotes(*votes.patterns[:2]).weighted
+    method = MaximumLikelihood(DawidSkene(6), starts=0, held_out=0.2)
+    split_key, fit_key = jax.random.split(jax.random.key(8))
+    chosen = kept_back(counted, 0.2, split_key)
+    assert chosen.sum() == 180
+    assert ((chosen >= 0) & (chosen <= counted.counts)).all()
+    used, unseen = (Votes.from_patterns(counted.matrix, part) for part in (counted.counts - chosen, chosen))
+    params = MaximumLikelihood(DawidSkene(6), starts=0).fit(used, key=fit_key).params
+    expected = np.mean(pointwise_log_likelihood(DawidSkene(6), params, unseen))
+    found = method._held_out(counted, None, jax.random.key(8))["held_out_log_likelihood"]
+    assert found == pytest.approx(expected, abs=1e-6)
+    assert found == pytest.approx(method.fit(votes, key=KEY).diagnostics["held_out_log_likelihood"], abs=0.2)
 
 
 def test_what_counted_rows_cannot_do_is_refused(tmp_path, monkeypatch, many_chunks):

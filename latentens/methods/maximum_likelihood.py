@@ -245,16 +245,30 @@ class MaximumLikelihood(Method):
         if not self.held_out:
             return {}
         split_key, fit_key = jax.random.split(key)
-        order = numpy_generator(split_key).permutation(votes.num_items)
-        kept_back = order[: max(1, round(self.held_out * votes.num_items))]
-        used = np.setdiff1d(order, kept_back)
+        chosen = kept_back(votes, self.held_out, split_key)
+        remaining = (1 if votes.counts is None else votes.counts) - chosen
+        used = np.flatnonzero(remaining)
         if len(used) == 0:
-            raise LatentensError(f"{votes.num_items} items are too few to keep {self.held_out:.0%} of them back")
+            raise LatentensError(f"{votes.num_cases} items are too few to keep {self.held_out:.0%} of them back")
         known = None if gold is None else gold[used]
-        fitted = fit_known(replace(self, held_out=0.0), votes.take(used), fit_key, known)
-        return {
-            "held_out_log_likelihood": log_likelihood(self.model, fitted.params, votes.take(kept_back)) / len(kept_back)
-        }
+        fitted = fit_known(replace(self, held_out=0.0), _counted(votes, remaining), fit_key, known)
+        unseen = _counted(votes, chosen)
+        return {"held_out_log_likelihood": log_likelihood(self.model, fitted.params, unseen) / unseen.num_cases}
+
+
+def kept_back(votes: Votes, share: float, key: Array) -> Int[np.ndarray, " item"]:
+    """How many of the items that each row of the votes stands for are kept back: a random share of all items."""
+    number = max(1, round(share * votes.num_cases))
+    generator = numpy_generator(key)
+    if votes.counts is not None:  # rows are split up: a model that has seen no item of a row would be misjudged
+        return generator.multivariate_hypergeometric(votes.counts, number, method="marginals")
+    return np.bincount(generator.permutation(votes.num_items)[:number], minlength=votes.num_items)
+
+
+def _counted(votes: Votes, counts: Int[np.ndarray, " item"]) -> Votes:
+    """The rows that stand for some items yet; where each item has a row of its own, these items."""
+    chosen = np.flatnonzero(counts)
+    return votes.take(chosen) if votes.counts is None else replace(votes, counts=counts).take(chosen)
 
 
 def _warnings(model: GenerativeModel, params: Params, optima: Optima, num_given: int) -> list[str]:

@@ -260,7 +260,7 @@ class Votes:
             storage: np.ndarray | Triplets = self.storage[items]
         else:
             storage = self.storage.take(items, self.bounds)
-        return self._with_items(storage, names)
+        return self._with_items(storage, names, items)
 
     def between(self, start: int, stop: int) -> "Votes":
         """The votes on neighbouring items, without a copy of them where possible."""
@@ -268,10 +268,11 @@ class Votes:
             storage: np.ndarray | Triplets = self.storage[start:stop]
         else:
             storage = self.storage.between(start, stop)
-        return self._with_items(storage, self.item_names[start:stop])
+        return self._with_items(storage, self.item_names[start:stop], slice(start, stop))
 
-    def _with_items(self, storage: np.ndarray | Triplets, names: Names) -> "Votes":
-        return replace(self, storage=storage, num_items=len(names), item_names=names, counts=None)
+    def _with_items(self, storage: np.ndarray | Triplets, names: Names, chosen: np.ndarray | slice) -> "Votes":
+        counts = None if self.counts is None else self.counts[chosen]
+        return replace(self, storage=storage, num_items=len(names), item_names=names, counts=counts)
 
     def anchored(self, names: Collection[Hashable]) -> "Votes":
         """The same votes with an anchor: voters that are known to be better than chance, by name.
