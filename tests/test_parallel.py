@@ -7,6 +7,7 @@ import time
 import pytest
 
 from latentens.errors import LimitError
+from latentens.runtime import parallel
 from latentens.runtime.parallel import in_threads, stop_if_asked, time_limited
 
 
@@ -22,6 +23,34 @@ def test_results_come_in_the_order_of_the_parts():
         return part
 
     assert in_threads(slow_if_early, range(4), workers=4) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(("cores", "cells", "most"), [(4, 2, 4), (4, 4, 4), (4, 3, 3), (2, 5, 5), (1, 2, 2)])
+def test_threads_within_threads_share_the_cores(monkeypatch, cores, cells, most):
+    """Cells, each with starts, each with blocks: never more at work than cores, or than cells were asked for."""
+    monkeypatch.setattr(parallel, "available_cores", lambda: cores)
+    lock, at_work, seen = threading.Lock(), 0, []
+
+    def block(number):
+        nonlocal at_work
+        with lock:
+            at_work += 1
+            seen.append(at_work)
+        time.sleep(0.002)
+        with lock:
+            at_work -= 1
+        return number
+
+    def start(number):
+        return number + sum(in_threads(block, range(3)))
+
+    def cell(number):
+        return number + sum(in_threads(start, range(4), workers=cores))
+
+    assert in_threads(cell, range(6), workers=cells) == [number + 6 + 4 * 3 for number in range(6)]
+    assert len(seen) == 6 * 4 * 3
+    assert max(seen) <= most
+    assert in_threads(cell, [], workers=cells) == []
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """Threads that stop together: what interrupts the caller, or fails in one of them, ends them all at their next step.
 
-So does a limit of time, in whatever thread the work is done.
+So does a limit of time, in whatever thread the work is done. Threads within threads share the cores: each of n threads
+may start a n-th of those that the thread around it had, and at least one.
 """
 
 import threading
@@ -70,24 +71,28 @@ def completed(
 ) -> Iterator[tuple[int, Result]]:
     """Run something on each part, several at a time; long runs call `stop_if_asked` between their steps.
 
-    Without that, an interrupt such as Ctrl-C would wait for all parts to be done.
+    Without that, an interrupt such as Ctrl-C would wait for all parts to be done. What is run may call this again, and
+    has then its share of the cores. A result must not depend on the number of threads.
 
     Args:
         run: What to do with a part.
         parts: The parts.
-        workers: Number of threads, by default that of the cores.
+        workers: Number of threads, by default that of the cores; within another thread, at most the share of that.
 
     Yields:
         The number of each part with its result, as soon as that is there.
     """
     stop = threading.Event()
-    around, deadline = _stops(), _deadline()
+    around, deadline, own = _stops(), _deadline(), _share()
+    cores = own or available_cores()
+    num_threads = max(1, min(workers or cores, own or len(parts), len(parts)))
 
     def watched(part: Part) -> Result:
         _thread.stops, _thread.deadline = (*around, stop), deadline
+        _thread.share = max(1, cores // num_threads)
         return run(part)
 
-    with one_blas_thread(), ThreadPoolExecutor(workers or available_cores()) as pool:
+    with one_blas_thread(), ThreadPoolExecutor(num_threads) as pool:
         try:
             numbers = {pool.submit(watched, part): number for number, part in enumerate(parts)}
             for future in as_completed(numbers):
@@ -109,6 +114,11 @@ def stop_if_asked() -> None:
 
 def _stops() -> tuple[threading.Event, ...]:
     return getattr(_thread, "stops", ())
+
+
+def _share() -> int | None:
+    """How many threads this one may start; None if it was not started here, and all cores are its own."""
+    return getattr(_thread, "share", None)
 
 
 def _deadline() -> _Deadline | None:
