@@ -11,6 +11,7 @@ from scipy.stats import norm
 from latentens import Dataset, Votes, check_independence, compare
 from latentens.evaluation.label_dependence import label_dependence
 from latentens.evaluation.number_words import probability_text
+from latentens.evaluation.predictive import PredictiveRanking
 from latentens.evaluation.scores import find_score
 from latentens.methods.base import Estimate, Method
 from latentens.reporting.findings import find
@@ -88,6 +89,28 @@ def test_equal_methods_are_level():
     assert "same and third are level with it" in text
     assert "Trust" not in text
     assert "best here" not in text
+
+
+def test_a_difference_that_rounds_to_nothing_is_not_clear():
+    """The other states a slightly smaller probability for every item: certainly a loss, and one of 0.001 nats."""
+    rng = np.random.default_rng(2)
+    labels = rng.integers(0, 2, 2000)
+    correct = labels == 1
+    told, findings, pairs, text = judge(labels, one=np.where(correct, 0.9, 0.1), other=np.where(correct, 0.899, 0.101))
+    assert pairs["log_score", "one", "other"].p_value < 0.001
+    assert findings.probabilities.method == "one"
+    assert findings.probabilities.tied == ("other",)
+    assert told.headline.startswith("The methods are level")
+    assert not re.search("clearly.*by 0[.]0+ ", text)
+    _, findings, _, text = judge(labels, one=np.where(correct, 0.9, 0.1), other=np.where(correct, 0.89, 0.11))
+    assert findings.probabilities.behind == ("other",)
+    assert "other is clearly behind, by 0.01 nats" in text
+
+
+def test_models_whose_difference_rounds_to_nothing_are_not_told_apart():
+    values = np.log(np.linspace(0.2, 0.4, 50))
+    ranking = PredictiveRanking({"one": values, "other": values - 1e-4, "same": values, "bad": values - 1.0})
+    assert "not to be told apart from it: same, other." in ranking.summary
 
 
 def test_a_method_is_called_the_best_only_where_nobody_is_level_with_it():

@@ -16,6 +16,7 @@ from jaxtyping import Float
 from scipy.special import logsumexp
 
 from latentens.errors import LatentensError
+from latentens.evaluation.number_words import rounds_to_nothing
 from latentens.methods.base import Fit, Method
 from latentens.runtime.randomness import numpy_generator
 from latentens.votes import Votes
@@ -127,7 +128,11 @@ class PredictiveRanking:
         best = table.index[0]
         if len(table) == 1:
             return f"{best} is the only model."
-        near = [name for name, row in table.iloc[1:].iterrows() if -row.difference < 2 * row.difference_error]
+        near = [
+            name
+            for name, row in table.iloc[1:].iterrows()
+            if -row.difference < 2 * row.difference_error or rounds_to_nothing(f"{row.difference:.1f}")
+        ]
         second = table.iloc[1]
         ahead = f"{-second.difference:,.1f} ± {second.difference_error:,.1f} nats ahead of {table.index[1]}"
         doubt = f"; not to be told apart from it: {', '.join(map(str, near))}" if near else ""

@@ -7,6 +7,7 @@ import numpy as np
 
 from latentens.evaluation.independence import MAX_VOTERS
 from latentens.evaluation.label_dependence import label_dependence
+from latentens.evaluation.number_words import rounds_to_nothing
 from latentens.evaluation.scores import find_score
 from latentens.reporting.score_tables import Means, Pairs, ranked
 from latentens.reporting.view import View
@@ -32,8 +33,8 @@ class Leader:
 
     Attributes:
         method: Its name.
-        tied: Methods that cannot be told apart from it.
-        behind: Methods that can, best first.
+        tied: Methods that cannot be told apart from it, or whose difference rounds to nothing as it is printed.
+        behind: The others, best first: those that are clearly behind.
     """
 
     method: str
@@ -113,8 +114,20 @@ def _leader(view: View, means: Means, pairs: Pairs, score: str) -> Leader:
     best, *others = ranked(score, {method: means[method, score] for method in view.estimates})
     sign = 1 if find_score(score).better == "larger" else -1
     differences = {other: pairs[score, best, other] for other in others}
-    behind = [o for o, found in differences.items() if found.p_value < SIGNIFICANCE and sign * found.difference > 0]
+    behind = [
+        other
+        for other, found in differences.items()
+        if found.p_value < SIGNIFICANCE
+        and sign * found.difference > 0
+        and not rounds_to_nothing(gap_text(score, found.difference))
+    ]
     return Leader(best, tuple(other for other in others if other not in behind), tuple(behind))
+
+
+def gap_text(score: str, difference: float) -> str:
+    """The size of a difference in a score, as sentences print it."""
+    size = abs(difference)
+    return f"{100 * size:.1f} points" if find_score(score).unit == "%" else f"{size:.2f} nats"
 
 
 def _is_scarce(view: View) -> bool:

@@ -23,7 +23,8 @@ from latentens.runtime.printable import printable
 MARKS = "Green: the best method, the exact posterior aside. Arrows: which way is better."
 TESTS = (
     "p-values are adjusted for all pairs of methods (Holm); methods are level where the p-value of their difference is "
-    "0.05 or more. Balanced accuracies are compared by McNemar's test within the true classes, log scores item by item."
+    "0.05 or more, or the difference rounds to nothing in the text. Balanced accuracies are compared by McNemar's test "
+    "within the true classes, log scores item by item."
 )
 WORDS_HEIGHT = 0.35
 """Of a figure's title and caption, about, as a share of its width."""

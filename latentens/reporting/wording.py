@@ -9,9 +9,8 @@ import numpy as np
 from latentens.comparison import EXACT
 from latentens.comparison.twins.tree_parts import GROUP
 from latentens.evaluation.number_words import probability_text
-from latentens.evaluation.scores import find_score
 from latentens.evaluation.statistics import CONFIDENT
-from latentens.reporting.findings import Findings, Leader
+from latentens.reporting.findings import Findings, Leader, gap_text
 from latentens.reporting.score_tables import Means, Pairs, agreement
 from latentens.reporting.view import FitRecord, View
 
@@ -120,7 +119,7 @@ def _headline(view: View, means: Means, findings: Findings, labels: Leader, prob
     elif means[labels.method, "balanced_accuracy"].low < _poor(view):
         words = f"Trust none of the methods here: even the best labels, those of {labels.method}, are poor."
     elif not labels.behind and not probabilities.behind:
-        words = f"The methods are level: these items cannot tell them apart. {trusted} has the best log score."
+        words = f"The methods are level: no difference between them is clear here. {trusted} has the best log score."
     elif trusted == labels.method and not labels.tied and not probabilities.tied:
         words = f"Trust {trusted}: its labels and its probabilities are the best here."
     elif trusted == labels.method or trusted in labels.tied:
@@ -155,8 +154,7 @@ def _standing(pairs: Pairs, leader: Leader, score: str) -> str:
     if leader.behind:
         nearest = leader.behind[0]
         pair = pairs[score, leader.method, nearest]
-        size = abs(pair.difference)
-        gap = f"{100 * size:.1f} points" if find_score(score).unit == "%" else f"{size:.2f} nats"
+        gap = gap_text(score, pair.difference)
         others = " and the others further still" if len(leader.behind) > 1 else ""
         parts.append(f"{nearest} is clearly behind, by {gap} ({probability_text(pair.p_value)}){others}")
     return "; ".join(parts)
