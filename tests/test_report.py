@@ -5,6 +5,7 @@ import io
 import re
 from dataclasses import dataclass, replace
 from html.parser import HTMLParser
+from importlib.resources import files
 from unittest.mock import Mock
 
 import jax
@@ -28,6 +29,7 @@ from latentens.models import DawidSkene
 from latentens.reporting.findings import find
 from latentens.reporting.fit_figures import draws_summary, trace_figure
 from latentens.reporting.html import Html, element
+from latentens.reporting.items_part import MOST_ITEMS
 from latentens.reporting.score_tables import Mean, confidence_shares, split_settings
 from latentens.reporting.table_cells import score_tables
 from latentens.reporting.view import views
@@ -436,3 +438,10 @@ def test_a_comparison_in_which_all_failed_is_still_reported(tmp_path):
     text = latentens.report(failed, tmp_path).read_text(encoding="utf-8")
     assert "Every method failed here." in text
     assert "drop voter 3" in text
+
+
+def test_a_table_of_nine_rows_has_no_search_box_and_one_of_25_items_has():
+    script = (files("latentens.reporting") / "page.js").read_text()
+    most = int(re.search(r"ON_A_SCREEN = (\d+);", script).group(1))
+    assert "if (rows.length <= ON_A_SCREEN) continue;" in script
+    assert 9 <= most < MOST_ITEMS

@@ -93,6 +93,15 @@ return [...document.querySelector("#data-2-items .scroll").querySelectorAll("tbo
 """
 
 
+def test_only_tables_that_do_not_fit_on_a_screen_have_a_search_box(browser):
+    found = browser.execute_script(
+        "return [...document.querySelectorAll('.scroll')].map(box => [box.querySelectorAll('tbody tr').length, "
+        "box.previousElementSibling?.matches('input.search') ?? false])"
+    )
+    assert {searched for rows, searched in found if rows <= 20} == {False}
+    assert {searched for rows, searched in found if rows > 20} == {True}
+
+
 def test_tables_are_searched_by_typing(browser):
     rows = browser.execute_script(ROWS)
     field = browser.find_element("css selector", "#data-2-items input.search")

@@ -47,11 +47,11 @@ for (const table of document.querySelectorAll(".scroll > table")) {
 }
 
 /* ---- search ---- */
-const SEARCHED = 8;
+const ON_A_SCREEN = 20;  // rows of some 36 pixels fill the 720 or so that a laptop's browser shows: fewer are seen at once
 const plain = text => text.toLowerCase().replace(/\s+/g, " ").trim();  // also the spaces that do not break
 for (const box of document.querySelectorAll(".scroll")) {
   const rows = [...box.querySelectorAll("tbody tr")];
-  if (rows.length < SEARCHED) continue;
+  if (rows.length <= ON_A_SCREEN) continue;
   const field = made("input", { type: "search", placeholder: `Search ${rows.length} rows`, className: "search" });
   field.setAttribute("aria-label", "Search the table below");
   field.addEventListener("input", () => {
