@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from latentens import Votes
+from latentens.cli.support import understood
 from latentens.errors import VotesError
 
 
@@ -145,7 +146,7 @@ def table():
     return pd.DataFrame(votes, columns=["m1", "m2", "m3"])
 
 
-@pytest.mark.parametrize("position", [0, 2, 3])
+@pytest.mark.parametrize("position", [2, 3])
 def test_identifiers_are_no_voter(file, table, position):
     table.insert(position, "question_id", [f"q{i}" for i in range(20)])
     path = file(table.to_csv(index=False))
@@ -154,6 +155,51 @@ def test_identifiers_are_no_voter(file, table, position):
     assert votes.voter_names == ("m1", "m2", "m3")
     assert list(votes.item_names) == [f"q{i}" for i in range(20)]
     assert isinstance(Votes.from_csv(path, ignore=("question_id",)).item_names, range)
+
+
+@pytest.mark.parametrize("name", ["id", "question", "", "prompt text", "question_id", "Nr.", "m0"])
+@pytest.mark.parametrize(
+    "items", [[f"q{i}" for i in range(20)], [*range(20)], [*range(5000, 5020)], [f"What is {i}?" for i in range(20)]]
+)
+@pytest.mark.parametrize("num_voters", [2, 3])
+def test_a_first_column_with_another_value_in_every_row_names_the_items(file, table, name, items, num_voters):
+    table = (table == "yes").astype(int) if items[0] == 0 else table
+    table = table.iloc[:, :num_voters]
+    path = file(table.set_axis(pd.Index(items, name=name)).to_csv())
+    votes = Votes.from_csv(path)
+    assert votes.voter_names == tuple(table.columns)
+    assert list(votes.item_names) == items
+    assert votes.num_classes == 2
+    named = name in ("id", "question", "")
+    assert votes.summary.endswith("missing" if named else f"missing; items named by the first column, {name!r}")
+    assert votes.summary in understood(path, votes)
+    assert Votes.from_csv(path, classes=votes.class_names).summary == votes.summary
+    without = Votes.from_csv(path, ignore=(name,)) if name else votes
+    np.testing.assert_array_equal(votes.matrix, without.matrix)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x,a,b,c\nk,yes,no,no\nl,no,no,yes\nm,yes,yes,no\n", "'x' has a different value in every row"),
+        ("x,a,b\nk,yes,no\nl,no,no\nm,yes,yes\n", "may be three voters"),
+        ("x,a\n" + "".join(f"q{i},{'yes' if i % 3 else 'no'}\n" for i in range(9)), "'x' has a different value"),
+        ("x,a,b\n" + "".join(f"{i / 7:.3f},yes,{'yes' if i % 3 else 'no'}\n" for i in range(9)), "may be three"),
+        ("x,a,b\n" + "".join(f"q{i},w{i % 3},{'yes' if i % 2 else 'no'}\n" for i in range(9)), "may be three"),
+        ("q0,yes,no\n" + "".join(f"q{i},{('yes', 'no')[i % 2]},no\n" for i in range(1, 9)), "first row looks like"),
+    ],
+    ids=["few rows", "few rows of three columns", "one voter", "measurements", "a long table", "no headings"],
+)
+def test_a_first_column_that_may_be_something_else_is_refused(file, text, message):
+    refused(file(text), message)
+
+
+def test_a_voter_whose_votes_all_differ_in_a_small_file_is_a_voter(file):
+    votes = Votes.from_csv(file("m1,m2,m3,m4\na,b,a,a\nb,b,c,b\nc,a,c,c\nd,d,d,d\n"))
+    assert votes.num_voters == 4
+    scale = "m1,m2,m3\n" + "".join(f"{i},{1 + i % 2},{1 + i // 4}\n" for i in range(1, 7))
+    refused(file(scale), "may be three voters", "classes=(…)")
+    assert Votes.from_csv(file(scale), classes=range(1, 7)).num_voters == 3
 
 
 def test_numbers_as_identifiers_are_no_voter(file, table):

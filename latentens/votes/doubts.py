@@ -1,5 +1,9 @@
-"""Columns whose names settle nothing are looked at: what does not look like votes is refused, never guessed."""
+"""Columns whose names settle nothing are looked at: what does not look like votes is refused, never guessed.
 
+The one exception is plain enough: a first column that has a different value in every row names the items.
+"""
+
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -12,6 +16,8 @@ from latentens.votes.coded import Coded
 from latentens.votes.columns import ROLES, Long, Wide
 from latentens.votes.labels import FEW_LABELS, label_text
 from latentens.votes.names import listed, suggestion
+
+DECIMAL = re.compile(r"[-+]?\d*[.,]\d+([eE][-+]?\d+)?")
 
 
 class Held(NamedTuple):
@@ -29,6 +35,33 @@ def _what_columns_hold(layout: Wide, votes: Coded) -> dict[str, Held]:
         counts = np.bincount(codes.astype(np.int64) + 1, minlength=len(labels) + 1)[1:]
         held[name] = Held({labels[code] for code in np.flatnonzero(counts)}, int(counts.sum()))
     return held
+
+
+def first_names_items(layout: Wide, votes: Coded, classes: Sequence[str] | None) -> bool:
+    """Whether the first column of a wide table plainly names the items, whatever it is called.
+
+    It has a value in every row, always another one, and more than twice as many of its own as the other columns, which
+    share labels with each other, have labels together: no voter who uses their labels can do that. With fewer rows the
+    values of a voter may differ by chance, and values with decimals may be measurements; these are not decided here.
+
+    Args:
+        layout: The columns, none of which is known to be that of the items.
+        votes: What they hold.
+        classes: The labels, if the user names them; a column that holds nothing else is a voter's.
+    """
+    (_, first), *others = _what_columns_hold(layout, votes).items()
+    voters = [(name, column.labels) for name, column in others if column.labels]
+    uses = Counter(label for _, labels in voters for label in labels)
+    return (
+        not layout.items
+        and not (classes and first.labels.issubset(classes))
+        and len(first.labels) == first.cells == len(votes.codes)
+        and sum(label not in uses for label in first.labels) > 2 * len(uses)
+        and not any(DECIMAL.fullmatch(label) for label in first.labels)
+        and len(voters) > 1
+        and all(any(uses[label] > 1 for label in labels) for _, labels in voters)
+        and not all(name in labels for name, labels in voters)  # else the first row holds votes, not headings
+    )
 
 
 def refuse_strange_columns(layout: Wide, votes: Coded, classes: Sequence[str] | None) -> None:

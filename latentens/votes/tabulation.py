@@ -1,6 +1,5 @@
 """From tables, in memory or in files, to what votes are made of."""
 
-from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -8,9 +7,9 @@ import pandas as pd
 from jaxtyping import Int8
 
 from latentens.errors import VotesError
-from latentens.votes.coded import Chunk, Coded, code, in_order, join
+from latentens.votes.coded import Coded, code, in_order, join
 from latentens.votes.columns import Long, Wide, find_layout, refuse_unknown
-from latentens.votes.doubts import refuse_single_votes, refuse_strange_columns
+from latentens.votes.doubts import first_names_items, refuse_single_votes, refuse_strange_columns
 from latentens.votes.files import Table, naming
 from latentens.votes.labels import MISSING, as_numbers, encode_codes, encode_labels, label_text, without
 from latentens.votes.names import Names, listed, natural_names
@@ -34,6 +33,7 @@ class Content(NamedTuple):
     item_names: Names
     voter_names: Names
     class_names: Names
+    note: str = ""
 
 
 def tabulate_matrix(array: Any, num_classes: int | None, reading: Reading) -> Content:
@@ -93,7 +93,7 @@ def tabulate_file(table: Table, reading: Reading) -> Content:
     with naming(table.path):
         layout = find_layout(table.names, table.index, reading)
         if isinstance(layout, Wide):
-            return _tabulate_wide(layout, table.read([*layout.voters, *layout.items]), reading)
+            return _tabulate_wide(layout, table, reading)
         parts = [[chunk[name] for name in layout] for chunk in table.read(layout)]
         item, voter, vote = (join(column) for column in zip(*parts, strict=True))
         item, voter = (Coded(column.codes, natural_names(column.names)) for column in (item, voter))
@@ -114,15 +114,20 @@ def _tabulate_long(columns: Long, item: Coded, voter: Coded, vote: Coded, readin
     return Content(storage, *shape, len(class_names), _short(items.names), tuple(voters.names.tolist()), class_names)
 
 
-def _tabulate_wide(layout: Wide, chunks: Iterable[Chunk], reading: Reading) -> Content:
+def _tabulate_wide(layout: Wide, table: Table, reading: Reading) -> Content:
     items: list[Coded] = []
     parts: list[Coded] = []
-    for chunk in chunks:
+    for chunk in table.read([*layout.voters, *layout.items]):
         items += [chunk[name] for name in layout.items]
         by_voter = join([chunk[name] for name in layout.voters])
         parts.append(Coded(by_voter.codes.reshape(len(layout.voters), -1).T, by_voter.names))
     votes = without(join(parts), reading.missing)
-    refuse_strange_columns(layout, votes, None if reading.classes is None else [*map(label_text, reading.classes)])
+    classes = None if reading.classes is None else [*map(label_text, reading.classes)]
+    if first_names_items(layout, votes, classes):
+        first, *voters = layout.voters
+        found = _tabulate_wide(Wide(tuple(voters), (first,)), table, reading)
+        return found._replace(note=f"items named by the first column, {first!r}")
+    refuse_strange_columns(layout, votes, classes)
     codes, class_names = encode_labels(votes, reading.classes)
     if not items:
         return Content(_stored(codes), len(codes), codes.shape[1], len(class_names), (), layout.voters, class_names)

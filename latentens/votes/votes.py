@@ -41,6 +41,7 @@ class Votes:
         item_names: One name an item, by default 0, 1, ….
         voter_names: One name a voter, by default 0, 1, ….
         class_names: The labels that the codes stand for, by default 0, 1, ….
+        note: What was concluded from the content of a file when it was read, for `summary`.
         counts: How many items each row stands for, only in what `CountedVotes` hand to methods; None: one each.
         anchor: Positions of voters that are known to be better than chance; the order of the labels follows them alone.
     """
@@ -52,6 +53,7 @@ class Votes:
     item_names: Names = field(default=())
     voter_names: Names = field(default=())
     class_names: Names = field(default=())
+    note: str = ""
     counts: Int[np.ndarray, " item"] | None = None
     anchor: tuple[int, ...] = ()
 
@@ -143,7 +145,8 @@ class Votes:
         that settles it. The file is read in chunks, so that only the votes need to fit into memory.
 
         Args:
-            path: The file. In a wide one a column named `item` or `id`, or a first one without a name, names the items.
+            path: The file. In a wide one a column named `item` or `id` names the items, or a first one that has no name or
+                plainly another value in every row.
             options: The settings of `Reading`: `item`, `voter` and `vote` name columns, which are otherwise found by
                 their usual names; `ignore` names columns that do not count; `classes` are the labels in order;
                 `missing` is what is written where a vote is missing; `duplicates` is as in `from_long`.
@@ -314,9 +317,10 @@ class Votes:
         """What was understood, in one line: how many items and voters, the classes by name, the share missing."""
         share = self.num_missing / (self.num_items * self.num_voters)
         repeated = ", repeated votes" if self.has_repeats else ""
+        note = f"; {self.note}" if self.note else ""
         return (
             f"{self.num_items:,} items × {self.num_voters:,} voters, {self.num_classes} classes "
-            f"({listed(self.class_names)}), {share:.1%} missing{repeated}"
+            f"({listed(self.class_names)}), {share:.1%} missing{repeated}{note}"
         )
 
     def __repr__(self) -> str:
