@@ -145,8 +145,8 @@ class Votes:
         that settles it. The file is read in chunks, so that only the votes need to fit into memory.
 
         Args:
-            path: The file. In a wide one a column named `item` or `id` names the items, or a first one that has no name or
-                plainly another value in every row.
+            path: The file. In a wide one a column named `item` or `id` names the items, or a first one that has no name
+                or plainly another value in every row.
             options: The settings of `Reading`: `item`, `voter` and `vote` name columns, which are otherwise found by
                 their usual names; `ignore` names columns that do not count; `classes` are the labels in order;
                 `missing` is what is written where a vote is missing; `duplicates` is as in `from_long`.
