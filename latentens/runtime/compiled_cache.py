@@ -1,8 +1,11 @@
 """Compiled programs kept in a folder, so that a later process need not compile them again.
 
 The command keeps them in the user's cache folder; code that imports the package has to ask for it. JAX writes one file
-per program, named by all that the program depends on, and compiles anew where a file cannot be read, so that several
-processes can share a folder. The files that were not used for longest are removed once all are larger than a bound.
+per program, named by all that the program depends on, and compiles anew, with a warning, where a file cannot be read,
+such as one that another process is writing. The files that were not used for longest are removed, once per process, if
+all are larger than a bound. JAX's own bound, `jax_compilation_cache_max_size`, is not used: in JAX 0.10 it looks at all
+files under a lock whenever one is written (13 ms for each thousand of them, and small programs are many), needs the
+package filelock, and fails in a folder that was filled without it.
 """
 
 import os
