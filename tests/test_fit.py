@@ -132,11 +132,14 @@ def test_all_labels_known_give_the_frequencies(name):
 @pytest.mark.parametrize(
     ("gold", "words"),
     [
-        ({"q1": "maybe"}, "'maybe' among the gold labels: the classes are 'no', 'yes'"),
+        ({"q1": "maybe"}, "'maybe' are not among the classes of the votes: the classes are 'no', 'yes'"),
         ({"q1": "Yes"}, "did you mean 'yes'"),
-        ({"q999": "yes"}, "'q999' of the gold labels are not items"),
+        ({"q999": "yes"}, "none of the items with a gold label .'q999', …. is an item of the votes"),
         (np.zeros(7, dtype=int), "shape"),
-        (pd.Series(["yes", "no"], index=["q1", "q1"]), "more than one gold label"),
+        (
+            pd.Series(["yes", "no"], index=["q1", "q1"]),
+            "item 'q1' has more than one gold label, 'yes', 'no': leave one",
+        ),
     ],
 )
 def test_gold_labels_that_fit_nothing_are_refused(fitted, gold, words):

@@ -1,5 +1,6 @@
 """Labels that are known for some items, from a file: used by methods that can, and never scored."""
 
+import re
 import sys
 
 import jax
@@ -9,7 +10,11 @@ import pytest
 
 from latentens import Dataset, Votes, compare
 from latentens.cli import main
+from latentens.cli.support import by_name
+from latentens.datasets import read_labels
+from latentens.errors import LatentensWarning, VotesError
 from latentens.methods import DawidSkeneEM, MajorityVote
+from latentens.votes.matching import gold_codes
 from tests.reference import KEY, independent_votes
 
 RATES = np.linspace(0.6, 0.8, 5)
@@ -54,6 +59,81 @@ def test_gold_labels_of_other_items_or_classes_are_refused(monkeypatch, capsys, 
         code, shown = run(monkeypatch, capsys, folder, *arguments)
         assert code == 2
         assert words in " ".join(shown.err.split())
+
+
+NAMED = Votes.from_matrix(pd.DataFrame([["no", "yes"], ["yes", "yes"], [None, None]], index=["q1", "q2", "q3"]))
+
+
+@pytest.mark.parametrize(
+    ("table", "codes"),
+    [
+        ("item,gold\nq1,no\nq2,yes\n", [0, 1, -1]),
+        ("item,gold\nq3,no\n", [-1, -1, 0]),
+        ("item,gold\nq1,no\nq2,yes\nq1,no\nq1,\n", [0, 1, -1]),
+        ("item,gold\nq1,yes\nq2,yes\n", [1, 1, -1]),
+    ],
+    ids=["plain", "an item that nobody voted on", "the same twice", "one class"],
+)
+def test_gold_labels_that_are_accepted(file, table, codes):
+    assert gold_codes(NAMED, read_labels(file(table, "gold.csv"))).tolist() == codes
+
+
+def test_the_same_number_written_in_two_ways_is_no_contradiction(file):
+    assert read_labels(file("item,gold\nq1,1\nq1,1.0\n", "gold.csv")) == {"q1": 1}
+
+
+def test_gold_labels_of_items_without_votes_are_ignored_aloud(file):
+    labels = read_labels(file("item,gold\nq1,no\nq8,yes\nq9,never heard of\n", "gold.csv"))
+    with pytest.warns(LatentensWarning, match="^2 of 3 items with a gold label have no votes: they are ignored$"):
+        assert gold_codes(NAMED, labels).tolist() == [0, -1, -1]
+
+
+@pytest.mark.parametrize(
+    ("gold", "words"),
+    [
+        ({"q8": "yes"}, "none of the items with a gold label ('q8', …) is an item of the votes ('q1', …)"),
+        (
+            {"q1": "maybe"},
+            "the gold labels 'maybe' are not among the classes of the votes: the classes are 'no', 'yes'",
+        ),
+        (pd.Series(["no", "yes"], ["q1", "q1"]), "item 'q1' has more than one gold label, 'no', 'yes': leave one"),
+    ],
+    ids=["other items", "other classes", "contradictions"],
+)
+def test_bad_gold_labels_are_refused_in_one_sentence(gold, words):
+    with pytest.raises(VotesError, match=f"^{re.escape(words)}$"):
+        gold_codes(NAMED, gold)
+
+
+def test_names_that_read_alike_are_one_item():
+    votes = Votes.from_matrix([[0, 1], [1, 1]])
+    assert gold_codes(votes, {1: 0, "1": 0}).tolist() == [-1, 0]
+    with pytest.raises(VotesError, match="item 1 has more than one gold label, 0, 1"):
+        gold_codes(votes, {1: 0, "1": 1})
+    repeated = pd.Series(["no", "no", None], ["q1", "q1", "q1"])
+    assert gold_codes(NAMED, repeated).tolist() == [0, -1, -1]
+
+
+def test_contradictory_rows_of_a_file_name_the_item_and_both_labels(file):
+    path = file("item,gold\nq1,no\nq2,yes\nq1,yes\n", "gold.csv")
+    with pytest.raises(VotesError, match=r"gold.csv: item 'q1' has more than one true label, 'no', 'yes': leave one$"):
+        read_labels(path)
+
+
+def test_gold_labels_of_one_class_are_used_and_said_to_be_so(monkeypatch, capsys, folder):
+    arguments = ("fit", "DawidSkeneEM(random_starts=0)", "votes.csv", "--gold", "gold.csv", "--out", "out.csv")
+    words = "latentens: all 3 gold labels are 'yes': they cannot tell how voters vote on items of other classes"
+    for table, said in (("q1,yes\nq2,yes\nq3,yes\n", True), ("q1,yes\nq2,no\n", False), ("q1,yes\n", False)):
+        (folder / "gold.csv").write_text(f"item,gold\n{table}")
+        code, shown = run(monkeypatch, capsys, folder, *arguments)
+        assert code == 0
+        assert (words in " ".join(shown.err.split())) == said
+
+
+def test_codes_of_classes_called_by_numbers_keep_their_meaning():
+    votes = Votes.from_matrix(np.array([["1", "2", "3"], ["2", "2", "1"], ["3", "3", "3"]], dtype=object))
+    codes = np.array([1, 2, -1])
+    np.testing.assert_array_equal(gold_codes(votes, by_name(votes, codes)), codes)
 
 
 def test_what_methods_were_told_is_not_scored():

@@ -60,7 +60,7 @@ def recommend(
         check_folder(out)
     read = support.users_votes(votes, reading, anchor or ())
     tell(support.understood(votes, read))
-    known = support.known_labels(read, gold, reading) if gold else None
+    known = support.by_name(read, support.known_labels(read, gold, reading)) if gold else None
     with support.connected(scheduler) as client:
         kept = {"folder": out / "cells" if out else None, "client": client, "on_progress": progress}
         kept["workers"] = support.fits_at_a_time(workers, [read])

@@ -1,7 +1,7 @@
 """What the commands read, simulate, write and print; imported only when a command runs."""
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -15,7 +15,7 @@ from jaxtyping import Int
 
 from latentens.cli.outputs import write_whole
 from latentens.cli.reading_options import as_options
-from latentens.cli.terminal import end_if_elsewhere, messages, tell
+from latentens.cli.terminal import end_if_elsewhere, messages, say, tell
 from latentens.datasets import (
     Dataset,
     from_files,
@@ -66,7 +66,17 @@ def known_labels(votes: Votes, path: Path, reading: TableOptions) -> Int[np.ndar
     """The codes of the labels in a user's file, −1 for items that are not in it."""
     labels = read_labels(path, item=reading.get("item"), missing=reading.get("missing", ()))
     with naming(path):
-        return gold_codes(votes, labels)
+        codes = gold_codes(votes, labels)
+    found, number = np.unique(codes[codes >= 0]), int(np.sum(codes >= 0))
+    if len(found) == 1 < min(number, votes.num_classes):
+        label = listed([votes.class_names[found[0]]])
+        say(f"all {number:,} gold labels are {label}: they cannot tell how voters vote on items of other classes")
+    return codes
+
+
+def by_name(votes: Votes, codes: Int[np.ndarray, " item"]) -> dict[Hashable, Hashable]:
+    """Known labels by name: as codes they might be taken for classes that are called by numbers."""
+    return {votes.item_names[place]: votes.class_names[codes[place]] for place in np.flatnonzero(codes >= 0).tolist()}
 
 
 def users_votes(path: Path, reading: TableOptions, anchor: Collection[str] = ()) -> Votes:

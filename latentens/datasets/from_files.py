@@ -1,21 +1,21 @@
 """Votes, known labels and data sets from a user's files."""
 
-import warnings
 from collections.abc import Collection, Hashable, Mapping
 from pathlib import Path
 from typing import Unpack
 
 import numpy as np
+import pandas as pd
 from jaxtyping import Int8
 
 from latentens.datasets.dataset import Dataset
-from latentens.errors import LatentensWarning, VotesError
+from latentens.errors import VotesError
 from latentens.votes import Votes
-from latentens.votes.coded import Coded, join
+from latentens.votes.coded import join
 from latentens.votes.columns import truth_columns
 from latentens.votes.files import naming, open_table
 from latentens.votes.labels import MISSING, label_text, without
-from latentens.votes.matching import positions
+from latentens.votes.matching import known_items, positions
 from latentens.votes.names import listed, natural_names, suggestion
 from latentens.votes.reading import Reading, TableOptions
 from latentens.votes.tabulation import refuse_gap
@@ -47,15 +47,14 @@ def read_labels(
         labels = without(labels, missing)
         if not len(labels.names):
             raise VotesError("there is no true label in it")
-        rows = np.unique(np.stack([items.codes, labels.codes])[:, labels.codes != MISSING], axis=1)
-        names = natural_names(items.names)
+        codes, texts = pd.factorize(np.array([label_text(name) for name in labels.names.tolist()], dtype=object))
+        known = labels.codes != MISSING
+        rows = np.unique(np.stack([items.codes[known], codes[labels.codes[known]]]), axis=1)
+        names, label_names = natural_names(items.names), natural_names(texts)
         if (again := np.flatnonzero(np.diff(rows[0]) == 0)).size:
-            raise VotesError(f"item {listed(names[rows[0, again[:1]]])} has more than one true label")
-        return dict(zip(names[rows[0]].tolist(), _label_names(labels)[rows[1]].tolist(), strict=True))
-
-
-def _label_names(labels: Coded) -> np.ndarray:
-    return natural_names(np.array([label_text(name) for name in labels.names.tolist()], dtype=object))
+            which, both = names[rows[0, again[:1]]], label_names[rows[1, again[0] : again[0] + 2]]
+            raise VotesError(f"item {listed(which)} has more than one true label, {listed(both)}: leave one")
+        return dict(zip(names[rows[0]].tolist(), label_names[rows[1]].tolist(), strict=True))
 
 
 def from_files(votes: str | Path, truth: str | Path | None = None, **options: Unpack[TableOptions]) -> Dataset:
@@ -77,10 +76,7 @@ def from_files(votes: str | Path, truth: str | Path | None = None, **options: Un
 
 
 def _truth_codes(votes: Votes, truth: Mapping[Hashable, Hashable]) -> Int8[np.ndarray, " item"]:
-    items = positions(truth, votes.item_names)
-    if (items < 0).all():
-        names = listed([next(iter(truth), "")]), listed(votes.item_names[:1])
-        raise VotesError(f"none of its items ({names[0]}, …) is an item of the votes ({names[1]}, …)")
+    items = known_items(truth, votes, "true label")
     labels = np.array([*truth.values()], dtype=object)[items >= 0]
     codes = positions(map(label_text, labels), [label_text(name) for name in votes.class_names])
     if (codes < 0).any():
@@ -89,9 +85,6 @@ def _truth_codes(votes: Votes, truth: Mapping[Hashable, Hashable]) -> Int8[np.nd
             f"no voter ever says {strange[0]!r} (if it is a class all the same, say "
             f"classes={(*votes.class_names, *strange)}): {suggestion(strange[0], votes.class_names)}"
         )
-    if (unknown := np.sum(items < 0)) > 0:
-        words = f"{unknown:,} of {len(items):,} items with a true label have no votes: they are ignored"
-        warnings.warn(words, LatentensWarning, stacklevel=3)
     found = np.full(votes.num_items, MISSING, dtype=np.int8)
     found[items[items >= 0]] = codes
     return found

@@ -1,7 +1,7 @@
 """Names, not positions: votes and labels that come later are matched to the voters, classes and items of a fit."""
 
 import warnings
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -55,7 +55,9 @@ def gold_codes(votes: Votes, gold: Gold) -> Int[np.ndarray, " item"]:
 
     Args:
         votes: The votes whose items the labels are of.
-        gold: A mapping or a Series from the item's name to its label, or an array with one entry per item. Labels are
+        gold: A mapping or a Series from the item's name to its label, or an array with one entry per item. Items that
+            are not among those of the votes are ignored with a warning; an item may occur again with the same label,
+            but not with another one. Labels are
             read as written where all of them are names of classes, else as codes; empty, missing or, if no class is
             called so, −1 is unknown.
     """
@@ -71,14 +73,39 @@ def gold_codes(votes: Votes, gold: Gold) -> Int[np.ndarray, " item"]:
 
 
 def _gold_by_name(votes: Votes, gold: pd.Series) -> Int[np.ndarray, " item"]:
-    if gold.index.has_duplicates:
-        raise VotesError(f"item {gold.index[gold.index.duplicated()][0]!r} has more than one gold label")
-    items = positions(gold.index, votes.item_names)
-    if (items < 0).any():
-        raise VotesError(f"{listed(gold.index[items < 0])} of the gold labels are not items of the votes")
+    items, given = known_items(gold.index, votes, "gold label"), gold.to_numpy()
+    labels = label_codes(given[items >= 0], votes.class_names)
+    items = items[items >= 0]
     codes = np.full(votes.num_items, MISSING)
-    codes[items] = label_codes(gold.to_numpy(), votes.class_names)
+    for item, label in zip(items[labels != MISSING], labels[labels != MISSING], strict=True):
+        if codes[item] not in (MISSING, label):
+            raise VotesError(
+                f"item {listed(votes.item_names[item : item + 1])} has more than one gold label, "
+                f"{listed([votes.class_names[codes[item]], votes.class_names[label]])}: leave one"
+            )
+        codes[item] = label
     return codes
+
+
+def known_items(names: Collection[Any], votes: Votes, what: str) -> Int[np.ndarray, " name"]:
+    """The place of each name among the items, −1 with a warning where it is none; refused if that goes for all.
+
+    Args:
+        names: Names of items.
+        votes: The votes.
+        what: What is known of the items.
+    """
+    items = positions(names, votes.item_names)
+    if len(items) and (items < 0).all():
+        first = next(iter(names))
+        raise VotesError(
+            f"none of the items with a {what} ({listed([first])}, …) is an item of the votes "
+            f"({listed(votes.item_names[:1])}, …)"
+        )
+    if (unknown := int(np.sum(items < 0))) > 0:
+        words = f"{unknown:,} of {len(items):,} items with a {what} have no votes: they are ignored"
+        warnings.warn(words, LatentensWarning, stacklevel=4)
+    return items
 
 
 def label_codes(labels: np.ndarray, class_names: Names) -> Int[np.ndarray, " label"]:
@@ -92,7 +119,10 @@ def label_codes(labels: np.ndarray, class_names: Names) -> Int[np.ndarray, " lab
         named[~empty] = numbers.astype(int)
         return named
     strange = labels[~empty & (named < 0)]
-    raise VotesError(f"{listed(strange)} among the gold labels: {suggestion(strange[0], class_names)}")
+    raise VotesError(
+        f"the gold labels {listed(dict.fromkeys(strange))} are not among the classes of the votes: "
+        f"{suggestion(strange[0], class_names)}"
+    )
 
 
 def positions(wanted: Iterable[Any], names: Names) -> Int[np.ndarray, " wanted"]:
