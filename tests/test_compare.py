@@ -41,7 +41,7 @@ TIMED = ["seconds", "peak_memory"]
 
 @dataclasses.dataclass(frozen=True)
 class Broken(Method):
-    def _fit(self, votes, key):
+    def _fit(self, votes, key, gold=None):
         raise ZeroDivisionError("no luck today")
 
     def _predict(self, estimate, votes):
@@ -55,7 +55,7 @@ class Draws(Method):
     pause: float = 0.0
     number: int = 0
 
-    def _fit(self, votes, key):
+    def _fit(self, votes, key, gold=None):
         time.sleep(self.pause)
         uniform = np.asarray(jax.random.uniform(key, (2, 50, 6)))
         draws = {"prevalence": uniform[..., 0], "sensitivity": uniform}
@@ -315,7 +315,7 @@ def test_finished_cells_are_not_run_again(tmp_path, sets):
     class Counted(Method):
         weight: float = 1.0
 
-        def _fit(self, votes, key):
+        def _fit(self, votes, key, gold=None):
             with counts.open("a") as file:
                 file.write("x")
             return MajorityVote()._fit(votes, key)
@@ -410,7 +410,7 @@ class Weighted(Method):
 
     weights: object = None
 
-    def _fit(self, votes, key):
+    def _fit(self, votes, key, gold=None):
         weights = self.weights() if callable(self.weights) else self.weights
         weights = sum(weights.values()) if isinstance(weights, dict) else weights
         return Estimate({"weights": np.asarray(weights)[:6]})
@@ -470,7 +470,7 @@ def test_what_failed_is_tried_again(tmp_path):
 
     @dataclasses.dataclass(frozen=True)
     class Mended(Draws):
-        def _fit(self, votes, key):
+        def _fit(self, votes, key, gold=None):
             if not flag.exists():
                 raise OSError("the network is down")
             return super()._fit(votes, key)
@@ -491,7 +491,7 @@ def test_settings_without_content_are_refused_before_any_work(tmp_path):
 def test_a_method_whose_result_cannot_be_scored_is_recorded(sets):
     @dataclasses.dataclass(frozen=True)
     class Ragged(Draws):
-        def _fit(self, votes, key):
+        def _fit(self, votes, key, gold=None):
             return Estimate({"parts": np.array([[1], [2, 3]], dtype=object)})
 
     tree = compare(sets, [Ragged(), MajorityVote()], key=KEY, resamples=5)

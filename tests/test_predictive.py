@@ -131,7 +131,7 @@ class Frequencies(Method):
 
     seen: list = []  # noqa: RUF012
 
-    def _fit(self, votes, key):
+    def _fit(self, votes, key, gold=None):
         self.seen.append(set(votes.item_names))
         ones = np.array([np.mean(column[column >= 0]) for column in votes.matrix.T])
         return Estimate({"share": ones}, label_probs=np.full((votes.num_items, 2), 0.5))

@@ -48,7 +48,7 @@ class Broken(Method):
 
     size: int = 7
 
-    def _fit(self, votes, key):
+    def _fit(self, votes, key, gold=None):
         raise LatentensError("the matrix <A> & its inverse are lost; drop voter 3")
 
     def _predict(self, estimate, votes):
@@ -62,7 +62,7 @@ class Sampled(Method):
     inner: Broken = Broken(2)
     spread: float = 0.25
 
-    def _fit(self, votes, key):
+    def _fit(self, votes, key, gold=None):
         noise = np.random.default_rng(1).normal(size=(2, 30, 5))
         draws = {"prevalence": noise[..., 0], "sensitivity": noise}
         diagnostics = {

@@ -28,8 +28,11 @@ class Stated(Method):
 
     probs: np.ndarray
 
-    def _fit(self, votes, key):
+    def _fit(self, votes, key, gold=None):
         return Estimate(label_probs=self.probs)
+
+    def _has_fixed_order(self, estimate):
+        return True
 
     def _predict(self, estimate, votes):
         raise NotImplementedError
