@@ -162,7 +162,10 @@ class SupervisedElsewhere(Method):
 
     sets: tuple[Dataset, ...] = field(repr=False)
 
-    def _fit(self, votes: Votes, key: jax.Array) -> Estimate:
+    def _has_fixed_order(self, estimate: Estimate) -> bool:
+        return True
+
+    def _fit(self, votes: Votes, key: jax.Array, gold: np.ndarray | None = None) -> Estimate:
         shown = fingerprint(votes)  # by content: sent to another process, votes are a copy
         same = [dataset for dataset in self.sets if fingerprint(dataset.votes) == shown]
         if not same:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import jax
 import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 from common import METHODS, compared, find, run, score_table, write
 from matplotlib.figure import Figure
@@ -28,7 +29,7 @@ class HeldOutStack(Method):
 
     trials: int = 10
 
-    def _fit(self, votes: Votes, key: jax.Array) -> Estimate:
+    def _fit(self, votes: Votes, key: jax.Array, gold: np.ndarray | None = None) -> Estimate:
         search_key, fit_key = jax.random.split(key)
         space = {"num_hidden": [1, 2, 3, 4, 5], "penalty": lambda generator: 10 ** generator.uniform(-4, -1.5)}
         best = random_search(votes, space, key=search_key, num_trials=self.trials, base=ExactTraining()).iloc[0]

@@ -1,15 +1,12 @@
-"""The shape of the package: who imports whom, how long files and functions are, and that file names are unique.
+"""The shape of the package: who imports whom.
 
 Imports are read from the source. Those under `TYPE_CHECKING` do not count; those inside functions count for the order
 of the layers, but not for cycles, since they happen after all modules are there.
 """
 
 import ast
-from collections import Counter
 from graphlib import TopologicalSorter
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).parents[1]
 
@@ -30,9 +27,6 @@ LAYERS = (
     "__main__",
 )
 """From the bottom up: a module imports its own layer and those below."""
-
-MOST_FILE_LINES = 300
-MOST_BODY_LINES = 30
 
 
 def source_files(folder):
@@ -74,14 +68,6 @@ def layer(module):
     return LAYERS.index(rest.partition(".")[0])
 
 
-def body_lengths(code):
-    """The lines of each function's body without its docstring."""
-    for node in ast.walk(ast.parse(code)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            body = node.body[ast.get_docstring(node) is not None :]
-            yield node.name, body[-1].end_lineno - body[0].lineno + 1 if body else 0
-
-
 def test_every_module_belongs_to_a_layer():
     assert {name.split(".")[1] for name in MODULES if name != "latentens"} == set(LAYERS)
 
@@ -116,18 +102,3 @@ class Thing:
     outside = {"latentens.votes.votes", "latentens.rbm.rows", "latentens.rbm"}
     assert imported_modules(code, inside_functions=False) == outside
     assert imported_modules(code, inside_functions=True) == outside | {"latentens.errors"}
-
-
-@pytest.mark.parametrize("folder", ["latentens", "models", "analyses"])
-def test_files_and_functions_are_short(folder):
-    sources = {path.relative_to(ROOT): path.read_text() for path in source_files(folder)}
-    assert sources
-    lengths = {str(path): len(code.splitlines()) for path, code in sources.items()}
-    assert {path: length for path, length in lengths.items() if length > MOST_FILE_LINES} == {}
-    bodies = {f"{path}: {name}": size for path, code in sources.items() for name, size in body_lengths(code)}
-    assert {name: size for name, size in bodies.items() if size > MOST_BODY_LINES} == {}
-
-
-def test_no_two_modules_have_one_file_name():
-    names = Counter(path.name for path in MODULES.values() if path.name != "__init__.py")
-    assert [name for name, count in names.items() if count > 1] == []
