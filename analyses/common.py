@@ -163,9 +163,11 @@ class SupervisedElsewhere(Method):
     sets: tuple[Dataset, ...] = field(repr=False)
 
     def _has_fixed_order(self, estimate: Estimate) -> bool:
+        del estimate
         return True
 
     def _fit(self, votes: Votes, key: jax.Array, gold: np.ndarray | None = None) -> Estimate:
+        del gold
         shown = fingerprint(votes)  # by content: sent to another process, votes are a copy
         same = [dataset for dataset in self.sets if fingerprint(dataset.votes) == shown]
         if not same:

@@ -30,6 +30,7 @@ class HeldOutStack(Method):
     trials: int = 10
 
     def _fit(self, votes: Votes, key: jax.Array, gold: np.ndarray | None = None) -> Estimate:
+        del gold
         search_key, fit_key = jax.random.split(key)
         space = {"num_hidden": [1, 2, 3, 4, 5], "penalty": lambda generator: 10 ** generator.uniform(-4, -1.5)}
         best = random_search(votes, space, key=search_key, num_trials=self.trials, base=ExactTraining()).iloc[0]
