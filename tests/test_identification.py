@@ -1,13 +1,16 @@
 """Is the label identified? Known answers, and what fits say of themselves."""
 
+from itertools import combinations
+
 import jax
 import numpy as np
 import pytest
 
 from latentens import Votes, simulate
 from latentens.inference.identification import identification_warnings
-from latentens.methods import DawidSkeneEM, MaximumLikelihood, TreeMLE
+from latentens.methods import Cubam, DawidSkeneEM, Glad, MajorityVote, MaximumLikelihood, SpectralMetaLearner, TreeMLE
 from latentens.models import DawidSkene, TopDown, Tree
+from latentens.votes.agreement import second_factor
 from tests.reference import KEY, independent_votes
 
 GOOD = np.array([[0.9, 0.1], [0.2, 0.8]])
@@ -99,3 +102,41 @@ def test_the_tree_method_does_not_take_a_tree_without_a_label():
     fit = TreeMLE().fit(two_groups_and_a_constant(), key=KEY)
     assert "groups" not in fit.params
     assert fit.diagnostics["notes"][0].startswith("groups explain the votes better, but too few of them")
+
+
+def camps(link, num_items=3000, seed=0):
+    """Three camps of five voters whose opinions are right with the same probability; link is their correlation."""
+    generator = np.random.default_rng(seed)
+    labels = generator.integers(0, 2, num_items)
+    right = (1 + np.sqrt(link)) / 2
+    opinions = [np.where(generator.random(num_items) < right, labels, 1 - labels) for _ in range(3)]
+    columns = [np.where(generator.random(num_items) < 0.9, opinion, 1 - opinion) for opinion in opinions * 5]
+    return Votes.from_matrix(np.stack(columns, axis=1), 2)
+
+
+@pytest.mark.parametrize("link", [0.1, 0.3, 0.6, 0.9])
+def test_the_second_factor_of_three_camps(link):
+    """Against covariances in exact proportion, the diagonal completed by loops over triples of voters."""
+    camp = np.arange(15) % 3
+    matrix = np.where(np.equal.outer(camp, camp), 1.0, link)
+    for i in range(15):
+        pairs = [(j, k) for j, k in combinations(range(15), 2) if i not in (j, k)]
+        triples = sum(matrix[i, j] * matrix[i, k] * matrix[j, k] for j, k in pairs)
+        matrix[i, i] = triples / sum(matrix[j, k] ** 2 for j, k in pairs)
+    values = np.linalg.eigvalsh(matrix)
+    assert second_factor(camps(link, num_items=20_000)) == pytest.approx(
+        (values[-2] + values[0]) / values[-1], abs=0.03
+    )
+
+
+def test_independent_voters_have_no_second_factor():
+    for seed in range(5):
+        votes, _ = independent_votes(400, np.linspace(0.6, 0.9, 8), np.linspace(0.9, 0.6, 8), seed=seed)
+        assert second_factor(votes) < 0.1
+
+
+@pytest.mark.parametrize("method", [MajorityVote(), SpectralMetaLearner(), DawidSkeneEM(), Glad(), Cubam()])
+def test_every_method_warns_of_camps(method):
+    apart, together = (method.fit(camps(link), key=KEY).diagnostics["warnings"] for link in (0.1, 0.6))
+    assert any("voters form camps" in words for words in apart)
+    assert not any("voters form camps" in words for words in together)

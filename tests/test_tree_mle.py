@@ -5,9 +5,10 @@ import pytest
 from latentens import Votes, simulate
 from latentens.errors import VotesError
 from latentens.methods import DawidSkeneEM, TreeMLE
-from latentens.methods.spectral.tree_correlations import PairMoments, _losses, best_groups, refined
-from latentens.methods.tree_mle import agreement_moments, find_tree
+from latentens.methods.spectral.tree_correlations import _losses, best_groups, refined
+from latentens.methods.tree_mle import find_tree
 from latentens.models import Tree
+from latentens.votes.agreement import PairMoments, agreement_moments
 from tests.reference import KEY, votes_of_classes
 
 GROUPS = (0, 1, 0, 0, 2, 1, 0, 2, 0, 1, 0, 2)

@@ -12,12 +12,34 @@ import numpy as np
 from jaxtyping import Float
 
 from latentens.inference.stability import NEAR, UNSTABLE
+from latentens.votes import Votes
+from latentens.votes.agreement import second_factor
 from latentens.votes.names import Names
 
 View = Float[np.ndarray, "label outcome"]
 """The distribution of a part of the votes, or of a hidden unit above it, given each label."""
 
 VIEWS_NEEDED = 3
+
+
+TWO_CAMPS = 1 / 3
+"""A second factor of more than this, relative to the first, is reported. Three camps of five voters have one if they
+agree with each other less than .28 times as much as within."""
+
+
+def camp_warnings(votes: Votes) -> list[str]:
+    """What to say where voters owe much of their agreement to a second common factor.
+
+    A label is taken from the first. Which of the two is the label nobody can tell by votes, and every method can be
+    wrong about it with much confidence. Votes of which most are missing are not asked: too few pairs have items in
+    common.
+    """
+    if votes.is_sparse or (share := second_factor(votes)) <= TWO_CAMPS:
+        return []
+    return [
+        f"voters form camps: a second common factor explains {share:.2f} times as much of their agreement as the one "
+        "that is taken for the label, and votes alone cannot tell which of the two the label is"
+    ]
 
 
 def identification_warnings(

@@ -14,8 +14,9 @@ from jaxtyping import Float, Int
 
 from latentens.datasets.dataset import certain_where_known
 from latentens.errors import LatentensError, VotesError
-from latentens.inference.identification import identification_warnings
+from latentens.inference.identification import camp_warnings, identification_warnings
 from latentens.inference.orient import orient
+from latentens.inference.stability import NEAR
 from latentens.methods.estimate import Arrays as Arrays
 from latentens.methods.estimate import Estimate as Estimate
 from latentens.methods.estimate import GoldCodes as GoldCodes
@@ -278,10 +279,13 @@ def _oriented(method: Method, estimate: Estimate, votes: Votes, gold: GoldCodes 
         moved = method._relabel(estimate, found.order)
         estimate = replace(moved, label_probs=estimate.label_probs[:, found.order])
     diagnostics = {**estimate.diagnostics, "flipped": not unchanged}
+    words = []
     if not is_fixed:
         diagnostics["orientation"] = found.describe(votes.class_names)
-        words = found.warnings(votes.class_names, 0 if gold is None else int((gold >= 0).sum()))
-        diagnostics["warnings"] = _joined(diagnostics, words)
+        words += found.warnings(votes.class_names, 0 if gold is None else int((gold >= 0).sum()))
+    if not found.by_gold >= NEAR:
+        words += camp_warnings(votes)
+    diagnostics["warnings"] = _joined(diagnostics, words)
     return replace(estimate, diagnostics=diagnostics)
 
 

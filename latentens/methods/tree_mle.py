@@ -1,8 +1,6 @@
 """Groups of voters found from their votes, and the tree of these groups at its exact maximum; any number of classes."""
 
 from dataclasses import dataclass, replace
-from functools import reduce
-from operator import add
 
 import jax
 import numpy as np
@@ -13,16 +11,16 @@ from latentens.errors import VotesError
 from latentens.methods.base import Estimate, Fit, GoldCodes, Method, Posterior, fit_known
 from latentens.methods.dawid_skene_em import DawidSkeneEM
 from latentens.methods.independent.likelihood import ROUNDING, named_params
-from latentens.methods.indicator import vote_indicator
 from latentens.methods.majority_vote import MajorityVote
 from latentens.methods.maximum_likelihood import MaximumLikelihood
-from latentens.methods.spectral.tree_correlations import PairMoments, best_groups
+from latentens.methods.spectral.tree_correlations import best_groups
 from latentens.methods.spectral.voter_groups import candidate_groups, group_scores
 from latentens.models import DawidSkene, Tree
 from latentens.runtime.precision import double_precision
 from latentens.runtime.randomness import numpy_generator
 from latentens.runtime.settings import Count, CountOrZero
 from latentens.votes import Votes
+from latentens.votes.agreement import agreement_moments
 
 RESTARTS = 20
 """Starts of k-means for each number of groups."""
@@ -108,27 +106,6 @@ def _tree(votes: Votes, key: Array, max_groups: int) -> Tree | None:
     groups = best_groups(moments, candidates, votes.num_items)
     numbered, _ = pd.factorize(groups)  # in the order of their first voters: the same groups are the same program
     return Tree(tuple(numbered.tolist()), votes.num_classes)
-
-
-def agreement_moments(votes: Votes) -> PairMoments:
-    """`Σ_a Cov(1{x_i = a}, 1{x_j = a})` of each pair of voters over the items on which both voted; 0 without such."""
-    classes, patterns = votes.num_classes, votes.patterns
-    indicator = vote_indicator(patterns.votes, classes)
-    parts = [indicator[:, vote::classes] for vote in range(classes)]
-    cast = reduce(add, parts)
-    weights = np.sqrt(patterns.counts)[:, None]
-    together = _product(cast * weights, cast * weights)
-    covariance = np.zeros_like(together)
-    for part in parts:
-        chosen = part * weights
-        alone = _product(chosen, cast * weights) / np.maximum(together, 1)
-        covariance += _product(chosen, chosen) / np.maximum(together, 1) - alone * alone.T
-    return PairMoments(covariance, together)
-
-
-def _product(left: Float[np.ndarray, "row voter"], right: Float[np.ndarray, "row voter"]) -> np.ndarray:
-    found = left.T @ right
-    return found if isinstance(found, np.ndarray) else found.toarray()
 
 
 def _start(votes: Votes, tree: Tree, key: Array) -> dict[str, np.ndarray]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from latentens.methods.spectral.moments import Matrix, Vector, leading_vector
 from latentens.methods.spectral.voter_groups import Groups
+from latentens.votes.agreement import PairMoments
 
 ROUNDS, ROUNDS_BETWEEN = 30, 5
 """Rounds of alternating least squares, at the ends and after a voter has changed its group."""
@@ -19,13 +20,6 @@ MOST_MOVES = 2
 
 LEAST_GAIN = 1e-9
 """Share of the loss below which a move gains nothing."""
-
-
-class PairMoments(NamedTuple):
-    """What pairs of voters have in common: covariances of their votes, and on how many items both voted."""
-
-    covariance: Matrix
-    together: Matrix
 
 
 class TreeCorrelations(NamedTuple):
