@@ -133,6 +133,20 @@ def test_votes_count_as_ten_gold_labels_whatever_their_number():
         evidence = order_evidence(votes)
         followed = np.eye(2)[evidence.argmax(axis=1)]
         assert (evidence * followed - evidence * followed[:, ::-1]).sum() == pytest.approx(VOTES_AS_LABELS)
+    votes, labels = votes_of_classes(5, num_items=2000, num_voters=9, right=0.9)
+    agreement = order_evidence(votes).T @ np.eye(5)[labels]
+    exchanged = agreement[0, 0] + agreement[1, 1] - agreement[0, 1] - agreement[1, 0]
+    assert exchanged == pytest.approx(VOTES_AS_LABELS, rel=0.15)
+
+
+def test_a_few_gold_labels_do_not_reorder_many_classes():
+    """Of thirty classes each has one or two gold labels, and a third of the posterior's labels are wrong."""
+    votes, labels = votes_of_classes(30, num_items=900, num_voters=5, right=0.5)
+    for seed in range(10):
+        generator = np.random.default_rng(seed)
+        seen = np.where(generator.random(900) < 0.67, labels, generator.integers(0, 30, 900))
+        probs = 0.9 * np.eye(30)[seen] + 0.1 / 30
+        np.testing.assert_array_equal(orientation(probs, votes, some_gold(labels, 50, seed)), np.arange(30))
 
 
 def test_contradicting_gold_labels_are_reported():

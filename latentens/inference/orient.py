@@ -17,7 +17,7 @@ PerLabel = Float[np.ndarray, "item label"]
 PerItem = Int[np.ndarray, " item"]
 
 VOTES_AS_LABELS = 10.0
-"""Votes that agree with a posterior completely count as this many gold labels, however many they are.
+"""Votes that agree with a posterior completely count as this many gold labels of two classes, however many they are.
 
 More items make it surer that voters agree with each other, but not that they are right: voters of one panel share their
 errors. That most of them are better than chance is a prior belief, and ten gold labels that contradict it outweigh it.
@@ -133,7 +133,7 @@ def order_evidence(votes: Votes, gold: PerItem | None = None, counts: PerItem | 
 
     Of two classes, label 1 is the one in which 1 is voted more often than in the other, however frequent class and
     vote are. The lifts are scaled so that a posterior which follows them on every item agrees with them by
-    `VOTES_AS_LABELS` more than if its labels had changed places; a gold label counts one.
+    `VOTES_AS_LABELS` more than if two labels of average frequency had changed places; a gold label counts one.
 
     Args:
         votes: The votes; of those with an `anchor` only the votes of the anchor count.
@@ -144,7 +144,7 @@ def order_evidence(votes: Votes, gold: PerItem | None = None, counts: PerItem | 
     lifts = vote_lifts(votes, counts)
     weighted = lifts if counts is None else lifts * counts[:, None]
     most = weighted.max(axis=1).sum() * votes.num_classes / (votes.num_classes - 1)  # lifts of an item sum to zero
-    evidence = weighted * (VOTES_AS_LABELS / most) if most > 0 else weighted
+    evidence = weighted * (VOTES_AS_LABELS * votes.num_classes / 2 / most) if most > 0 else weighted
     return evidence if gold is None else evidence + np.equal.outer(gold, np.arange(votes.num_classes))
 
 
