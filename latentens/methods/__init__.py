@@ -13,6 +13,7 @@ from latentens.methods.nuts import Nuts
 from latentens.methods.rbm_stack import RBMStack
 from latentens.methods.restricted_likelihood import RestrictedLikelihood
 from latentens.methods.spectral_meta_learner import SpectralMetaLearner
+from latentens.methods.stacked import Stacked
 from latentens.methods.supervised import Supervised, SupervisedReference
 from latentens.methods.tempered import Tempered
 from latentens.methods.top_down_mle import TopDownMLE
@@ -32,6 +33,7 @@ __all__ = [
     "RBMStack",
     "RestrictedLikelihood",
     "SpectralMetaLearner",
+    "Stacked",
     "Supervised",
     "SupervisedReference",
     "Tempered",
