@@ -1,12 +1,12 @@
 """Conditional logit with a Gaussian prior whose scales are chosen by the marginal likelihood.
 
 Item i has features F_ik for each class k, and p(y_i = k | w) ∝ exp(w·F_ik). Weight j is w_j = c_j + s_j u_j with
-u_j ~ N(0, 1): c is the centre of the prior, and s_j = unit_j · σ_b for the weights of block b, so that a block that says
-nothing about the labels stays at its centre. Each σ_b has an Exponential(1) prior, the penalised-complexity prior of a
-standard deviation (Simpson et al. 2017): it is highest at zero, and labels have to speak for larger values.
+u_j ~ N(0, 1): c is the centre of the prior, and s_j = unit_j · σ_b for the weights of block b, so that a block that
+says nothing about the labels stays at its centre. Each σ_b has an Exponential(1) prior, the penalised-complexity prior
+of a standard deviation (Simpson et al. 2017): it is highest at zero, and labels have to speak for larger values.
 
-Everything is computed in u, whose prior is standard normal. The likelihood depends on u through A u only, A = F diag(s),
-so that with fewer rows than weights the mode lies in the row space of A, and that is where it is looked for.
+Everything is computed in u, whose prior is standard normal. The likelihood depends on u through A u only, with
+A = F diag(s), so that with fewer rows than weights the mode lies in the row space of A, where it is looked for.
 """
 
 from typing import NamedTuple
@@ -25,6 +25,9 @@ Weights = Float[np.ndarray, " weight"]
 
 LOG_SCALES = (-10.0, 5.0)
 """Beyond these a block is at its centre, or is not restrained at all."""
+
+STARTS = (1.0, 0.3, 0.1)
+"""Scales from which the best ones are looked for: zero is always a local maximum, so that one start is not enough."""
 
 MOST_STEPS = 100
 """Newton's method needs about five; a limit for what nobody has thought of."""
@@ -92,11 +95,16 @@ class Posterior(NamedTuple):
 
     def draw(self, count: int, generator: np.random.Generator) -> Float[np.ndarray, "draw weight"]:
         """Weights from the posterior, in pairs on opposite sides of the mode; an odd number has the mode, too."""
-        basis, noise = self.mode.basis, generator.standard_normal((count // 2, len(self.mean)))
+        basis, noise = self.mode.basis, mirrored_noise(generator, count, len(self.mean))
         inside = noise @ basis
         root = np.linalg.cholesky(self.mode.covariance)
-        around = self.spread * (noise + (inside @ root.T - inside) @ basis.T)
-        return np.concatenate([self.mean + around, self.mean - around, self.mean[None]])[:count]
+        return self.mean + self.spread * (noise + (inside @ root.T - inside) @ basis.T)
+
+
+def mirrored_noise(generator: np.random.Generator, count: int, width: int) -> Float[np.ndarray, "draw weight"]:
+    """Standard normal numbers in pairs on opposite sides of zero, and zeros if their number is odd."""
+    noise = generator.standard_normal((count // 2, width))
+    return np.concatenate([noise, -noise, np.zeros((count % 2, width))])
 
 
 def fit_conditional_logit(features: Features, labels: Labels, prior: Prior) -> Posterior:
@@ -118,8 +126,9 @@ def fit_conditional_logit(features: Features, labels: Labels, prior: Prior) -> P
 
     log_scales = np.zeros(prior.num_blocks)
     if prior.num_blocks:
-        bounds = [LOG_SCALES] * prior.num_blocks
-        log_scales = minimize(cost, log_scales, jac=True, method="L-BFGS-B", bounds=bounds).x
+        starts, bounds = [np.full(prior.num_blocks, np.log(start)) for start in STARTS], [LOG_SCALES] * prior.num_blocks
+        ends = [minimize(cost, start, jac=True, method="L-BFGS-B", bounds=bounds) for start in starts]
+        log_scales = min(ends, key=lambda end: float(end.fun)).x
     spread = prior.spread(log_scales)
     mode = find_mode(features, labels, prior.centre, spread, last[-1] if last else None)
     kept = mode.basis @ (np.eye(len(mode.position)) - mode.covariance)
@@ -196,7 +205,4 @@ def find_mode(features: Features, labels: Labels, centre: Weights, spread: Weigh
         position, (value, log_probs) = position + length * step, reached
     factor = cho_factor(curvature(np.exp(log_probs)), lower=True)
     covariance = cho_solve(factor, np.eye(len(position)))
-    return Mode(
-        position, basis, covariance, np.exp(log_probs), value - float(np.log(np.diag(factor[0])).sum())
-    )
-
+    return Mode(position, basis, covariance, np.exp(log_probs), value - float(np.log(np.diag(factor[0])).sum()))

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from scipy import sparse
 from scipy.special import softmax
 
-from latentens.inference.conditional_logit import Features, Prior, fit_conditional_logit
+from latentens.inference.conditional_logit import Features, Prior, fit_conditional_logit, mirrored_noise
 from latentens.inference.orient import orientation
 from latentens.methods.base import Estimate, Fit, GoldCodes, Method, Posterior, fit_known, posterior_of
 from latentens.methods.dawid_skene_em import DawidSkeneEM
@@ -40,20 +40,21 @@ class Stacked(Method):
     * for each voter the number of their votes for k on i, one weight per voter, the same for all classes: around zero;
     * an intercept per class, for classes that are rarer or more frequent than the pool has it: around zero;
 
-    and p(y_i = k) ∝ exp(w·F_ik). So without a say of the labels the result is the label-free pool. The prior of the
+    and p(y_i = k) ∝ exp(w·F_ik). So where the labels say nothing the result is the label-free pool. The prior of the
     weights is Gaussian; how far voters' weights, methods' weights and intercepts go from the centre is chosen by the
     marginal likelihood of the gold labels (`latentens.inference.conditional_logit`). Voters who vote alike share their
     weight, since the prior prefers many small weights to a large one, and a voter without a vote on a labelled item
     has none. The probabilities are averages over the weights' posterior (Laplace), which keeps them modest where labels
     are few.
 
-    A method that saw n items cannot tell probabilities below about 1/n, so that log q_c is that of (n q_c + 1/K)/(n + 1).
+    A method that saw n items cannot tell probabilities below about 1/n: log q_c is that of (n q_c + 1/K)/(n + 1).
     A method's labels are put in the order that gold labels and votes say (`latentens.inference.orient`).
 
     Without gold labels the result is the arithmetic pool, and the diagnostics say so.
 
     Parameters of the fit: `pool_weight`, `method_weight`, `share_weight`, `voter_weight` and `intercept`, each with its
-    standard error (`…_error`), and the chosen `voter_scale`, `method_scale` and `intercept_scale`.
+    standard error (`…_error`) at the chosen scales, which are `voter_scale`, `method_scale` and `intercept_scale`: with
+    a scale near zero the labels do not speak for these weights, and they stay at their centre.
 
     Attributes:
         methods: The methods whose posteriors are combined.
@@ -109,10 +110,10 @@ class Stacked(Method):
         generator = numpy_generator(jax.random.fold_in(key, len(fits)))
         mean, error = np.zeros(len(seen)), np.full(len(seen), found.scales[VOTER])
         mean[seen], error[seen] = found.mean, found.error
-        weights = found.scales[VOTER] * _mirrored(generator.standard_normal((self.num_draws // 2, len(seen))))
+        weights = found.scales[VOTER] * mirrored_noise(generator, self.num_draws, len(seen))
         weights[:, seen] = found.draw(self.num_draws, generator)
         diagnostics |= {
-            "label_probs": "posterior of a conditional logit that gold labels were fitted by, averaged over its weights",
+            "label_probs": "conditional logit fitted to the gold labels, averaged over the posterior of its weights",
             "log_evidence": found.log_evidence,
         }
         scales = dict(zip(("voter_scale", "method_scale", "intercept_scale"), found.scales, strict=True))
@@ -177,10 +178,8 @@ def _prior(num_voters: int, num_methods: int, num_classes: int) -> Prior:
 
 def _named(weights: Float[np.ndarray, " weight"], sizes: tuple[int, int, int]) -> dict[str, np.ndarray]:
     """The weights by what they belong to."""
-    num_voters, num_methods, num_classes = sizes
-    voters, pool, methods, shares, intercepts = np.split(
-        weights, np.cumsum([num_voters, 1, num_methods, 1])
-    )
+    num_voters, num_methods, _ = sizes
+    voters, pool, methods, shares, intercepts = np.split(weights, np.cumsum([num_voters, 1, num_methods, 1]))
     return {
         "pool_weight": pool[0],
         "method_weight": methods,
@@ -188,10 +187,6 @@ def _named(weights: Float[np.ndarray, " weight"], sizes: tuple[int, int, int]) -
         "voter_weight": voters,
         "intercept": intercepts,
     }
-
-
-def _mirrored(noise: np.ndarray) -> np.ndarray:
-    return np.concatenate([noise, -noise])
 
 
 def _warnings(fits: Sequence[Fit]) -> list[str]:
