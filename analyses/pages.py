@@ -16,7 +16,7 @@ from pathlib import Path
 import pandas as pd
 
 FOLDER = Path(__file__).parent
-PAGES = tuple(FOLDER / name for name in ("README.md", "RECOMMEND.md"))
+PAGES = tuple(FOLDER / name for name in ("README.md", "RECOMMEND.md", "GOLD.md"))
 PLACE = re.compile(r"(<!-- table ([\w ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -100,6 +100,9 @@ TABLES: dict[str, tuple[str, Callable[[pd.DataFrame], str]]] = {
     "cross fit": ("cross_fit", precise),
     "latent spectral guard": ("latent_spectral_guard", plain),
     "layered graph params": ("layered_graph_params", plain),
+    "gold": ("gold", precise),
+    "gold sets": ("gold_sets", precise),
+    "gold simulated": ("gold_simulated", plain),
 }
 """Each table's file and what is made of it."""
 

@@ -6,10 +6,11 @@ from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from scipy import sparse
 from scipy.special import softmax
 
+from latentens.errors import LatentensError
 from latentens.inference.conditional_logit import Features, Prior, fit_conditional_logit, mirrored_noise
 from latentens.inference.orient import orientation
 from latentens.methods.base import Estimate, Fit, GoldCodes, Method, Posterior, fit_known, posterior_of
@@ -78,7 +79,7 @@ class Stacked(Method):
 
     def _fit(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
         fits = [fit_known(method, votes, jax.random.fold_in(key, c), None) for c, method in enumerate(self.methods)]
-        orders = np.array([orientation(fit.label_probs, votes, gold) for fit in fits])
+        orders = np.array([_order(fit, votes, gold) for fit in fits])
         state = {
             "num_items": np.array(votes.num_items),
             "class_share": (votes.tally.sum(axis=0) + 1) / (votes.tally.sum() + votes.num_classes),
@@ -140,6 +141,18 @@ class Stacked(Method):
             logits = (of_voters[rows] @ weights[: votes.num_voters]).reshape(-1, votes.num_classes, weights.shape[1])
             probs[block] = softmax(logits + pool[block] @ weights[votes.num_voters :], axis=1).mean(axis=2)
         return probs
+
+
+def _order(fit: Fit, votes: Votes, gold: GoldCodes | None) -> Int[np.ndarray, " label"]:
+    """The order of a method's labels by votes and gold labels; without these, or where it is fixed, it stays."""
+    if fit.label_probs.shape[1] != votes.num_classes:
+        raise LatentensError(
+            f"{fit.method} has {fit.label_probs.shape[1]} labels, but the votes have {votes.num_classes} classes: "
+            "Stacked combines posteriors of the same labels"
+        )
+    if gold is None or fit.method._has_fixed_order(fit):
+        return np.arange(votes.num_classes)
+    return orientation(fit.label_probs, votes, gold)
 
 
 def _voter_features(votes: Votes) -> sparse.csr_array:
