@@ -6,13 +6,12 @@ from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from scipy import sparse
 from scipy.special import softmax
 
 from latentens.errors import LatentensError
 from latentens.inference.conditional_logit import Features, Prior, fit_conditional_logit, mirrored_noise
-from latentens.inference.orient import orientation
 from latentens.methods.base import Estimate, Fit, GoldCodes, Method, Posterior, fit_known, posterior_of
 from latentens.methods.dawid_skene_em import DawidSkeneEM
 from latentens.methods.ebcc import Ebcc
@@ -49,7 +48,7 @@ class Stacked(Method):
     are few.
 
     A method that saw n items cannot tell probabilities below about 1/n: log q_c is that of (n q_c + 1/K)/(n + 1).
-    A method's labels are put in the order that gold labels and votes say (`latentens.inference.orient`).
+    A method whose labels are in the wrong order, since most voters are wrong, gets a negative weight.
 
     Without gold labels the result is the arithmetic pool, and the diagnostics say so.
 
@@ -79,11 +78,11 @@ class Stacked(Method):
 
     def _fit(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
         fits = [fit_known(method, votes, jax.random.fold_in(key, c), None) for c, method in enumerate(self.methods)]
-        orders = np.array([_order(fit, votes, gold) for fit in fits])
+        for fit in fits:
+            _check_labels(fit, votes)
         state = {
             "num_items": np.array(votes.num_items),
             "class_share": (votes.tally.sum(axis=0) + 1) / (votes.tally.sum() + votes.num_classes),
-            "orders": orders,
         }
         for number, fit in enumerate(fits):
             state |= _packed(number, fit)
@@ -98,7 +97,7 @@ class Stacked(Method):
             centre = _prior(*sizes).centre
             return Estimate(_named(centre, sizes), diagnostics, state=state | {"weights": centre[None]})
         labelled = np.flatnonzero(gold >= 0)
-        posteriors = [fit.label_probs[labelled][:, order] for fit, order in zip(fits, orders, strict=True)]
+        posteriors = [fit.label_probs[labelled] for fit in fits]
         some = votes.take(labelled)
         pool = _pool_features(posteriors, some, state)
         # The weight of a voter without a vote on a labelled item keeps its prior.
@@ -131,8 +130,7 @@ class Stacked(Method):
         state = estimate.state
         weights = state["weights"].T
         posteriors = [
-            posterior_of(method, _unpacked(number, estimate), votes)[:, state["orders"][number]]
-            for number, method in enumerate(self.methods)
+            posterior_of(method, _unpacked(number, estimate), votes) for number, method in enumerate(self.methods)
         ]
         pool, of_voters = _pool_features(posteriors, votes, state), _voter_features(votes)
         probs = np.empty((votes.num_items, votes.num_classes))
@@ -143,16 +141,13 @@ class Stacked(Method):
         return probs
 
 
-def _order(fit: Fit, votes: Votes, gold: GoldCodes | None) -> Int[np.ndarray, " label"]:
-    """The order of a method's labels by votes and gold labels; without these, or where it is fixed, it stays."""
+def _check_labels(fit: Fit, votes: Votes) -> None:
+    """Refuse posteriors that are not about the classes of the votes."""
     if fit.label_probs.shape[1] != votes.num_classes:
         raise LatentensError(
             f"{fit.method} has {fit.label_probs.shape[1]} labels, but the votes have {votes.num_classes} classes: "
             "Stacked combines posteriors of the same labels"
         )
-    if gold is None or fit.method._has_fixed_order(fit):
-        return np.arange(votes.num_classes)
-    return orientation(fit.label_probs, votes, gold)
 
 
 def _voter_features(votes: Votes) -> sparse.csr_array:
