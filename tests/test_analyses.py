@@ -95,6 +95,34 @@ def test_costly_analysis_writes_its_results(analysis, files, tmp_path, name):
     check_outputs(name, tmp_path, "sbc_DawidSkene" if name == "sbc" else name)
 
 
+def test_gold_labels_are_not_scored_and_other_votes_are_missing(analysis, tmp_path):
+    """A set of 600 items with votes for "tie", as files; what is done is not done again."""
+    generator = np.random.default_rng(0)
+    labels = generator.choice(["no", "yes"], 600)
+    votes = np.where(
+        generator.random((600, 4)) < 0.8, labels[:, None], generator.choice(["no", "yes", "tie"], (600, 4))
+    )
+    folder, items = tmp_path / "ensembles" / "small", [f"q{number}" for number in range(600)]
+    folder.mkdir(parents=True)
+    pd.DataFrame(votes, index=pd.Index(items, name="item"), columns=list("abcd")).to_csv(folder / "votes.csv")
+    pd.DataFrame({"item": items, "truth": labels}).to_csv(folder / "truth.csv", index=False)
+    gold = analysis("gold")
+    (dataset,) = gold.real_sets(tmp_path)
+    assert dataset.votes.class_names == range(2)
+    assert dataset.votes.num_missing == (votes == "tie").sum()
+    methods = ("MajorityVote", "DawidSkeneEM, no labels", "best voter by gold", "penalised logit", "supervised")
+    table = gold.main(tmp_path, tmp_path / "out", 0, draws=1, methods=methods, parts=("real",))
+    assert table["accuracy"].between(75, 100).all()
+    summary = pd.read_csv(tmp_path / "out" / "gold.csv")
+    assert list(summary["labels"]) == [20] * 5 + [50] * 5 + [100] * 5 + [200] * 5
+    written = {path: path.stat().st_mtime_ns for path in (tmp_path / "out" / "gold").rglob("*.csv")}
+    gold.main(tmp_path, tmp_path / "out", 0, draws=1, methods=methods, parts=("real",))
+    assert written == {path: path.stat().st_mtime_ns for path in (tmp_path / "out" / "gold").rglob("*.csv")}
+    case = gold.Case(dataset, np.where(np.arange(600) < 20, dataset.labels, -1), 0)
+    perfect_elsewhere = np.eye(2)[np.where(np.arange(600) < 20, 1 - dataset.labels, dataset.labels)]
+    assert gold.score(perfect_elsewhere, case)["accuracy"] == 100
+
+
 def test_settings_become_options(analysis, monkeypatch):
     seen = {}
 
