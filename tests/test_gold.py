@@ -220,3 +220,15 @@ def test_a_near_tie_is_reported_and_a_clear_order_is_not():
     assert np.mean(settled.labels == labels) > 0.95
     votes, _ = independent_votes(300, RATES, RATES)
     assert DawidSkeneEM().fit(votes, key=jax.random.key(1)).diagnostics["warnings"] == []
+
+
+def test_labels_of_fewer_classes_than_votes_have():
+    """Votes no, yes and unsure for labels no and yes."""
+    votes, labels = votes_of_classes(3, num_items=300, num_voters=5)
+    labels = np.minimum(labels, 1)
+    probs = 0.9 * np.eye(2)[labels] + 0.05
+    for order in ([0, 1], [1, 0]):
+        found = orient(probs[:, order], votes)
+        np.testing.assert_array_equal(probs[:, order][:, found.order], probs)
+        assert found.labels == (0, 1)
+        assert found.margin > 2

@@ -89,8 +89,8 @@ def orient(label_probs: PerLabel, votes: Votes, gold: PerItem | None = None) -> 
         gold: The code of each item's true label, −1 where it is unknown.
     """
     order = orientation(label_probs, votes, gold)
-    num_labels = votes.num_classes
-    probs, lifts = label_probs[:, order][:, :num_labels], vote_lifts(votes)
+    num_labels = min(votes.num_classes, label_probs.shape[1])
+    probs, lifts = label_probs[:, order][:, :num_labels], vote_lifts(votes)[:, :num_labels]
     counts = np.ones(len(probs)) if votes.counts is None else votes.counts
     by_items = _item_margins(lifts, probs, counts)
     by_voters = _voter_margins(votes, probs)
@@ -123,7 +123,7 @@ def orientation(
     Returns:
         `order` such that `label_probs[:, order]` is oriented: `order[k]` is the class that stands for label k.
     """
-    evidence = order_evidence(votes, gold, counts)
+    evidence = order_evidence(votes, gold, counts)[:, : label_probs.shape[1]]
     unvoted = label_probs.shape[1] - evidence.shape[1]  # labels for which nobody could vote
     return best_order(np.pad(evidence.T @ label_probs, ((0, max(unvoted, 0)), (0, 0))))
 
@@ -200,15 +200,16 @@ def _voter_margins(votes: Votes, probs: PerLabel) -> Pairs:
     item, voter, vote = anchor.triplets
     voters, num_classes = np.unique(voter), votes.num_classes
     if len(voters) < 3:
-        return np.full((num_classes, num_classes), np.nan)
+        return np.full((probs.shape[1], probs.shape[1]), np.nan)
     share = 1 / np.bincount(item, minlength=anchor.num_items)[item]
     if votes.counts is not None:
         share = share * votes.counts[item]
     place = np.searchsorted(voters, voter)
     cast = sparse.csr_array((share, (place * num_classes + vote, item)), (len(voters) * num_classes, len(probs)))
-    agreement = np.asarray(cast @ probs).reshape(len(voters), num_classes, num_classes)  # voter, vote, label
+    agreement = np.asarray(cast @ probs).reshape(len(voters), num_classes, -1)  # voter, vote, label
     usual = agreement.sum(axis=(0, 2)) / agreement.sum()
-    gains = _exchanged(agreement - usual[:, None] * agreement.sum(axis=1, keepdims=True))
+    agreement = agreement - usual[:, None] * agreement.sum(axis=1, keepdims=True)
+    gains = _exchanged(agreement[:, : probs.shape[1]])
     variance = gains.var(axis=0, ddof=1) * len(voters)
     return _ratio(gains.sum(axis=0), variance)
 
