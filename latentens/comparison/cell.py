@@ -16,6 +16,7 @@ from jaxtyping import UInt32
 
 from latentens.comparison.axes import axis_names
 from latentens.comparison.pointwise import NOTHING_SAID, Pointwise, judge_pointwise, recorded_check
+from latentens.comparison.gold_folds import GOLD_FOLDS, HeldOut, held_out
 from latentens.datasets.dataset import Dataset
 from latentens.errors import LatentensError
 from latentens.evaluation.intervals import intervals
@@ -28,7 +29,7 @@ Numbers = Mapping[str, float]
 
 PLAIN_PARTS = ("settings", "seconds", "peak_memory", "error", "diagnostics", "axes", "scores", "intervals", "check")
 ARRAY_PARTS = ("params", "voters", "draws", "sample_stats")
-SINGLE_ARRAYS = ("label_probs", "log_likelihood", "log_density")
+SINGLE_ARRAYS = ("label_probs", "log_likelihood", "log_density", "gold_fold", "gold_probs")
 
 MEMORY_INTERVAL = 0.005
 """Seconds between two looks at the memory that a fit takes."""
@@ -49,6 +50,8 @@ class Cell:
         folds: Parts of the items that point estimates are asked to predict from the others, 0 for none; None if nothing
             is asked about the votes.
         checks: Whether to ask if the fitted model reproduces the votes.
+        gold_folds: Parts of the gold labels that are predicted by fits that have seen the others, where no other label
+            is known to score with.
     """
 
     dataset: Dataset
@@ -60,6 +63,7 @@ class Cell:
     resamples: int
     folds: int | None = None
     checks: bool = False
+    gold_folds: int = GOLD_FOLDS
 
     @property
     def address(self) -> tuple[str, int, str]:
@@ -77,6 +81,7 @@ class Outcome:
         peak_memory: Most bytes that the process held during the fit, beyond those that it held before.
         error: What went wrong, or nothing.
         label_probs: Estimated posterior of the labels.
+        held_out: The posterior of gold labels by fits that have not seen them, where scores come from these.
         params: Estimated parameters.
         voters: What the fit knows of the voters, by the names of `VoterSkill`.
         diagnostics: How the fit went, as JSON.
@@ -94,6 +99,7 @@ class Outcome:
     peak_memory: float
     error: str = ""
     label_probs: Posterior | None = None
+    held_out: HeldOut | None = None
     params: Mapping[str, np.ndarray] = field(default_factory=dict)
     voters: Mapping[str, np.ndarray] = field(default_factory=dict)
     diagnostics: str = "{}"
@@ -105,13 +111,20 @@ class Outcome:
     pointwise: Pointwise = NOTHING_SAID
     check: str = ""
 
+    def scored_probs(self, dataset: Dataset) -> Posterior | None:
+        """The posterior that is scored: that of the fit, but for gold labels by fits that have not seen them."""
+        if self.label_probs is None or self.held_out is None or dataset.gold is None:
+            return self.label_probs
+        return self.held_out.put_into(self.label_probs, dataset.gold)
+
     def to_record(self) -> Record:
         """What a store keeps of it."""
         about = {name: getattr(self, name) for name in PLAIN_PARTS}
         about["predicted_by"] = self.pointwise.by
         arrays = {f"{part}/{name}": array for part in ARRAY_PARTS for name, array in getattr(self, part).items()}
         single = {"label_probs": self.label_probs, **self.pointwise._asdict()}
-        arrays |= {name: single[name] for name in SINGLE_ARRAYS if single[name] is not None}
+        single |= {} if self.held_out is None else {"gold_fold": self.held_out.fold, "gold_probs": self.held_out.probs}
+        arrays |= {name: single[name] for name in SINGLE_ARRAYS if single.get(name) is not None}
         return Record(about, arrays)
 
     @classmethod
@@ -125,9 +138,10 @@ class Outcome:
         about = dict(record.about)
         for part in ("axes", "intervals"):  # JSON has lists for tuples
             about[part] = {name: tuple(values) for name, values in about[part].items()}
-        probs, log_likelihood, log_density = (record.arrays.get(name) for name in SINGLE_ARRAYS)
+        probs, log_likelihood, log_density, *gold = (record.arrays.get(name) for name in SINGLE_ARRAYS)
         pointwise = Pointwise(log_likelihood, log_density, about.pop("predicted_by"))
-        return cls(**parts, label_probs=probs, pointwise=pointwise, **about)
+        unseen = None if gold[0] is None or gold[1] is None else HeldOut(gold[0], gold[1])
+        return cls(**parts, label_probs=probs, held_out=unseen, pointwise=pointwise, **about)
 
 
 def run(cell: Cell, *, alone: bool = True) -> Outcome:
@@ -143,12 +157,16 @@ def run(cell: Cell, *, alone: bool = True) -> Outcome:
         try:
             fit = fit_known(cell.method, cell.dataset.votes, key, cell.dataset.gold)
             seconds, memory = time.perf_counter() - start, peak_memory()
-            scored = score(cell.dataset, fit.label_probs, cell.exact, cell.resamples, key=key)
+            unseen, scored_probs = None, fit.label_probs
+            if cell.dataset.gold is not None and cell.dataset.is_scored_by_gold:
+                unseen = held_out(cell.method, cell.dataset.votes, cell.dataset.gold, cell.gold_folds, key)
+                scored_probs = unseen.put_into(fit.label_probs, cell.dataset.gold)
+            scored = score(cell.dataset, scored_probs, cell.exact, cell.resamples, key=key)
             judged = NOTHING_SAID
             if cell.folds is not None:
                 judged = judge_pointwise(fit, cell.method, cell.dataset.votes, key=key, folds=cell.folds)
             check = recorded_check(fit, cell.dataset.votes, key=key) if cell.checks else ""
-            found = {**_parts(fit, cell), **scored, "pointwise": judged, "check": check}
+            found = {**_parts(fit, cell), **scored, "held_out": unseen, "pointwise": judged, "check": check}
             return Outcome(repr(cell.method), seconds, memory, **found)
         except Exception as caught:  # whatever a user's method does, the other cells go on
             error = str(caught) if isinstance(caught, LatentensError) else repr(caught)

@@ -8,9 +8,12 @@ The same for one data set and for many, with every dimension there even where it
 and under the name of each data set:
     `observed_data`  vote[item, voter] (−1: missing); of triplets item_of[entry], voter_of[entry], vote[entry];
                      attribute `signal`: whether voters agree more than by chance, in words
-    `truth`          true_label[item] (−1: unknown); gold[item], the labels that methods were told and that are not
-                     scored; and where known bayes_prob[item, label] and the true parameters
+    `truth`          true_label[item] (−1: unknown); gold[item], the labels that methods were told; and where known
+                     bayes_prob[item, label] and the true parameters
     `estimates`      label_prob[repetition, estimator, item, label]
+    `held_out`       where gold labels are the only ones known, for the items that have one: their fold[repetition,
+                     item], and label_prob[repetition, estimator, item, label] by a fit that has seen the gold labels
+                     of the other folds only. Scores, intervals and pairs come from these
     `predictions`    log_density[estimator, item] of votes that a fit has not seen, and by[estimator], how it was found;
                      of the first repetition, for estimators that give votes a probability
     `fits/ESTIMATOR/REPETITION`  settings, diagnostics, error and check as attributes, and below it
@@ -92,6 +95,8 @@ def _dataset_groups(dataset: Dataset, outcomes: Mapping[tuple[int, str], Outcome
     fits = {address: outcome for address, outcome in outcomes.items() if address[1] != EXACT}
     groups = {"observed_data": _observed(dataset.votes), "truth": _truth(dataset, exact)}
     groups["estimates"], groups["predictions"] = _estimates(dataset, fits), _predictions(dataset, fits)
+    if dataset.is_scored_by_gold:
+        groups["held_out"] = _held_out(dataset, fits)
     nodes = node_names(dict.fromkeys(name for _, name in fits))
     for (repetition, name), outcome in fits.items():
         about = {"estimator": name, "repetition": repetition}
@@ -140,6 +145,24 @@ def _estimates(dataset: Dataset, fits: Mapping[tuple[int, str], Outcome]) -> xr.
             probs[repetitions.index(repetition), estimators.index(name)] = outcome.label_probs
     names = {"repetition": repetitions, "estimator": estimators, **_along(dataset.votes, "item", "label")}
     return xr.Dataset({"label_prob": (("repetition", "estimator", "item", "label"), probs)}, names)
+
+
+def _held_out(dataset: Dataset, fits: Mapping[tuple[int, str], Outcome]) -> xr.Dataset:
+    """The posterior of gold labels by fits that have not seen them."""
+    assert dataset.gold is not None, "asked for only where there are gold labels"
+    estimators = list(dict.fromkeys(name for _, name in fits))
+    repetitions = sorted({repetition for repetition, _ in fits})
+    items = np.asarray(dataset.votes.item_names)[dataset.gold >= 0]
+    probs = np.full((len(repetitions), len(estimators), len(items), dataset.votes.num_classes), np.nan)
+    fold = np.full((len(repetitions), len(items)), -1)
+    for (repetition, name), outcome in fits.items():
+        if outcome.held_out is not None:
+            place = repetitions.index(repetition)
+            probs[place, estimators.index(name)] = outcome.held_out.probs
+            fold[place] = outcome.held_out.fold  # the same for all methods
+    names = {"repetition": repetitions, "estimator": estimators, **_along(dataset.votes, "label"), "item": items}
+    variables = {"label_prob": (("repetition", "estimator", "item", "label"), probs)}
+    return xr.Dataset({**variables, "fold": (("repetition", "item"), fold)}, names)
 
 
 def _predictions(dataset: Dataset, fits: Mapping[tuple[int, str], Outcome]) -> xr.Dataset:
@@ -213,8 +236,8 @@ def _pairs(datasets: Sequence[Dataset], outcomes: Outcomes, axes: Mapping[str, l
         probs = {}
         for k, name in enumerate(axes["estimator"]):
             outcome = outcomes.get((dataset.name, repetition, name))
-            if outcome is not None and outcome.label_probs is not None:
-                probs[k] = outcome.label_probs
+            if outcome is not None and (scored := outcome.scored_probs(dataset)) is not None:
+                probs[k] = scored
         if (dataset.scored_labels >= 0).any():
             for (first, second), score in product(permutations(probs, 2), evaluation.SCORES):
                 if score.paired is not None:

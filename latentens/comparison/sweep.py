@@ -13,6 +13,7 @@ import xarray as xr
 
 from latentens.comparison.cell import Cell, Outcome, describe, run, score
 from latentens.comparison.data_tree import EXACT, Address, assemble
+from latentens.comparison.gold_folds import GOLD_FOLDS
 from latentens.datasets.dataset import Dataset
 from latentens.errors import LatentensError
 from latentens.evaluation.signal import signal_summary
@@ -47,6 +48,7 @@ def compare(
     resamples: int = 1000,
     folds: int = 0,
     checks: bool = False,
+    gold_folds: int = GOLD_FOLDS,
     client: "Client | None" = None,
     workers: int = 1,
     on_progress: Progress | None = None,
@@ -69,6 +71,9 @@ def compare(
         folds: Parts of the items that point estimates predict from the others, to see which model predicts votes best;
             this fits each method as many times more. By default that is judged by AIC.
         checks: Whether to ask of each fitted model if it reproduces the votes (`check_fit`).
+        gold_folds: Parts into which the gold labels of a data set without other labels are split. Each part is
+            predicted by a fit that has seen the other parts only, and the scores come from these predictions; fits
+            themselves use all gold labels.
         client: A Dask client on whose workers the cells are run; by default they run here.
         workers: How many cells run here at a time. With more than one, seconds are those of fits that share the cores,
             and what memory a fit takes is not known.
@@ -78,7 +83,8 @@ def compare(
     sets = [datasets] if isinstance(datasets, Dataset) else list(datasets)
     named = named_methods(methods)
     _check(sets, named, repetitions)
-    cells = [cell for dataset in sets for cell in cells_of(dataset, named, key, repetitions, resamples, folds, checks)]
+    asked = (repetitions, resamples, folds, checks, gold_folds)
+    cells = [cell for dataset in sets for cell in cells_of(dataset, named, key, *asked)]
     outcomes: dict[Address, Outcome] = {}
     for cell in cells:
         if cell.exact is not None and (cell.dataset.name, 0, EXACT) not in outcomes:
@@ -97,6 +103,7 @@ def cells_of(
     resamples: int = 0,
     folds: int | None = None,
     checks: bool = False,
+    gold_folds: int = GOLD_FOLDS,
 ) -> list[Cell]:
     """The cells of one data set; the arguments are those of `compare`.
 
@@ -105,7 +112,7 @@ def cells_of(
     exact, made = dataset.bayes_posterior(), _made_for(dataset.votes, methods)
     keys = [key_data(_cell_key(key, dataset.name, repetition)) for repetition in range(repetitions)]
     return [
-        Cell(dataset, exact, name, method, repetition, keys[repetition], resamples, folds, checks)
+        Cell(dataset, exact, name, method, repetition, keys[repetition], resamples, folds, checks, gold_folds)
         for repetition in range(repetitions)
         for name, method in made.items()
     ]

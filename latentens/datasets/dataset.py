@@ -39,7 +39,8 @@ class Dataset:
         labels: The true label of each item, −1 where it is not known.
         model: The model that the votes come from, where known.
         params: Its true parameters, where known.
-        gold: True labels that methods may use, −1 for the other items. Nothing is scored on these items.
+        gold: True labels that methods may use, −1 for the other items. Where no other label is known, methods are
+            scored on these, each predicted by a fit that has not seen it; else they are not scored.
     """
 
     name: str
@@ -56,15 +57,22 @@ class Dataset:
 
     @property
     def scored_labels(self) -> Int[np.ndarray, " item"]:
-        """The true label of each item that methods have not been told, −1 for the others."""
-        return self.labels if self.gold is None else np.where(self.gold >= 0, -1, self.labels)
+        """The true label of each item that methods are scored on, −1 for the others."""
+        if self.gold is None:
+            return self.labels
+        return self.gold if self.is_scored_by_gold else np.where(self.gold >= 0, -1, self.labels)
+
+    @property
+    def is_scored_by_gold(self) -> bool:
+        """Whether gold labels are the only ones known, so that scores come from folds of them."""
+        return self.gold is not None and bool((self.gold >= 0).any()) and not (self.labels[self.gold < 0] >= 0).any()
 
     def bayes_posterior(self) -> Float[np.ndarray, "item label"] | None:
         """The exact posterior of the labels, where model and parameters are known."""
         if self.model is None or self.params is None:
             return None
         probs = bayes_posterior(self.model, self.params, self.votes)
-        return probs if self.gold is None else certain_where_known(probs, self.gold)
+        return probs if self.gold is None or self.is_scored_by_gold else certain_where_known(probs, self.gold)
 
 
 def certain_where_known(

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtri, stdtr, stdtrit
 
 from latentens.evaluation.items import Labels, Posterior
 from latentens.runtime.numerics import safe_log
@@ -47,15 +47,15 @@ def compare_balanced_accuracy(
 def compare_log_scores(labels: Labels, first: Posterior, second: Posterior, *, level: float = 0.95) -> PairedDifference:
     """Log score of the first posterior minus that of the second: negative where the first is better.
 
-    Interval and p-value are those of a normal mean of the items' differences.
+    Interval and p-value are those of Student's t for the mean of the items' differences.
     """
     known = labels >= 0
     gains = (log_losses(labels, first) - log_losses(labels, second))[known]
     if len(gains) < 2:
         return PairedDifference(*gains, *[np.nan] * (4 - len(gains)))
     mean, error = float(gains.mean()), float(gains.std(ddof=1) / np.sqrt(len(gains)))
-    margin = _two_sided(level) * error
-    p_value = 2 * ndtr(-abs(mean) / error) if error > 0 else float(mean == 0)
+    margin = float(stdtrit(len(gains) - 1, (1 + level) / 2)) * error
+    p_value = 2 * stdtr(len(gains) - 1, -abs(mean) / error) if error > 0 else float(mean == 0)
     return PairedDifference(mean, mean - margin, mean + margin, float(p_value))
 
 

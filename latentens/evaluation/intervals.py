@@ -34,10 +34,15 @@ def intervals(
     level: float = 0.95,
     block_elements: int = BLOCK_ELEMENTS,
 ) -> dict[str, Interval]:
-    """Bootstrap intervals over items of all scores of `latentens.evaluation.scores.evaluate`.
+    """Intervals over items of all scores of `latentens.evaluation.scores.evaluate`, most of them by the bootstrap.
 
-    Most scores get the quantiles of their resampled values. Four do not, since resampling adds as much noise as the
-    sample already has, which shifts what is biased by noise a second time:
+    Most scores get the quantiles of their resampled values. These are blind to errors that a small sample does not
+    have: twenty correct labels of twenty resample to nothing else. Accuracy, balanced accuracy, log score and confidence
+    minus accuracy therefore get Wilson's interval of the share of correct labels, or what follows from it; their rules
+    say how.
+
+    Four others do not get quantiles, since resampling adds as much noise as the sample already has, which shifts what
+    is biased by noise a second time:
 
     * The parts of the Brier score, on the side that the shift makes too optimistic, get the quantile reflected at the
       estimate. For a calibrated posterior the lower end of the calibration part can stay a little above zero; the

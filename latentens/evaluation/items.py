@@ -22,6 +22,9 @@ MOST_BINS = 15
 LEAST_BIN = 10
 """… or into fewer where a bin would hold fewer items than this."""
 
+LEAST_BINNED = 5 * LEAST_BIN
+"""With fewer known labels than this, errors of calibration are mostly noise and are not stated."""
+
 
 class BinGaps(NamedTuple):
     """What calibration errors are made of.
@@ -167,7 +170,7 @@ class Draws:
     def bin_gaps(self) -> BinGaps:
         """How far confidence and accuracy are apart in each bin of confidence; bins do not depend on the weights."""
         items, starts, weights = self.items, self.items.bin_starts, self.known_weights
-        if not len(starts):
+        if items.counts[items.known].sum() < LEAST_BINNED:
             nothing = np.full(len(weights), np.nan)
             return BinGaps(nothing[:, None], nothing, nothing)
         residuals = ((items.predicted == items.labels) - items.confidence)[items.known]

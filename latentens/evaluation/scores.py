@@ -23,11 +23,15 @@ from latentens.evaluation.interval_rules import (
     Statistic,
     calibration_interval,
     debiased_interval,
+    gap_interval,
+    loss_interval,
+    mean_share_interval,
     quantiles,
     reflected_above,
     reflected_below,
+    share_interval,
 )
-from latentens.evaluation.items import Draws, Items, Labels, Posterior, Resampled
+from latentens.evaluation.items import Draws, Items, Labels, Posterior, Resampled, ratio
 from latentens.evaluation.statistics import CONFIDENT
 from latentens.runtime.threads import one_blas_thread
 
@@ -77,12 +81,27 @@ class Score:
         return f"{scale * value:.{usual if digits is None else digits}f}"
 
 
+def _share(counts: Statistic) -> Resampled:
+    """The share of items that the second half of the columns counts: of correct labels for `class_counts`."""
+    wrong, right = np.split(counts, 2, axis=1)
+    return ratio(right.sum(axis=1), (wrong + right).sum(axis=1))
+
+
+def _mean_share(counts: Statistic) -> Resampled:
+    """The mean over the classes that occur of the share of correct labels, from the statistic `class_counts`."""
+    wrong, right = np.split(counts, 2, axis=1)
+    shares = ratio(right, wrong + right)
+    return ratio(np.nansum(shares, axis=1), (~np.isnan(shares)).sum(axis=1))
+
+
 SCORES: tuple[Score, ...] = (
     Score(
         "balanced_accuracy",
         "Share of items labelled correctly, averaged over the true classes",
         "Labels",
-        statistics.balanced_accuracies,
+        statistics.class_counts,
+        value=_mean_share,
+        interval=mean_share_interval,
         paired=compare_balanced_accuracy,
         better="larger",
         unit="%",
@@ -92,7 +111,9 @@ SCORES: tuple[Score, ...] = (
         "accuracy",
         "Share of items labelled correctly",
         "Labels",
-        statistics.accuracy,
+        statistics.class_counts,
+        value=_share,
+        interval=share_interval,
         paired=compare_accuracy,
         better="larger",
         unit="%",
@@ -108,7 +129,9 @@ SCORES: tuple[Score, ...] = (
         "log_score",
         "Mean surprise at the true label: minus the logarithm of its stated probability, in nats",
         "Probabilities",
-        statistics.log_loss,
+        statistics.losses_and_errors,
+        value=lambda parts: parts[:, 0],
+        interval=loss_interval,
         paired=compare_log_scores,
         unit="nats",
         heading="log\nscore",
@@ -135,6 +158,17 @@ SCORES: tuple[Score, ...] = (
         statistics.refinement,
         interval=reflected_above,
         title="Brier refinement",
+    ),
+    Score(
+        "confidence_gap",
+        "Mean stated confidence minus the share of items labelled correctly: above zero where a method is overconfident",
+        "Probabilities",
+        statistics.counts_and_confidence,
+        value=lambda parts: parts[:, 2] - ratio(parts[:, 1], parts[:, 0] + parts[:, 1]),
+        interval=gap_interval,
+        better=None,
+        unit="%",
+        title="confidence minus accuracy",
     ),
     Score(
         "calibration_error",
@@ -167,7 +201,9 @@ SCORES: tuple[Score, ...] = (
         "confident_wrong",
         f"Share of wrong labels among those stated with a probability above {CONFIDENT}",
         "Probabilities",
-        statistics.confident_wrong,
+        statistics.confident_counts,
+        value=_share,
+        interval=share_interval,
         unit="%",
         title=f"wrong above {CONFIDENT}",
     ),

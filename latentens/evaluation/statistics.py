@@ -20,23 +20,47 @@ def averaged(values: Callable[[Items], Values]) -> Callable[[Draws], Resampled]:
     return lambda draws: draws.mean(values)
 
 
-def balanced_accuracies(draws: Draws) -> Resampled:
-    """Mean over the classes that occur of the share of correct labels."""
-    wrong, right = np.split(draws.items.by_label @ draws.known_weights.T, 2)
-    shares = ratio(right, wrong + right)
-    return ratio(np.nansum(shares, axis=0), (~np.isnan(shares)).sum(axis=0))
+def class_counts(draws: Draws) -> Statistic:
+    """For each class that occurs its wrongly labelled items, then for each class those labelled correctly."""
+    return np.asarray(draws.items.by_label @ draws.known_weights.T).T
 
 
-@averaged
-def accuracy(items: Items) -> Values:
-    """Whether the label is correct."""
-    return np.where(items.known, items.predicted == items.labels, np.nan)
+def counts_and_confidence(draws: Draws) -> Statistic:
+    """The numbers of wrong and of correct labels, and the mean confidence in them."""
+    wrong, right = np.split(class_counts(draws), 2, axis=1)
+    return np.stack([wrong.sum(axis=1), right.sum(axis=1), draws.mean(_known_confidence)], axis=1)
 
 
-@averaged
-def log_loss(items: Items) -> Values:
+def losses_and_errors(draws: Draws) -> Statistic:
+    """The mean log loss; that of correct and of wrong labels, and what it would be for all if they were wrong; counts.
+
+    A label is taken to be wrong at the least cost: the true one is then any of the others.
+    """
+    wrong, right = (part.sum(axis=1) for part in np.split(class_counts(draws), 2, axis=1))
+    means = (draws.mean(values) for values in (_loss, _right_loss, _wrong_loss, _loss_if_wrong))
+    return np.stack([*means, wrong, right], axis=1)
+
+
+def _known_confidence(items: Items) -> Values:
+    return np.where(items.known, items.confidence, np.nan)
+
+
+def _loss(items: Items) -> Values:
     """−log p(true label)."""
     return log_losses(items.labels, items.probs)
+
+
+def _right_loss(items: Items) -> Values:
+    return np.where(items.predicted == items.labels, _loss(items), np.nan)
+
+
+def _wrong_loss(items: Items) -> Values:
+    return np.where(items.predicted != items.labels, _loss(items), np.nan)
+
+
+def _loss_if_wrong(items: Items) -> Values:
+    others = np.delete(np.sort(items.probs, axis=1), -1, axis=1).sum(axis=1)
+    return np.where(items.known, -safe_log(others), np.nan)
 
 
 @averaged
@@ -52,11 +76,12 @@ def confident(items: Items) -> Values:
     return (items.confidence > CONFIDENT).astype(np.float64)
 
 
-@averaged
-def confident_wrong(items: Items) -> Values:
-    """Whether a label stated with confidence is wrong."""
-    counted = items.known & (items.confidence > CONFIDENT)
-    return np.where(counted, items.predicted != items.labels, np.nan)
+def confident_counts(draws: Draws) -> Statistic:
+    """Of the known labels stated with confidence, the numbers of correct and of wrong ones."""
+    items = draws.items
+    right = (items.predicted == items.labels)[items.known]
+    chosen = (items.confidence > CONFIDENT)[items.known]
+    return np.stack([draws.known_weights @ (chosen & kind) for kind in (right, ~right)], axis=1)
 
 
 def curve_areas(draws: Draws) -> Resampled:
