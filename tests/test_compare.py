@@ -356,6 +356,7 @@ CHANGED_FIELDS = {
     "resamples": lambda cell: cell.resamples + 1,
     "folds": lambda cell: 3,
     "checks": lambda cell: True,
+    "gold_folds": lambda cell: 3,
     "name": lambda cell: "another name",
     "repetition": lambda cell: 7,
 }

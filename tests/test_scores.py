@@ -120,7 +120,7 @@ def test_the_better_way_is_that_of_the_exact_posterior():
     for score in SCORES:
         if score.group != "Cost":
             first, second = good[score.name], bad[score.name]
-            expected = {"larger": first > second, "smaller": first < second, None: first == second}
+            expected = {"larger": first > second, "smaller": first < second, None: abs(first) <= abs(second)}
             assert expected[score.better], score.name
 
 
@@ -146,11 +146,13 @@ def test_undefined_scores_are_nan_and_say_nothing():
         warnings.simplefilter("error")
         nothing = evaluate(np.full(50, -1), probs, probs)
         one_class = evaluate(np.zeros(50, dtype=int), np.full((50, 2), 0.5))
-        one_item = evaluate(np.array([1]), np.array([[0.4, 0.6]]))
+        few_items = evaluate(np.ones(49, dtype=int), np.tile([0.4, 0.6], (49, 1)))
+        enough = evaluate(np.ones(50, dtype=int), np.tile([0.4, 0.6], (50, 1)))
     defined = [name for name, value in nothing.items() if not np.isnan(value)]
     assert defined == ["confident_share", *DISTANCES]
     assert [name for name, value in one_class.items() if np.isnan(value)] == ["area_under_curve", "confident_wrong"]
-    assert one_item["calibration_error"] == pytest.approx(0.4)
+    assert np.isnan(few_items["calibration_error"])
+    assert enough["calibration_error"] == -enough["confidence_gap"] == pytest.approx(0.4)
 
 
 def test_a_class_that_never_occurs_has_no_area():

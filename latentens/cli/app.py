@@ -90,6 +90,9 @@ def compare(
     checks: Annotated[
         bool, Option("--checks", help="Ask if models reproduce the votes, and what voters are worth.")
     ] = False,
+    gold_folds: Annotated[
+        int, Option(min=2, help="Parts of the gold labels; each is predicted by a fit that has seen the others only.")
+    ] = 5,
     out: Annotated[Path | None, Option(help="Folder for tree.nc, the report and finished cells.")] = None,
     scheduler: Annotated[str | None, Option(help="Dask scheduler, such as tcp://host:8786.")] = None,
     workers: Workers = None,
@@ -97,6 +100,9 @@ def compare(
     reading: "TableOptions",
 ) -> None:
     """Compare methods with each other, with the truth, and with the exact Bayes posterior where it is known.
+
+    Gold labels are used by every method. Without --truth they also score the methods: each gold label is predicted by a
+    fit that has seen the others only. With --truth, the other items are scored.
 
     Without data of yours: the paper's four simulated sets, with results in latentens-results unless --out says else.
     With --out, an interrupted comparison resumes where it stopped. Exit code 1 says that some method failed; the others
@@ -106,6 +112,8 @@ def compare(
         latentens compare
 
         latentens compare --votes my.csv --truth labels.csv -m DawidSkeneEM -m 'Nuts(DawidSkene)'
+
+        latentens compare --votes my.csv --gold known.csv -m DawidSkeneEM -m RBMStack
 
         latentens compare --model Tree --model my_model.py:MyModel --items 5000
     """
@@ -134,6 +142,7 @@ def compare(
     key, cells = jax.random.key(seed), out / "cells" if out else None
     workers = support.fits_at_a_time(workers, (dataset.votes for dataset in datasets))
     started = partial(compare, datasets, chosen, key=key, repetitions=repetitions, folds=folds, checks=checks)
+    started = partial(started, gold_folds=gold_folds)
     with support.connected(scheduler) as client:
         tree = started(folder=cells, client=client, workers=workers, on_progress=progress)
     comparison_output.record_independence(tree, datasets if out else [], key)
@@ -143,12 +152,13 @@ def compare(
 
 def _hand_over(tree: "DataTree", out: Path | None) -> None:
     """Print a comparison's scores and failures, write it and its report, and exit with 1 where a method failed."""
-    from latentens.cli.comparison_output import failures, prediction_tables, score_table
+    from latentens.cli.comparison_output import failures, gold_tables, prediction_tables, score_table
     from latentens.comparison import save
     from latentens.reporting import report
 
-    for printed in (score_table(tree), *prediction_tables(tree)):
-        console.print(printed)
+    for printed in (score_table(tree), *gold_tables(tree), *prediction_tables(tree)):
+        if printed is not None:
+            console.print(printed)
     failed = failures(tree)
     if failed:
         messages.print("\n".join(failed))

@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 import numpy as np
+import xarray as xr
 from rich.box import SIMPLE_HEAD
 from rich.console import RenderableType
 from rich.table import Table
@@ -13,6 +14,7 @@ from latentens.cli.evidence_output import RESAMPLES
 from latentens.cli.method_names import find_methods
 from latentens.cli.terminal import messages, status, tell
 from latentens.comparison import add_independence, add_worth, data_trees
+from latentens.comparison.data_tree import HELD_OUT
 from latentens.comparison.dependence import GROUP as INDEPENDENCE
 from latentens.comparison.dependence import WORTH
 from latentens.comparison.own_program import OWN_PROGRAM, own_program
@@ -71,9 +73,54 @@ def record_worth(tree: Any, datasets: Iterable[Dataset], key: jax.Array) -> None
         tell(f"{dataset.name}: {nodes[dataset.name][WORTH].attrs['summary']}")
 
 
-def score_table(tree: Any) -> Table:
-    """The main scores of a comparison, means over repetitions."""
-    means = tree["scores"].to_dataset().drop_vars("error").mean("repetition").to_dataframe()
+GOLD_SCORES = {
+    "accuracy": "accuracy\n%",
+    "log_score": "log\nscore",
+    "confidence_gap": "confidence\n− accuracy",
+}
+"""Scores on gold labels that are printed, with their headings."""
+
+
+def gold_tables(tree: Any) -> Iterator[RenderableType]:
+    """For each data set that is scored on gold labels the main scores with their intervals, means over repetitions."""
+    for name, node in data_trees(tree).items():
+        if HELD_OUT not in node.children:
+            continue
+        number = node[HELD_OUT].sizes["item"]
+        labels = f"{number:,} gold labels, each" if number > 1 else "one gold label,"
+        title = f"{name}: scores on your {labels} predicted by a fit that has not seen it (95 % intervals)"
+        scores, bounds = (
+            tree[group].to_dataset().sel(dataset=name).drop_vars("error", errors="ignore").mean("repetition")
+            for group in ("scores", "intervals")
+        )
+        table = Table(box=SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left")
+        table.add_column("method", overflow="fold")
+        for heading in GOLD_SCORES.values():
+            table.add_column(heading, justify="right", no_wrap=True)
+        for method in scores["estimator"].values:
+            row, ends = scores.sel(estimator=method), bounds.sel(estimator=method)
+            table.add_row(str(method), *(_with_ends(score, row[score], ends[score]) for score in GOLD_SCORES))
+        yield table
+
+
+def _with_ends(name: str, value: xr.DataArray, ends: xr.DataArray) -> str:
+    """A score with its interval in brackets; nothing where it is not known."""
+    score = evaluation.find_score(name)
+    digits, end_digits = (1, 0) if score.unit == "%" else (2, 2)
+    low, high = (score.text(float(ends.sel(bound=bound)), end_digits) for bound in ("low", "high"))
+    if not np.isfinite(float(value)):
+        return ""
+    if score.better is not None:
+        return f"{score.text(float(value), digits)} ({low}–{high})"
+    return f"{score.text(float(value), digits)} ({low} to {high})".replace("-", "−")
+
+
+def score_table(tree: Any) -> Table | None:
+    """The main scores of a comparison, means over repetitions, but for data sets that are scored on gold labels."""
+    others = [name for name, node in data_trees(tree).items() if HELD_OUT not in node.children]
+    if not others:
+        return None
+    means = tree["scores"].to_dataset().drop_vars("error").sel(dataset=others).mean("repetition").to_dataframe()
     shown = [
         score
         for score in evaluation.SCORES

@@ -15,8 +15,8 @@ import psutil
 from jaxtyping import UInt32
 
 from latentens.comparison.axes import axis_names
-from latentens.comparison.pointwise import NOTHING_SAID, Pointwise, judge_pointwise, recorded_check
 from latentens.comparison.gold_folds import GOLD_FOLDS, HeldOut, held_out
+from latentens.comparison.pointwise import NOTHING_SAID, Pointwise, judge_pointwise, recorded_check
 from latentens.datasets.dataset import Dataset
 from latentens.errors import LatentensError
 from latentens.evaluation.intervals import intervals

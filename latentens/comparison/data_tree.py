@@ -53,6 +53,9 @@ from latentens.votes.triplets import Triplets
 EXACT = "exact Bayes"
 """What the exact posterior is called among the estimators."""
 
+HELD_OUT = "held_out"
+"""The group of what fits say about gold labels that they have not seen."""
+
 COMMON = ("scores", "intervals", "pairs")
 FORMAT = "latentens comparison 3"
 LIBRARIES = ("latentens", "jax", "numpyro", "numpy", "scipy", "xarray")
@@ -96,7 +99,7 @@ def _dataset_groups(dataset: Dataset, outcomes: Mapping[tuple[int, str], Outcome
     groups = {"observed_data": _observed(dataset.votes), "truth": _truth(dataset, exact)}
     groups["estimates"], groups["predictions"] = _estimates(dataset, fits), _predictions(dataset, fits)
     if dataset.is_scored_by_gold:
-        groups["held_out"] = _held_out(dataset, fits)
+        groups[HELD_OUT] = _held_out(dataset, fits)
     nodes = node_names(dict.fromkeys(name for _, name in fits))
     for (repetition, name), outcome in fits.items():
         about = {"estimator": name, "repetition": repetition}

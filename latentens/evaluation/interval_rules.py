@@ -67,19 +67,21 @@ def gap_interval(estimate: Statistic, resampled: Statistic, level: float) -> Int
 
 
 def loss_interval(estimate: Statistic, resampled: Statistic, level: float) -> Interval:
-    """Of the mean log loss, from the statistic `losses_and_errors`: quantiles, but with more errors if these are rare.
+    """Of the mean log loss, from the statistic `losses_and_errors`: quantiles, and above them room for more errors.
 
-    Where few labels are wrong, or none, the quantiles do not know what errors would cost. The upper end is at least the
-    mean loss if the share of wrong labels were at the upper end of its Wilson interval; an error costs what those
-    seen cost on average, to which one of average cost is added.
+    Where few labels are wrong, or none, the quantiles do not know what errors would cost. To the distance of the upper
+    one from the mean loss is added, as standard errors are, how much larger the mean loss would be if the share of
+    wrong labels were at the upper end of its Wilson interval. An error then costs the mean of those seen and of one as
+    the probabilities themselves expect it. With many labels this is too careful by half the upper distance at most.
     """
     low, high = quantiles(estimate, resampled[:, 0], level)
-    _, right_loss, wrong_loss, loss_if_wrong, wrong, right = estimate[0]
+    loss, right_loss, wrong_loss, stated, wrong, right = estimate[0]
     if not right > 0:
         return low, high
-    cost = (loss_if_wrong + (wrong * wrong_loss if wrong > 0 else 0.0)) / (wrong + 1)
+    cost = (stated + (wrong * wrong_loss if wrong > 0 else 0.0)) / (wrong + 1)
     _, share = wilson(wrong, wrong + right, level)
-    return low, float(max(high, share * cost + (1 - share) * right_loss))
+    supposed = share * cost + (1 - share) * right_loss
+    return low, float(loss + np.hypot(high - loss, max(supposed - loss, 0.0)))
 
 
 def reflected_below(estimate: Statistic, resampled: Statistic, level: float) -> Interval:

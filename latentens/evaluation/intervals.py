@@ -37,9 +37,8 @@ def intervals(
     """Intervals over items of all scores of `latentens.evaluation.scores.evaluate`, most of them by the bootstrap.
 
     Most scores get the quantiles of their resampled values. These are blind to errors that a small sample does not
-    have: twenty correct labels of twenty resample to nothing else. Accuracy, balanced accuracy, log score and confidence
-    minus accuracy therefore get Wilson's interval of the share of correct labels, or what follows from it; their rules
-    say how.
+    have: twenty correct labels of twenty resample to nothing else. Accuracies, log score, confidence minus accuracy and
+    the share of wrong labels among confident ones therefore get Wilson's interval of a share, or what follows from it.
 
     Four others do not get quantiles, since resampling adds as much noise as the sample already has, which shifts what
     is biased by noise a second time:

@@ -161,7 +161,7 @@ SCORES: tuple[Score, ...] = (
     ),
     Score(
         "confidence_gap",
-        "Mean stated confidence minus the share of items labelled correctly: above zero where a method is overconfident",
+        "Mean stated confidence minus the share of items labelled correctly; positive where a method is overconfident",
         "Probabilities",
         statistics.counts_and_confidence,
         value=lambda parts: parts[:, 2] - ratio(parts[:, 1], parts[:, 0] + parts[:, 1]),

@@ -32,13 +32,15 @@ def counts_and_confidence(draws: Draws) -> Statistic:
 
 
 def losses_and_errors(draws: Draws) -> Statistic:
-    """The mean log loss; that of correct and of wrong labels, and what it would be for all if they were wrong; counts.
+    """The mean log loss; that of correct and of wrong labels; that of an error as stated; numbers of wrong and correct.
 
-    A label is taken to be wrong at the least cost: the true one is then any of the others.
+    By its own probabilities a posterior errs on an item with probability r, all but the largest, and its loss is then
+    −log r or more: an error as stated costs E[−r log r] / E[r].
     """
     wrong, right = (part.sum(axis=1) for part in np.split(class_counts(draws), 2, axis=1))
-    means = (draws.mean(values) for values in (_loss, _right_loss, _wrong_loss, _loss_if_wrong))
-    return np.stack([*means, wrong, right], axis=1)
+    losses = (draws.mean(values) for values in (_loss, _right_loss, _wrong_loss))
+    risk, cost = (draws.mean(values) for values in (_risk, _risk_times_loss))
+    return np.stack([*losses, np.where(risk > 0, ratio(cost, risk), -safe_log(np.zeros(1))), wrong, right], axis=1)
 
 
 def _known_confidence(items: Items) -> Values:
@@ -58,9 +60,15 @@ def _wrong_loss(items: Items) -> Values:
     return np.where(items.predicted != items.labels, _loss(items), np.nan)
 
 
-def _loss_if_wrong(items: Items) -> Values:
-    others = np.delete(np.sort(items.probs, axis=1), -1, axis=1).sum(axis=1)
-    return np.where(items.known, -safe_log(others), np.nan)
+def _risk(items: Items) -> Values:
+    """The probability of all labels but the most probable one."""
+    others = np.sort(items.probs, axis=1)[:, :-1].sum(axis=1)
+    return np.where(items.known, others, np.nan)
+
+
+def _risk_times_loss(items: Items) -> Values:
+    risk = _risk(items)
+    return -risk * safe_log(risk)
 
 
 @averaged

@@ -37,8 +37,8 @@ def score_figure(view: View, means: Means, colour: Mapping[str, str]) -> Picture
     return Picture(
         "scores",
         "Scores with their uncertainty",
-        "Dots are scores; bars are 95 % intervals over the items that happened to be drawn. Balanced accuracy judges "
-        "the labels, the log score the stated probabilities.",
+        f"Dots are scores on {view.labels_text}; bars are 95 % intervals over the items that happened to be drawn. "
+        "Balanced accuracy judges the labels, the log score the stated probabilities.",
         f"Dot plot of balanced accuracy and log score: {'; '.join(words)}.",
         render(figure),
         spots(

@@ -102,7 +102,7 @@ def find(view: View, means: Means, pairs: Pairs) -> Findings:
     return Findings(
         _leader(view, means, pairs, "balanced_accuracy") if known else None,
         _leader(view, means, pairs, "log_score") if known else None,
-        _gaps(view) if known else {},
+        _gaps(view, means) if known else {},
         _impossible(view) if known else {},
         _dependence(view) if known else None,
         _is_scarce(view),
@@ -136,13 +136,16 @@ def _is_scarce(view: View) -> bool:
     return bool(counts.sum() < LEAST_KNOWN or counts.min() < LEAST_OF_CLASS)
 
 
-def _gaps(view: View) -> dict[str, float]:
+def _gaps(view: View, means: Means) -> dict[str, float]:
+    """Where confidence and accuracy clearly differ: in standard errors, and by an interval made for few labels."""
     known = view.labels >= 0
     found = {}
-    for method, probs in view.estimates.items():
+    for method, probs in view.scored_estimates.items():
         excess = (probs.max(axis=1) - (probs.argmax(axis=1) == view.labels))[known]
         gap, error = float(excess.mean()), float(excess.std() / np.sqrt(len(excess)))
-        if abs(gap) > max(LEAST_GAP, CLEAR * error):
+        interval = means.get((method, "confidence_gap"))
+        is_open = interval is not None and interval.low <= 0 <= interval.high
+        if abs(gap) > max(LEAST_GAP, CLEAR * error) and not is_open:
             found[method] = gap
     return dict(sorted(found.items(), key=lambda item: -item[1]))
 
@@ -152,7 +155,7 @@ def _impossible(view: View) -> dict[str, int]:
     truth = view.labels[known][:, None].astype(int)
     counts = {
         method: int(np.sum(np.take_along_axis(probs[known], truth, axis=1) < IMPOSSIBLE))
-        for method, probs in view.estimates.items()
+        for method, probs in view.scored_estimates.items()
     }
     return {method: count for method, count in counts.items() if count}
 

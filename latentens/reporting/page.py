@@ -112,8 +112,9 @@ def _header(title: str, chapters: Sequence[Chapter]) -> Html:
         element(
             "p",
             f"{_counted(len(methods), 'method')} estimated the label of every item from the votes. True labels, where "
-            "known, serve only to score the results; where the process behind the votes is known, so is the "
-            "exact posterior, the best anyone can say given the votes.",
+            "known, serve only to score the results; gold labels serve to find them too, but each is scored as "
+            "predicted by a fit that has not seen it. Where the process behind the votes is known, so is the exact "
+            "posterior, the best anyone can say given the votes.",
             class_="soft",
         ),
         element("nav", *links),
@@ -197,13 +198,17 @@ def _data_words(view: View) -> str:
     )
     if view.num_known == 0:
         known = "no true label is known"
+    if view.is_scored_by_gold:
+        known = f"methods know {_counted(view.num_known, 'gold label')}"
     words = f"{view.num_items:,} items, {_counted(view.num_voters, 'voter')}, {len(view.class_names)} classes; {known}."
     settings_left_open = r",? \w+=None"
     return words + (f" The votes come from {re.sub(settings_left_open, '', view.model)}." if view.is_simulated else "")
 
 
 def _score_words(view: View) -> str:
-    words = f"Small: 95 % bootstrap intervals over the items. {MARKS}"
+    words = f"Small: 95 % intervals over the items. {MARKS}"
+    if view.is_scored_by_gold:
+        words = f"On {view.labels_text}. {words}"
     repetitions = 1 + max(fit.repetition for fit in view.fits)
     if repetitions == 1:
         return words

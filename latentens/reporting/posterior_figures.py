@@ -70,8 +70,8 @@ def reliability_figure(view: View, colour: Mapping[str, str], key: jax.Array) ->
     stated = f"stated probability {_which(view)}" if len(view.class_names) == 2 else "stated confidence"
     titles = [wrapped(method, 26) for method in view.posteriors]
     figure, grid = unit_squares(titles, stated, "share of items for which it was true")
-    curves = reliabilities(view.labels, view.posteriors.values(), key=key)
-    for axes, method, curve in zip(grid, view.posteriors, curves, strict=True):
+    curves = reliabilities(view.labels, view.scored.values(), key=key)
+    for axes, method, curve in zip(grid, view.scored, curves, strict=True):
         axes.fill_between(curve.stated, curve.low, curve.high, color="#c9ced4", linewidth=0)
         axes.plot([0, 1], [0, 1], color=colour[EXACT], linewidth=0.8, linestyle=":")
         axes.plot(curve.stated, curve.observed, color=colour[method], linewidth=1.6)
@@ -80,7 +80,7 @@ def reliability_figure(view: View, colour: Mapping[str, str], key: jax.Array) ->
         "Do stated probabilities come true?",
         "Curves show how often items with a stated probability really had that label (isotonic regression); a method "
         "whose probabilities can be taken at face value stays in the grey band nine times out of ten. Flat curves are "
-        "overconfident, steep ones too modest.",
+        f"overconfident, steep ones too modest. By {view.labels_text}.",
         f"Reliability curves with consistency bands, one for each of: {', '.join(view.posteriors)}.",
         render(figure),
     )

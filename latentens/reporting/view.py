@@ -9,6 +9,7 @@ import numpy as np
 import xarray as xr
 
 from latentens.comparison import EXACT, data_trees
+from latentens.comparison.data_tree import HELD_OUT
 from latentens.evaluation.items import Labels
 from latentens.inference.skill_record import VoterSkill
 from latentens.methods.base import Posterior
@@ -46,9 +47,11 @@ class View:
     Attributes:
         name: Name of the data set.
         model: The model that the votes come from, as text.
-        labels: The true labels, −1 where they are unknown or where methods were told them.
+        labels: The true labels that methods are scored on, −1 for other items.
         votes: The votes.
         posteriors: Posterior by method, of the first repetition that did not fail, the exact one first.
+        held_out: The posterior of the items with a gold label, by a fit that has not seen it, by method; empty where
+            scores do not come from gold labels.
         true_params: The true parameters, where known.
         fits: The record of each fit.
         draws: Trees with the group `posterior`, by method, for sampled fits.
@@ -60,6 +63,7 @@ class View:
     labels: Labels
     votes: Votes
     posteriors: Mapping[str, Posterior]
+    held_out: Mapping[str, Posterior]
     true_params: Mapping[str, np.ndarray]
     fits: tuple[FitRecord, ...]
     draws: Mapping[str, xr.DataTree]
@@ -94,6 +98,33 @@ class View:
     def num_known(self) -> int:
         """Number of items whose label is known."""
         return int(np.sum(self.labels >= 0))
+
+    @property
+    def is_scored_by_gold(self) -> bool:
+        """Whether the labels are gold labels, each predicted by a fit that has not seen it."""
+        return bool(self.held_out)
+
+    @property
+    def labels_text(self) -> str:
+        """The labels that methods are scored on, as a sentence names them."""
+        if not self.is_scored_by_gold:
+            return f"{self.num_known:,} labelled items"
+        labels = "gold label" if self.num_known == 1 else "gold labels, each"
+        return f"your {self.num_known:,} {labels} predicted by a fit that has not seen it"
+
+    @property
+    def scored(self) -> dict[str, Posterior]:
+        """The posteriors that are scored: those of the fits, but for gold labels by fits that have not seen them."""
+        found = dict(self.posteriors)
+        for name, probs in self.held_out.items():
+            found[name] = np.array(found[name])
+            found[name][self.labels >= 0] = probs
+        return found
+
+    @property
+    def scored_estimates(self) -> dict[str, Posterior]:
+        """The same without the exact posterior."""
+        return {name: probs for name, probs in self.scored.items() if name != EXACT}
 
     @property
     def exact(self) -> Posterior | None:
@@ -131,12 +162,14 @@ def _view(name: str, part: xr.DataTree, short: Mapping[str, str]) -> View:
     exact = {EXACT: truth["bayes_prob"].to_numpy()} if "bayes_prob" in truth else {}
     params = truth.drop_vars(["true_label", "gold", "bayes_prob"], errors="ignore").data_vars
     fits = part.children["fits"].children.values()
+    unseen = _first_posteriors(part[HELD_OUT].to_dataset()["label_prob"]) if HELD_OUT in part.children else {}
     return View(
         name,
         truth.attrs["model"],
-        _scored_labels(truth),
+        truth["gold"].to_numpy() if unseen else _scored_labels(truth),
         _votes(part["observed_data"].to_dataset()),
         exact | {short.get(method, method): probs for method, probs in _first_posteriors(label_prob).items()},
+        {short.get(method, method): probs for method, probs in unseen.items()},
         {str(key): value.to_numpy() for key, value in params.items()},
         tuple(record for node in fits for record in _records(node, short)),
         {_called(node, short): draws for node in fits if (draws := _draws(node)) is not None},

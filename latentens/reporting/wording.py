@@ -56,10 +56,11 @@ def summarise(view: View, means: Means, pairs: Pairs, findings: Findings) -> Sum
         _label_reason(view, means, pairs, findings.labels),
         _probability_reason(view, means, pairs, findings.probabilities),
         *_sureness_reasons(view, means, findings),
-        *_modesty_reasons(findings),
-        *_impossible_reasons(findings),
+        *_modesty_reasons(view, findings),
+        *_impossible_reasons(view, findings),
     )
-    return Summary(_headline(view, means, findings, findings.labels, findings.probabilities), reasons, _troubles(view))
+    headline = _recommended(view) or _headline(view, means, findings, findings.labels, findings.probabilities)
+    return Summary(headline, reasons, _troubles(view))
 
 
 def _recommended(view: View) -> str:
@@ -112,21 +113,24 @@ def percent(share: float, digits: int = 0) -> str:
 def _headline(view: View, means: Means, findings: Findings, labels: Leader, probabilities: Leader) -> str:
     """What to do, in a sentence or two; "trust" only where there are labels enough and the accuracy is not poor."""
     trusted = probabilities.method
+    known = "gold labels" if view.is_scored_by_gold else "labels"
+    here = f" on your {view.num_known:,} gold labels" if view.is_scored_by_gold else " here"
     if not labels.others:
         words = f"Only {trusted} gave a result here: there is no other method to compare it with."
     elif findings.scarce:
-        words = f"Too few labels are known here ({view.num_known:,}) to say which method to trust."
+        words = f"Too few {known} are known here ({view.num_known:,}) to say which method to trust."
     elif means[labels.method, "balanced_accuracy"].low < _poor(view):
-        words = f"Trust none of the methods here: even the best labels, those of {labels.method}, are poor."
+        words = f"Trust none of the methods{here}: even the best labels, those of {labels.method}, are poor."
     elif not labels.behind and not probabilities.behind:
-        words = f"The methods are level: no difference between them is clear here. {trusted} has the best log score."
+        words = f"The methods are level: no difference between them is clear{here}. {trusted} has the best log score."
     elif trusted == labels.method and not labels.tied and not probabilities.tied:
-        words = f"Trust {trusted}: its labels and its probabilities are the best here."
+        words = f"Trust {trusted}: its labels and its probabilities are the best{here}."
     elif trusted == labels.method or trusted in labels.tied:
-        words = f"Trust {trusted}: no method here has clearly better labels or clearly better probabilities."
+        words = f"Trust {trusted}: no method{here} has clearly better labels or clearly better probabilities."
     else:
         words = f"Take the labels from {labels.method} and the probabilities from {trusted}."
-    off = max(means[trusted, "calibration_error_debiased"].low, findings.gaps.get(trusted, 0.0))  # gaps are clear ones
+    error = means.get((trusted, "calibration_error_debiased"))
+    off = max(0.0 if error is None else error.low, findings.gaps.get(trusted, 0.0))  # gaps are clear ones
     if labels.others and off > TRUSTWORTHY:
         words += f" Do not take the probabilities of {trusted} at face value."
     return words
@@ -139,12 +143,13 @@ def _poor(view: View) -> float:
 
 def _label_reason(view: View, means: Means, pairs: Pairs, leader: Leader) -> Reason:
     reached = _with_interval(means, leader.method, "balanced_accuracy")
-    words = f"Labels: {leader.method} reaches a balanced accuracy of {reached}"
+    on = f" on {view.labels_text}" if view.is_scored_by_gold else ""
+    words = f"Labels: {leader.method} reaches a balanced accuracy of {reached}{on}"
     if view.exact is not None:
         words += f"; the best these votes allow is {percent(means[EXACT, 'balanced_accuracy'].value, 1)}"
-    words += f". With {view.num_known:,} labelled items, {_standing(pairs, leader, 'balanced_accuracy')}" * bool(
-        leader.others
-    )
+    if leader.others:
+        few = f"{view.num_known:,} {'gold labels' if view.is_scored_by_gold else 'labelled items'}"
+        words += f". With {few}, {_standing(pairs, leader, 'balanced_accuracy')}"
     return Reason(words + ".")
 
 
@@ -162,13 +167,15 @@ def _standing(pairs: Pairs, leader: Leader, score: str) -> str:
 
 def _probability_reason(view: View, means: Means, pairs: Pairs, leader: Leader) -> Reason:
     reached = _with_interval(means, leader.method, "log_score")
-    words = f"Probabilities: {leader.method} has the best log score, {reached}"
+    on = f" on the {view.num_known:,} gold labels" if view.is_scored_by_gold else ""
+    words = f"Probabilities: {leader.method} has the best log score{on}, {reached}"
     if view.exact is not None:
         words += f"; that of the exact posterior is {means[EXACT, 'log_score'].value:.2f}"
     if leader.others:
         words += f". By that score, {_standing(pairs, leader, 'log_score')}"
-    error = means[leader.method, "calibration_error"].value
-    return Reason(f"{words}. Its stated confidence is off by {100 * error:.1f} points on average.")
+    error = means.get((leader.method, "calibration_error"))
+    off = "" if error is None else f" Its stated confidence is off by {100 * error.value:.1f} points on average."
+    return Reason(f"{words}.{off}")
 
 
 def _with_interval(means: Means, method: str, score: str) -> str:
@@ -182,7 +189,8 @@ def _sureness_reasons(view: View, means: Means, findings: Findings) -> list[Reas
     sure = [method for method, gap in findings.gaps.items() if gap > 0]
     if not sure:
         return []
-    words = f"Overconfidence: {listing(sure)} {'is' if len(sure) == 1 else 'are'} too sure."
+    by = f", by the {view.num_known:,} gold labels" if view.is_scored_by_gold else ""
+    words = f"Overconfidence: {listing(sure)} {'is' if len(sure) == 1 else 'are'} too sure{by}."
     if (found := findings.dependence) is not None and found.strongest is not None:
         first, second = (view.voter_names[voter] for voter in found.strongest)
         words += (
@@ -200,24 +208,28 @@ def _sure_example(view: View, means: Means, method: str) -> str:
     if view.exact is not None:
         words += f", the exact posterior {percent(means[EXACT, 'confident_share'].value)}"
     if wrong is not None:
+        whose = "gold labels" if view.is_scored_by_gold else "labels"
+        ends = f" (95\u00a0% interval {wrong.ends(0, 100.0)})" * (view.is_scored_by_gold and bool(wrong.ends()))
         words += (
-            f"; {percent(wrong.value, 1)} of those labels are wrong, and at most {percent(1 - CONFIDENT)} should be"
+            f"; {percent(wrong.value, 1)}{ends} of those {whose} are wrong, and at most {percent(1 - CONFIDENT)} "
+            "should be"
         )
     return f"{words}. Its log score is {means[method, 'log_score'].value:.2f}."
 
 
-def _modesty_reasons(findings: Findings) -> list[Reason]:
+def _modesty_reasons(view: View, findings: Findings) -> list[Reason]:
     modest = [f"{method} ({-100 * gap:.0f} points)" for method, gap in findings.gaps.items() if gap < 0]
     if not modest:
         return []
-    return [Reason(f"Too modest: more labels are right than the stated confidence suggests, for {listing(modest)}.")]
+    known = f"of the {view.num_known:,} gold labels more" if view.is_scored_by_gold else "more labels"
+    return [Reason(f"Too modest: {known} are right than the stated confidence suggests, for {listing(modest)}.")]
 
 
-def _impossible_reasons(findings: Findings) -> list[Reason]:
+def _impossible_reasons(view: View, findings: Findings) -> list[Reason]:
     return [
         Reason(
-            f"{method} all but ruled out the true label of {count:,} {'item' if count == 1 else 'items'}, stating a "
-            "probability below one in a trillion. Such items weigh heavily on its log score."
+            f"{method} all but ruled out the true label of {count:,} of the {view.num_known:,} labelled items, stating "
+            "a probability below one in a trillion. Such items weigh heavily on its log score."
         )
         for method, count in findings.impossible.items()
     ]
