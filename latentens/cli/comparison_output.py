@@ -1,6 +1,6 @@
 """What `latentens compare` runs by default, and what it adds to a comparison and prints of it."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -75,14 +75,21 @@ def record_worth(tree: Any, datasets: Iterable[Dataset], key: jax.Array) -> None
 
 GOLD_SCORES = {
     "accuracy": "accuracy\n%",
+    "balanced_accuracy": "balanced\nacc. %",
     "log_score": "log\nscore",
     "confidence_gap": "confidence\n− accuracy",
 }
 """Scores on gold labels that are printed, with their headings."""
 
 
-def gold_tables(tree: Any) -> Iterator[RenderableType]:
-    """For each data set that is scored on gold labels the main scores with their intervals, means over repetitions."""
+def gold_tables(tree: Any, short: Mapping[str, str] | None = None, marked: str = "") -> Iterator[RenderableType]:
+    """For each data set that is scored on gold labels the main scores with their intervals, means over repetitions.
+
+    Args:
+        tree: The comparison.
+        short: Short names of methods by their full ones.
+        marked: The method, by its short name, that gets an arrow.
+    """
     for name, node in data_trees(tree).items():
         if HELD_OUT not in node.children:
             continue
@@ -93,20 +100,24 @@ def gold_tables(tree: Any) -> Iterator[RenderableType]:
             tree[group].to_dataset().sel(dataset=name).drop_vars("error", errors="ignore").mean("repetition")
             for group in ("scores", "intervals")
         )
-        table = Table(box=SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left")
+        table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), title=title, title_justify="left")
         table.add_column("method", overflow="fold")
         for heading in GOLD_SCORES.values():
             table.add_column(heading, justify="right", no_wrap=True)
         for method in scores["estimator"].values:
             row, ends = scores.sel(estimator=method), bounds.sel(estimator=method)
-            table.add_row(str(method), *(_with_ends(score, row[score], ends[score]) for score in GOLD_SCORES))
+            called = (short or {}).get(str(method), str(method))
+            table.add_row(
+                f"{called} ←" if called == marked else called,
+                *(_with_ends(score, row[score], ends[score]) for score in GOLD_SCORES),
+            )
         yield table
 
 
 def _with_ends(name: str, value: xr.DataArray, ends: xr.DataArray) -> str:
     """A score with its interval in brackets; nothing where it is not known."""
     score = evaluation.find_score(name)
-    digits, end_digits = (1, 0) if score.unit == "%" else (2, 2)
+    digits, end_digits = (int(score.better is not None), 0) if score.unit == "%" else (2, 2)
     low, high = (score.text(float(ends.sel(bound=bound)), end_digits) for bound in ("low", "high"))
     if not np.isfinite(float(value)):
         return ""

@@ -40,7 +40,9 @@ def recommend(
     """Say which method to trust on votes without labels, and what to expect of it.
 
     Programs of how votes come about are fitted to the votes. From those that the votes do not rule out, twins of the
-    data are drawn, whose labels are known, and every method is scored on them. Gold labels judge programs and methods.
+    data are drawn, whose labels are known, and every method is scored on them. Gold labels come first: methods use
+    them, and each is predicted by a fit that has not seen it. Where no program describes the votes and there are no
+    gold labels, no accuracy is stated.
 
     Examples:
         latentens recommend votes.csv --out results
@@ -75,19 +77,21 @@ def recommend(
 
 
 def _print(tree: "DataTree") -> None:
-    """The answer, the table of methods and worlds, and the reasons, with short names of methods."""
-    from latentens.reporting.recommendation_part import briefly, by_gold_labels
+    """The answer, tables of the methods on gold labels and in each world, and the reasons."""
+    from latentens.cli.comparison_output import gold_tables
+    from latentens.comparison.twins.tree_parts import plausible_worlds
+    from latentens.reporting.recommendation_part import briefly
     from latentens.reporting.short_names import with_short_names
-    from latentens.reporting.view import views
 
     found = tree["votes/recommendation"].to_dataset()
     answer, *reasons = json.loads(found.attrs["sentences"])
     short: dict[str, str] = {}
     if "world" in found.dims:
-        reasons = [*by_gold_labels(views(tree)[0], found), *reasons]
         found, short = briefly(found)
     tell(f"\n{with_short_names(answer, short)}")
-    if "world" in found.dims:
+    for table in gold_tables(tree, short, found.attrs["recommended"]):
+        console.print(table)
+    if "world" in found.dims and plausible_worlds(found):
         console.print(_table(found))
     for words in reasons:
         tell(f"• {with_short_names(words, short)}")

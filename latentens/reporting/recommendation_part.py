@@ -21,9 +21,6 @@ TABLE_WORDS = (
     "that votes come about as its program says."
 )
 
-LEAST_KNOWN = 50
-"""Gold labels from which on they are set against what was expected."""
-
 MOST_BESIDE = 2
 """With more worlds than this the table of methods needs the whole width."""
 
@@ -37,33 +34,17 @@ def recommendation_part(view: View, colour: Mapping[str, str]) -> Part | None:
     words = [words for words in json.loads(found.attrs["sentences"]) if words]
     if "world" not in found.dims:
         return Part(GROUP, "Which method to use", words)
-    words += by_gold_labels(view, found)
     found, short = briefly(found)
     words = [with_short_names(text, short) for text in words]
-    methods, is_narrow = _method_table(found), len(plausible_worlds(found)) <= MOST_BESIDE
+    worlds = plausible_worlds(found)
+    if not worlds:  # nothing is expected of any method
+        return Part(GROUP, "Which method to use", words, body=[*footnotes(short), _world_table(found)])
+    methods, is_narrow = _method_table(found), len(worlds) <= MOST_BESIDE
     body = [element("p", TABLE_WORDS, class_="soft"), *footnotes(short), _world_table(found)]
     if not is_narrow:
         body = [methods, *body]
     beside = methods if is_narrow else None
     return Part(GROUP, "Which method to use", words, [_picture(found)], beside, body, {"twins": _frame(found)})
-
-
-def by_gold_labels(view: View, found: xr.Dataset) -> list[str]:
-    """Whether the recommended method does on the known labels what was expected of it; nothing if they are few."""
-    method, truth = found.attrs["recommended"], view.labels[view.labels >= 0]
-    probs = view.posteriors.get(method, view.posteriors.get(short_names(map(str, found["estimator"].values))[method]))
-    if probs is None or len(truth) < LEAST_KNOWN:
-        return []
-    right = probs.argmax(axis=1)[view.labels >= 0] == truth
-    classes = [right[truth == label] for label in np.unique(truth)]
-    value = np.mean([part.mean() for part in classes])
-    reach = 1.96 * np.sqrt(sum(part.var() / len(part) for part in classes)) / len(classes)
-    ends = f"{100 * max(value - reach, 0):.0f}–{100 * min(value + reach, 1):.0f}\u00a0%"
-    words = f"On your {len(truth):,} gold labels {method} has a balanced accuracy of {100 * value:.1f}\u00a0% ({ends})"
-    expected = found.sel(world=plausible_worlds(found), estimator=method)
-    if value + reach < float(expected["balanced_accuracy_low"].min()):
-        return [f"{words}, less than was expected: the votes come about in some other way. Believe the gold labels."]
-    return [f"{words}, as was expected."] if value - reach < float(expected["balanced_accuracy_high"].max()) else []
 
 
 def briefly(found: xr.Dataset) -> tuple[xr.Dataset, dict[str, str]]:

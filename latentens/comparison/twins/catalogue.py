@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import NamedTuple
 
+from latentens import methods as catalogue_of_methods
 from latentens.comparison.sweep import MethodFactory, named_methods
 from latentens.methods import (
     DawidSkeneEM,
@@ -21,6 +22,12 @@ from latentens.methods import (
 from latentens.methods.base import Method
 from latentens.models import Confounder, ItemDifficulty, TruncatedGaussian
 from latentens.votes import Votes
+
+SAFEST = ("Consensus", "Tempered(DawidSkeneEM)", "DawidSkeneEM", "MajorityVote")
+"""What to use where votes cannot tell: the first of these that is there. On 32 real sets of votes of classifiers and
+judges the log score of tempered Dawid–Skene is at worst 0.7 nats behind the best of four methods without gold labels;
+that of Dawid–Skene itself, the majority and EBCC 9 to 13. Its labels are at worst 7.6 points behind, those of the
+majority 22."""
 
 Methods = Iterable[Method] | Mapping[str, Method | MethodFactory]
 
@@ -84,10 +91,10 @@ def users_worlds(worlds: Methods) -> dict[str, World]:
     return {name: World(name, make) for name, make in named_methods(worlds).items()}
 
 
-def default_methods(votes: Votes, *, quick: bool) -> dict[str, Method | MethodFactory]:
+def default_methods(votes: Votes, *, quick: bool, has_gold: bool = False) -> dict[str, Method | MethodFactory]:
     """Methods by the names that the command line takes, the cheaper ones first.
 
-    The methods that fit the worlds join them where the votes neither rule the world out nor contradict its program.
+    The methods that fit the worlds join them where these are not ruled out. `Stacked` needs gold labels.
     """
     methods: dict[str, Method | MethodFactory] = {"MajorityVote": MajorityVote()}
     if votes.num_classes == 2 and not votes.has_repeats:
@@ -96,6 +103,8 @@ def default_methods(votes: Votes, *, quick: bool) -> dict[str, Method | MethodFa
     if votes.num_classes == 2 and _is_dense(votes) and votes.num_voters > 3:
         methods["LatentSpectral"] = LatentSpectral()
     methods["Tempered(DawidSkeneEM)"] = Tempered(DawidSkeneEM())
+    if has_gold and (stacked := getattr(catalogue_of_methods, "Stacked", None)) is not None:
+        methods |= {"Stacked(DawidSkeneEM)": stacked(DawidSkeneEM())} if votes.has_repeats else {"Stacked": stacked()}
     if quick:
         return methods
     if votes.num_classes == 2 and not votes.has_repeats and votes.num_voters <= MOST_TREE_VOTERS:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from latentens.comparison.twins.expected_scores import Estimated, ScoreName, TwinScores
+from latentens.comparison.twins.gold_verdict import GoldVerdict
 from latentens.comparison.twins.minimax import Choice, Column
 from latentens.comparison.twins.verdicts import Verdict
 from latentens.comparison.twins.worlds import FittedWorld
@@ -19,7 +20,7 @@ class Evidence:
     """What was found about some votes.
 
     Attributes:
-        dataset: The votes, with gold labels in the place of true ones.
+        dataset: The votes, perhaps with gold labels.
         num_items: How many items there were before a sample was taken.
         signal: Whether there is anything to find.
         worlds: The fitted worlds.
@@ -27,9 +28,11 @@ class Evidence:
         absent: Why other worlds have no fit.
         scores: The twins of each world that is not ruled out.
         posteriors: What each method says about the votes themselves.
-        columns: Losses by score, and in it by world and perhaps gold labels.
-        choice: The method that was chosen; None where there is nothing to find.
+        gold: What gold labels say about the methods; None without gold labels.
+        columns: Losses by score and world.
+        choice: The method that was chosen; None where there is nothing to find, or no method to recommend.
         failed: Methods that failed on the votes or on a twin, and why.
+        open_labels: Methods whose fit to the votes leaves the label open, and why.
     """
 
     dataset: Dataset
@@ -40,19 +43,16 @@ class Evidence:
     absent: Mapping[str, str] = field(default_factory=dict)
     scores: Sequence[TwinScores] = ()
     posteriors: Mapping[str, Posterior] = field(default_factory=dict)
+    gold: GoldVerdict | None = None
     columns: Mapping[ScoreName, Sequence[Column]] = field(default_factory=dict)
     choice: Choice | None = None
     failed: Mapping[str, str] = field(default_factory=dict)
+    open_labels: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def kept(self) -> list[FittedWorld]:
         """The worlds that are not ruled out."""
         return [world for world in self.worlds if not self.verdicts[world.name].ruled_out]
-
-    @property
-    def contradicted(self) -> bool:
-        """Whether the votes contradict every world that is left: then none of them is theirs."""
-        return all(world.contradicted for world in self.kept)
 
     def expected(self, score: ScoreName, method: str | None) -> Estimated:
         """A score over all worlds that are not ruled out: the weighted mean, and from the lowest end to the highest."""

@@ -8,7 +8,6 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import stdtrit
 
-from latentens.datasets.dataset import Dataset
 from latentens.evaluation.items import Labels, Posterior
 from latentens.runtime.numerics import entropy, safe_log
 
@@ -39,14 +38,14 @@ class Twin(NamedTuple):
     """One twin and what was made of it.
 
     Attributes:
-        dataset: The twin, with its labels, program and parameters.
+        labels: The labels of its items, but for those that methods were told.
         exact: The exact posterior of its labels.
         posteriors: What each method says.
         refitted: The exact posterior of a twin of the twin, drawn from the world fitted to it: how far fits stray from
             what they are fitted to. None where that fit failed.
     """
 
-    dataset: Dataset
+    labels: Labels
     exact: Posterior
     posteriors: Mapping[str, Posterior]
     refitted: Posterior | None
@@ -147,7 +146,7 @@ def certain(labels: Labels, num_classes: int) -> Posterior:
 
 def _label_noise(score: ScoreName, twin: Twin, probs: Posterior) -> float:
     """The variance of a score over sets of items like this twin's."""
-    labels = twin.dataset.labels
+    labels = twin.labels
     strata = labels if score == "balanced_accuracy" else np.zeros_like(labels)
     return sum_variance(contributions(score, certain(labels, probs.shape[1]), probs), strata)
 

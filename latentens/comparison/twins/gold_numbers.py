@@ -18,7 +18,7 @@ def to_tell_methods(scores: TwinScores, better: str, worse: str) -> float:
     """Labels until McNemar's test finds that a method labels better than another, if this is the world."""
     only_one, only_other = [], []
     for twin in scores.twins:
-        right, other = (twin.posteriors[name].argmax(axis=1) == twin.dataset.labels for name in (better, worse))
+        right, other = (twin.posteriors[name].argmax(axis=1) == twin.labels for name in (better, worse))
         only_one.append(np.mean(right & ~other))
         only_other.append(np.mean(other & ~right))
     return mcnemar_number(float(np.mean(only_one)), float(np.mean(only_other)))
@@ -55,6 +55,11 @@ def to_check_accuracy(expected: float, drop: float = 0.1) -> float:
     low = max(expected - drop, 1e-3)
     spread = _z(1 - LEVEL) * np.sqrt(expected * (1 - expected)) + _z(POWER) * np.sqrt(low * (1 - low))
     return float(np.ceil((spread / drop) ** 2))
+
+
+def to_measure_accuracy(margin: float) -> float:
+    """Labels until an accuracy is known up to that margin: two standard errors, which are at most 1 / √n."""
+    return float(np.ceil(margin**-2))
 
 
 def _z(probability: float) -> float:

@@ -1,31 +1,18 @@
-"""The choice of a method: the smallest loss in the worst of the worlds, and among equals the cheaper one."""
+"""The choice of a method: gold labels first, then the worst of the worlds, and where neither can tell the safest."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-import numpy as np
-
-from latentens.comparison.twins.expected_scores import (
-    Difference,
-    ScoreName,
-    TwinScores,
-    certain,
-    contributions,
-    sum_variance,
-)
-from latentens.evaluation.items import Labels, Posterior
+from latentens.comparison.twins.catalogue import SAFEST
+from latentens.comparison.twins.expected_scores import Difference, ScoreName, TwinScores
+from latentens.comparison.twins.gold_verdict import GoldVerdict
 
 INDIFFERENCE: Mapping[ScoreName, float] = {"balanced_accuracy": 0.001, "log_score": 0.005}
 """Losses that differ less than this are equal, however surely they differ: a tenth of a point, and 0.005 nats."""
 
-PROVEN = 1.645
-"""Gold labels count for what they prove: their loss less so many standard errors."""
-
-GOLD = "gold labels"
-
 
 class Column(NamedTuple):
-    """What each method loses against the best one, in one world or on the gold labels.
+    """What each method loses against the best one in one world.
 
     Attributes:
         name: Of the world.
@@ -43,14 +30,14 @@ class Choice(NamedTuple):
 
     Attributes:
         method: Its name.
-        worst: The column in which it loses most.
+        worst: The column in which it loses most; None if there is no world to tell.
         loss: How much it loses there, in balanced accuracy.
         equals: Methods whose labels are as good.
     """
 
     method: str
-    worst: Column
-    loss: Difference
+    worst: Column | None
+    loss: float
     equals: tuple[str, ...]
 
 
@@ -60,38 +47,34 @@ def column(scores: TwinScores, score: ScoreName, methods: Sequence[str]) -> Colu
     return Column(scores.world, best, {method: scores.gain(score, best, method) for method in methods})
 
 
-def gold_column(labels: Labels, posteriors: Mapping[str, Posterior], score: ScoreName) -> Column:
-    """The losses that gold labels prove."""
-    sign = 1 if score == "balanced_accuracy" else -1
-    known = labels >= 0
-    strata = labels if score == "balanced_accuracy" else np.zeros_like(labels)
-    values = {
-        name: sign * contributions(score, certain(labels, probs.shape[1]), probs)[known]
-        for name, probs in posteriors.items()
-    }
-    best = max(values, key=lambda name: values[name].sum())
-    losses = {}
-    for name, own in values.items():
-        gain = values[best] - own
-        error = np.sqrt(sum_variance(gain, strata[known]))
-        losses[name] = Difference(max(float(gain.sum() - PROVEN * error), 0.0), 0.0)
-    return Column(GOLD, best, losses)
+def choose(
+    labels: Sequence[Column], probabilities: Sequence[Column], methods: Sequence[str], gold: GoldVerdict | None = None
+) -> Choice:
+    """Choose a method.
 
-
-def choose(labels: Sequence[Column], probabilities: Sequence[Column], methods: Sequence[str]) -> Choice:
-    """The method with the smallest worst loss of labels; among equals that of probabilities; among these the first.
-
-    Labels that gold labels prove worse than those of another method are out of the question, whatever worlds say.
+    Gold labels come first: only methods whose labels are within a standard error of the best on them are considered.
+    Of these the one with the smallest worst loss of labels in any world is taken; among equals that of probabilities;
+    among these the first. Without worlds it is the one with the best log score on the gold labels, and without both the
+    safest one.
 
     Args:
         labels: Losses of balanced accuracy, by world.
         probabilities: Losses of log score, by world.
-        methods: The methods, the cheaper ones first.
+        methods: The methods to choose from, the cheaper ones first.
+        gold: What gold labels say, where there are any.
     """
-    equals = _equals(labels, _unrefuted(labels, methods), "balanced_accuracy")
-    chosen = _equals(probabilities, equals, "log_score")[0]
-    worst = _worst(labels, chosen)
-    return Choice(chosen, worst, worst.losses[chosen], tuple(equals))
+    if gold is not None:
+        methods = [name for name in methods if name in gold.close]
+    if labels:
+        equals = _equals(labels, methods, "balanced_accuracy")
+        chosen = _equals(probabilities, equals, "log_score")[0]
+        worst = _worst(labels, chosen)
+        return Choice(chosen, worst, worst.losses[chosen].mean, tuple(equals))
+    if gold is not None:
+        chosen = min(methods, key=lambda name: gold.log_score[name])
+    else:
+        chosen = next((name for name in SAFEST if name in methods), methods[0])
+    return Choice(chosen, None, 0.0, tuple(methods))
 
 
 def _equals(columns: Sequence[Column], methods: Sequence[str], score: ScoreName) -> list[str]:
@@ -99,12 +82,6 @@ def _equals(columns: Sequence[Column], methods: Sequence[str], score: ScoreName)
     worst = {method: _worst(columns, method).losses[method].mean for method in methods}
     limit = min(worst.values()) + INDIFFERENCE[score]
     return [method for method, loss in worst.items() if loss <= limit]
-
-
-def _unrefuted(columns: Sequence[Column], methods: Sequence[str]) -> list[str]:
-    """The methods that gold labels do not prove worse than another."""
-    gold = [column.losses for column in columns if column.name == GOLD]
-    return [name for name in methods if all(losses[name].mean <= INDIFFERENCE["balanced_accuracy"] for losses in gold)]
 
 
 def _worst(columns: Sequence[Column], method: str) -> Column:

@@ -3,9 +3,10 @@
 `twin_SCORE[world, twin, estimator]` are the scores on each twin, with the exact posterior among the estimators.
 `SCORE[world, estimator]`, `SCORE_low` and `SCORE_high` are what is to be expected on the votes, with 90 % intervals;
 `SCORE_regret` is what is lost against the exact posterior, `SCORE_loss` against the best method of that world, which
-decides. Scores are `balanced_accuracy` and `log_score`. Along `world` there are also `difference` and `error` (held-out
-log-likelihood less that of the best world), `weight`, `ruled_out` (why, or empty), `program`, `check_p_value` and
-`check`. Worlds that are ruled out have no twins. Attributes: `recommended`, and `sentences` as JSON.
+decides among the methods that gold labels leave. Scores are `balanced_accuracy` and `log_score`. Along `world` there
+are also `difference` and `error` (held-out log-likelihood less that of the best world), `weight`, `ruled_out` (why, or
+empty), `program`, `check_p_value` and `check`. Worlds that are ruled out, such as those that the votes contradict, have
+no twins, and nothing is expected from them. Attributes: `recommended`, and `sentences` as JSON.
 """
 
 import json
@@ -57,16 +58,14 @@ def recommendation_group(found: Evidence) -> xr.Dataset:
         "sentences": json.dumps(sentences(found), ensure_ascii=False),
         "signal_p_value": found.signal.p_value,
         "num_items": found.num_items,
-        "num_gold": int((found.dataset.labels >= 0).sum()),
+        "num_gold": 0 if found.dataset.gold is None else int((found.dataset.gold >= 0).sum()),
     }
-    if found.choice is None:
+    if not found.worlds:
         return xr.Dataset(attrs=said)
-    methods = [EXACT, *found.columns["balanced_accuracy"][0].losses]
-    worlds = [world.name for world in found.worlds]
     axes: dict[str, list[str] | np.ndarray] = {
-        "world": worlds,
-        "twin": np.arange(len(found.scores[0].twins)),
-        "estimator": methods,
+        "world": [world.name for world in found.worlds],
+        "twin": np.arange(len(found.scores[0].twins) if found.scores else 0),
+        "estimator": [EXACT, *found.posteriors],
     }
     return xr.Dataset({**_world_variables(found), **_score_variables(found, axes)}, axes, said)
 

@@ -8,6 +8,7 @@ import numpy as np
 from scipy.special import softmax
 
 from latentens.comparison.twins.worlds import FittedWorld, PerItem
+from latentens.evaluation.number_words import probability_text
 from latentens.runtime.randomness import numpy_generator
 
 CLEAR = 3.0
@@ -48,6 +49,8 @@ def judge(worlds: Sequence[FittedWorld], gold: Mapping[str, PerItem], key: jax.A
     better than the simplest of those left that the votes do not contradict: what it adds is then nothing that these
     votes tell. Gold labels count for more than votes: they rule out worlds that predict them clearly worse than another
     one, and bring back a world that the votes ruled out where it predicts them clearly better than all that are left.
+    Of those left, worlds that the votes contradict and worlds whose label is not identified are ruled out too: what
+    methods do on their twins says nothing about these votes. It may be that none is left.
 
     Args:
         worlds: The fitted worlds, at least one.
@@ -60,6 +63,7 @@ def judge(worlds: Sequence[FittedWorld], gold: Mapping[str, PerItem], key: jax.A
     ruled_out |= _superfluous([world for world in worlds if ruled_out.get(world.name) == ""], held_out)
     if gold:
         ruled_out = _with_gold(ruled_out, gold)
+    ruled_out |= {world.name: words for world in worlds if ruled_out.get(world.name) == "" and (words := _unfit(world))}
     weights = _weights(held_out, gold, [name for name, words in ruled_out.items() if not words], key)
     verdicts = {}
     for name, values in held_out.items():
@@ -84,7 +88,7 @@ def _behind(held_out: Mapping[str, PerItem]) -> dict[str, str]:
 
 def _superfluous(worlds: Sequence[FittedWorld], held_out: Mapping[str, PerItem]) -> dict[str, str]:
     """Which of these worlds predict votes no better than the simplest, which has the fewest parameters."""
-    sound = [world for world in worlds if not world.contradicted]
+    sound = [world for world in worlds if not _unfit(world)]
     simplest = min(sound or worlds, key=lambda world: world.num_parameters)
     return {
         world.name: f"predicts votes no better than {simplest.name}, which is simpler"
@@ -92,6 +96,13 @@ def _superfluous(worlds: Sequence[FittedWorld], held_out: Mapping[str, PerItem])
         if world.num_parameters > simplest.num_parameters
         and not _clearly_worse(held_out[simplest.name], held_out[world.name], world.name, "votes")
     }
+
+
+def _unfit(world: FittedWorld) -> str:
+    """Why twins of a world tell nothing about these votes, however well it predicts them; empty where they do."""
+    if world.open_label:
+        return f"leaves the label open: {world.open_label}"
+    return f"is contradicted by the votes ({probability_text(world.check_p_value)})" if world.contradicted else ""
 
 
 def _with_gold(ruled_out: Mapping[str, str], gold: Mapping[str, PerItem]) -> dict[str, str]:
@@ -121,6 +132,8 @@ def _weights(
     held_out: Mapping[str, PerItem], gold: Mapping[str, PerItem], names: Sequence[str], key: jax.Array
 ) -> dict[str, float]:
     """Mean over Bayesian bootstraps of the items of each world's share of the likelihood."""
+    if not names:
+        return {}
     generator, total = numpy_generator(key), np.zeros((BOOTSTRAP_DRAWS, len(names)))
     for source in (held_out, gold):
         if source:

@@ -31,6 +31,9 @@ LEAST_TESTED = 1000
 MISFIT = 0.01
 """A program is contradicted by the votes if its predictive check has a p-value up to this."""
 
+MOST_CHANGED = 0.05
+"""A fit leaves its label open if more labels than this change at another optimum that fits about as well."""
+
 REFIT_SLOPE = 1e-5
 """Largest entry of the gradient per item at which a refit has converged."""
 
@@ -48,7 +51,7 @@ class FittedWorld:
         model: The program.
         params: Its parameters.
         posterior: What it says about the labels of the votes.
-        label_change: The share of labels that change at another optimum that fits about as well.
+        open_label: Why the votes leave its label open; empty where they do not.
         held_out: The log-likelihood of the items that were held out.
         check_p_value: Probability under the program of votes as strange as these; nan where they cannot be checked.
         check_words: What the check found.
@@ -60,7 +63,7 @@ class FittedWorld:
     model: GenerativeModel
     params: Arrays
     posterior: Posterior
-    label_change: float = 0.0
+    open_label: str = ""
     held_out: PerItem | None = None
     check_p_value: float = np.nan
     check_words: str = ""
@@ -108,7 +111,9 @@ def fitted_worlds(
         try:
             made = _fitted(name, world.method_name, *by_method[world.method_name], votes)
             if type(made.model) is DawidSkene and any(type(other.model) is DawidSkene for other in fitted):
-                raise LatentensError("its fit came to voters who err independently, a world that is there already")
+                notes = json.loads(by_method[world.method_name][1].diagnostics).get("notes")
+                reason = notes[0] if notes else "its fit came to voters who err independently, as in another world"
+                raise LatentensError(reason)
             fitted.append(made)
         except LatentensError as error:
             absent[name] = str(error)
@@ -120,8 +125,19 @@ def _fitted(name: str, method_name: str, method: Method, outcome: Outcome, votes
     probs = bayes_posterior(model, params, votes)
     if not np.array_equal(orientation(probs, votes), np.arange(probs.shape[1])):
         raise LatentensError("the order of its labels does not follow the votes")
-    change = json.loads(outcome.diagnostics).get("label_change", 0.0)
-    return FittedWorld(name, method_name, method, model, params, probs, float(change))
+    return FittedWorld(name, method_name, method, model, params, probs, open_label(outcome))
+
+
+def open_label(outcome: Outcome) -> str:
+    """Why the label of a fit is not identified, as the fit says; empty where it is."""
+    diagnostics = json.loads(outcome.diagnostics)
+    if diagnostics.get("identified") is False:
+        said = [str(words) for words in diagnostics.get("warnings", ()) if "not identified" in words]
+        return said[0] if said else "the label is not identified"
+    change = diagnostics.get("label_change") or 0.0
+    if change > MOST_CHANGED:
+        return f"{100 * change:.0f}\u00a0% of its labels change at another optimum that fits about as well"
+    return ""
 
 
 def world_of(method: Method, outcome: Outcome) -> tuple[GenerativeModel, Arrays]:
