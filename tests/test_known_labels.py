@@ -14,7 +14,7 @@ from latentens.cli import recommend_command
 from latentens.comparison import add_independence
 from latentens.methods import DawidSkeneEM, MajorityVote
 from latentens.reporting.dependence_part import dependence_part
-from latentens.reporting.recommendation_part import briefly, by_gold_labels
+from latentens.reporting.recommendation_part import briefly
 from latentens.reporting.short_names import with_short_names
 from latentens.reporting.view import views
 from latentens.reporting.voters_part import by_known_labels, voters_part
@@ -72,17 +72,6 @@ def recommendation(low, high):
     }
     worlds = {"ruled_out": ("world", ["", "too bad"])}
     return xr.Dataset(expected | worlds, {"world": ["A", "B"], "estimator": names}, {"recommended": "DawidSkeneEM"})
-
-
-def test_a_recommendation_is_held_against_gold_labels(view):
-    _, truth = jury()
-    labels = view.posteriors["DawidSkeneEM"].argmax(axis=1)[:120]
-    value = np.mean([np.mean(labels[truth[:120] == label] == label) for label in (0, 1)])
-    (words,) = by_gold_labels(view, recommendation(value - 0.05, value + 0.05))
-    assert words.startswith(f"On your 120 gold labels DawidSkeneEM has a balanced accuracy of {100 * value:.1f}")
-    assert words.endswith("as was expected.")
-    (words,) = by_gold_labels(view, recommendation(0.999, 1.0))
-    assert "less than was expected" in words
 
 
 def test_recommendations_have_short_names():

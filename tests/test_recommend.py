@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 import latentens as le
 from latentens.cli.app import app
 from latentens.cli.method_names import find_methods
+from latentens.comparison.cell import Outcome
 from latentens.comparison.twins import recommend as recommending
 from latentens.comparison.twins.catalogue import World, default_methods, default_worlds
 from latentens.comparison.twins.expected_scores import (
@@ -22,10 +23,11 @@ from latentens.comparison.twins.expected_scores import (
     sum_variance,
 )
 from latentens.comparison.twins.gold_numbers import mcnemar_number, to_check_accuracy, to_tell_worlds
-from latentens.comparison.twins.minimax import GOLD, Column, choose, gold_column
+from latentens.comparison.twins.gold_verdict import judge_by_gold
+from latentens.comparison.twins.minimax import Column, choose
 from latentens.comparison.twins.twin_cells import draw_twins
 from latentens.comparison.twins.verdicts import judge
-from latentens.comparison.twins.worlds import FittedWorld
+from latentens.comparison.twins.worlds import FittedWorld, open_label
 from latentens.datasets import Dataset
 from latentens.errors import LatentensError
 from latentens.evaluation.differences import compare_accuracy
@@ -109,7 +111,11 @@ def test_gold_labels_overrule_what_votes_say(data):
     gold = np.where(np.arange(600) < 300, majority, -1)
     tree = le.recommend(data.votes, METHODS, WORLDS, key=KEY, twins=2, gold=gold)
     assert tree.attrs["recommended"] == "MajorityVote"
-    assert any("On your 300 gold labels MajorityVote is best" in words for words in sentences(tree))
+    answer, worse, *_ = sentences(tree)
+    assert answer.startswith(
+        "Use MajorityVote: of your 300 gold labels, each predicted by a fit that has not seen it, "
+    )
+    assert worse.startswith("Clearly worse on the 300 gold labels, by a paired test: DawidSkeneEM (")
 
 
 def test_large_data_are_sampled_and_gold_items_stay(data):
@@ -135,11 +141,13 @@ def test_twins_keep_the_pattern_of_votes():
     matrix = Votes.from_matrix(generator.integers(-1, 2, size=(40, VOTERS)))
     for votes in (sparse, matrix):
         world = FittedWorld("w", "m", DawidSkeneEM(), DawidSkene(VOTERS), PARAMS, np.ones((votes.num_items, 2)) / 2)
-        twins = draw_twins(world, votes, KEY, 2)
+        gold = np.where(np.arange(votes.num_items) < 5, 0, -1)
+        twins = draw_twins(world, Dataset("votes", votes, gold, gold=gold), KEY, 2)
         for twin in twins:
             assert (twin.votes.triplets.item == votes.triplets.item).all()
             assert (twin.votes.triplets.voter == votes.triplets.voter).all()
             assert list(twin.votes.item_names) == list(votes.item_names)
+            assert (twin.gold == np.where(gold >= 0, twin.labels, -1)).all()
         assert (twins[0].votes.triplets.vote != twins[1].votes.triplets.vote).any()
 
 
@@ -151,8 +159,7 @@ def random_twins(number=4, items=500, seed=0):
         labels = (generator.random(items) < exact[:, 1]).astype(int)
         blurred = 0.5 * exact + 0.25
         noisy = np.where(generator.random((items, 1)) < 0.2, exact[:, ::-1], exact)
-        dataset = Dataset("twin", Votes.from_matrix(np.zeros((items, 2), int)), labels)
-        twins.append(Twin(dataset, exact, {"blurred": blurred, "noisy": noisy}, None))
+        twins.append(Twin(labels, exact, {"blurred": blurred, "noisy": noisy}, None))
     return TwinScores("world", twins)
 
 
@@ -208,19 +215,33 @@ def test_the_choice_is_minimax_then_probabilities_then_cost():
     chosen = choose([one, two], [sure], "abcd")
     assert (chosen.method, chosen.worst.name, chosen.equals) == ("c", "one", ("b", "c"))
     assert choose([one], [flat], "abcd").method == "a"
-    gold = Column(GOLD, "d", losses(a=(0.01, 0), b=(0.002, 0), c=(0.3, 0), d=(0.0, 0)))
-    assert choose([one, two, gold], [flat], "abcd").method == "d"  # however much it loses in a world
 
 
-def test_gold_counts_for_what_it_proves():
-    labels = np.array([0, 1] * 10 + [-1] * 5)
+def test_gold_labels_come_before_worlds_and_the_log_score_decides_without_them():
+    labels = np.arange(200) % 2
+    right = np.eye(2)[labels]
+    good = np.where(np.arange(200)[:, None] < 10, right[:, ::-1], right)
+    said = {"bad": 0.8 * right[:, ::-1] + 0.1, "good": 0.9 * good + 0.05, "sure": 0.999 * good + 0.0005}
+    gold = judge_by_gold(labels, said, KEY)
+    assert (gold.number, gold.best, gold.worse) == (200, "good", ("bad",))
+    assert set(gold.close) == {"good", "sure"}
+    assert choose([], [], ["bad", "sure", "good"], gold).method == "good"
+    world = Column("one", "bad", losses(bad=(0.0, 0), good=(0.1, 0), sure=(0.05, 0)))
+    assert choose([world], [world], ["bad", "good", "sure"], gold).method == "sure"
+    assert choose([], [], ["MajorityVote", "DawidSkeneEM"]).method == "DawidSkeneEM"
+    assert choose([], [], ["mine", "yours"]).method == "mine"
+
+
+def test_few_gold_labels_prove_nothing():
+    labels = np.array([0, 1] * 5 + [-1] * 5)
     right = np.eye(2)[np.maximum(labels, 0)]
     nearly, wrong = right.copy(), right[:, ::-1]
     nearly[0] = nearly[0, ::-1]
-    found = gold_column(labels, {"right": right, "nearly": nearly, "wrong": wrong}, "balanced_accuracy")
-    assert found.best == "right"
-    assert found.losses["nearly"].mean == 0
-    assert found.losses["wrong"].mean == pytest.approx(1.0)
+    gold = judge_by_gold(labels, {"right": right, "nearly": nearly, "wrong": wrong}, KEY)
+    assert gold.number == 10
+    assert gold.close == ("right", "nearly")
+    assert gold.worse == ("wrong",)
+    assert gold.accuracy["right"].low < 0.8
 
 
 def world(name, held_out):
@@ -256,8 +277,35 @@ def test_a_world_must_predict_better_than_a_simpler_one():
     verdicts = judge([world("simple", base), ahead], {}, KEY)
     assert verdicts["ahead"].ruled_out == ""
     assert "worse than ahead" in verdicts["simple"].ruled_out
-    verdicts = judge([replace(world("simple", base), check_p_value=0.001), level], {}, KEY)
-    assert verdicts["level"].ruled_out == ""  # one that the votes contradict cannot stand for others
+    for fault in ({"check_p_value": 0.001}, {"open_label": "so it is"}):  # cannot stand for others
+        verdicts = judge([replace(world("simple", base), **fault), level], {}, KEY)
+        assert verdicts["level"].ruled_out == ""
+        assert verdicts["level"].weight == 1
+        assert verdicts["simple"].ruled_out
+
+
+def test_contradicted_worlds_and_open_labels_are_ruled_out_even_if_none_is_left():
+    base = np.random.default_rng(2).normal(size=400)
+    contradicted = replace(world("contradicted", base), check_p_value=0.0001)
+    opened = replace(world("opened", base + 0.001), open_label="the label is not identified")
+    verdicts = judge([contradicted, opened], {}, KEY)
+    assert verdicts["contradicted"].ruled_out == "is contradicted by the votes (p < 0.001)"
+    assert verdicts["opened"].ruled_out == "leaves the label open: the label is not identified"
+    assert [verdict.weight for verdict in verdicts.values()] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("diagnostics", "words"),
+    [
+        ({}, ""),
+        ({"identified": True, "label_change": 0.04}, ""),
+        ({"label_change": 0.2}, "20\u00a0% of its labels change at another optimum that fits about as well"),
+        ({"identified": False, "warnings": ["x", "the label is not identified: y"]}, "the label is not identified: y"),
+        ({"identified": False}, "the label is not identified"),
+    ],
+)
+def test_fits_say_that_their_label_is_open(diagnostics, words):
+    assert open_label(Outcome("m", 0.0, 0.0, diagnostics=json.dumps(diagnostics))) == words
 
 
 @pytest.mark.parametrize(("only_one", "only_other"), [(0.1, 0.02), (0.2, 0.12)])
@@ -337,4 +385,7 @@ def test_a_quick_answer_tries_all_programs_where_votes_contradict_the_cheap_ones
     assert sentences(tree)[0].startswith("Use ")
     monkeypatch.setattr(recommending, "default_worlds", lambda _, quick: {"OneCoin": cheap})
     tree = le.recommend(data.votes, METHODS, key=KEY, quick=True)
-    assert sentences(tree)[0].startswith("No program that was tried describes these votes, so this is a guess: use ")
+    assert sentences(tree)[0].startswith("The votes cannot tell how accurate any method is: no program that was tried")
+    found = tree["votes/recommendation"].to_dataset()
+    assert tree.attrs["recommended"] == "DawidSkeneEM"
+    assert np.isnan(found["balanced_accuracy"]).all()

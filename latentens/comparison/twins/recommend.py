@@ -23,7 +23,7 @@ from latentens.comparison.twins.catalogue import (
     users_worlds,
 )
 from latentens.comparison.twins.evidence import Evidence
-from latentens.comparison.twins.expected_scores import SCORES, TwinScores
+from latentens.comparison.twins.expected_scores import SCORES, Estimated, TwinScores
 from latentens.comparison.twins.gold_verdict import RESAMPLES, GoldVerdict, judge_by_gold
 from latentens.comparison.twins.minimax import choose, column
 from latentens.comparison.twins.tree_parts import GROUP, recommendation_group
@@ -241,22 +241,27 @@ class _Session:
 def _without_disproved(
     found: Evidence, scores: Sequence[TwinScores], gold: GoldVerdict
 ) -> tuple[Evidence, list[TwinScores]]:
-    """Rule out worlds whose twins expect an accuracy that the gold labels exclude."""
+    """Rule out worlds whose twins expect an accuracy of one of the best methods that the gold labels exclude."""
     verdicts, kept = dict(found.verdicts), []
     for part in scores:
-        expected, seen = part.expected("balanced_accuracy", gold.best), gold.accuracy[gold.best]
-        if expected.high < seen.low or seen.high < expected.low:
-            words = (
-                f"leads one to expect that {gold.best} labels {span(expected)} of the items correctly, where it gets "
-                f"{span(seen)} of the {gold.number:,} gold labels right"
-            )
-            verdicts[part.world] = replace(verdicts[part.world], ruled_out=words, weight=0.0)
-        else:
+        expected = {name: part.expected("balanced_accuracy", name) for name in gold.close}
+        apart = [name for name, ends in expected.items() if not _overlap(ends, gold.accuracy[name])]
+        if not apart:
             kept.append(part)
+            continue
+        words = (
+            f"leads one to expect that {apart[0]} labels {span(expected[apart[0]])} of the items correctly, where it "
+            f"gets {span(gold.accuracy[apart[0]])} of the {gold.number:,} gold labels right"
+        )
+        verdicts[part.world] = replace(verdicts[part.world], ruled_out=words, weight=0.0)
     total = sum(verdicts[part.world].weight for part in kept)
     for part in kept:
         verdicts[part.world] = replace(verdicts[part.world], weight=verdicts[part.world].weight / total)
     return replace(found, verdicts=verdicts), kept
+
+
+def _overlap(first: Estimated, second: Estimated) -> bool:
+    return first.low <= second.high and second.low <= first.high
 
 
 def _tree(found: Evidence, outcomes: Mapping[Address, Outcome], key: jax.Array) -> xr.DataTree:

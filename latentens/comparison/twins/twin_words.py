@@ -105,8 +105,8 @@ def _default_answer(found: Evidence, choice: Choice) -> str:
         else "Only gold labels of most of the items would tell."
     )
     return (
-        f"The votes cannot tell how accurate any method is: {NO_PROGRAM}. The safest choice is then {choice.method}: of "
-        "the methods that use no gold labels its probabilities have lost least in the worst case on real votes. "
+        f"The votes cannot tell how accurate any method is: {NO_PROGRAM}. The safest choice is then {choice.method}: "
+        f"of the methods that use no gold labels its probabilities have lost least in the worst case on real votes. "
         f"{needed}"
     )
 
