@@ -104,7 +104,7 @@ def measured(dataset: Dataset, key: jax.Array, twins: int, folder: Path, *, quic
 
 def _expected(found: xr.Dataset, method: str) -> dict[str, float]:
     """The mean over the worlds that are not ruled out, by weight, and the ends of their intervals, in percent."""
-    if "world" not in found or method not in found["estimator"]:
+    if "world" not in found or method not in found["estimator"] or (found["ruled_out"] != "").all():
         return {"expected": np.nan, "low": np.nan, "high": np.nan}
     mine = found.sel(estimator=method)
     mean = float(mine["balanced_accuracy"].fillna(0.0) @ found["weight"])

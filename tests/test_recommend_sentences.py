@@ -67,12 +67,13 @@ def evidence(gold=None, world=None, open_labels=(), ruled_out="is contradicted b
     number, accuracies = gold or (0, {})
     labels = np.where(np.arange(ITEMS) < number, np.arange(ITEMS) % 2, -1)
     scores = [] if world is None else [twins(world, rng)]
-    names = [name for name in (accuracies or world or dict.fromkeys(NAMES)) if name not in open_labels]
+    every = [*(accuracies or world or dict.fromkeys(NAMES))]
+    names = [name for name in every if name not in open_labels]
     known = labels >= 0
-    said = {name: np.full((ITEMS, 2), 0.5) for name in names if accuracies}
+    said = {name: np.full((ITEMS, 2), 0.5) for name in every if accuracies}
     for name, probs in said.items():
         probs[known] = stating(labels[known], accuracies[name], 0.9, rng)
-    verdict = judge_by_gold(labels, said, KEY) if gold and names else None
+    verdict = judge_by_gold(labels, said, KEY, open_labels) if gold and names else None
     fitted = FittedWorld("World", "m", DawidSkeneEM(), DawidSkene(6), {}, ANY_POSTERIOR, check_words="Details.")
     judged = {"World": Verdict(0.0, 0.0, 1.0 if scores else 0.0, "" if scores else ruled_out)}
     found = Evidence(
@@ -87,7 +88,6 @@ def evidence(gold=None, world=None, open_labels=(), ruled_out="is contradicted b
     )
     if verdict is not None:
         found, scores = _without_disproved(found, scores, verdict)
-    every = [*names, *open_labels]
     columns = {score: [column(part, score, every) for part in scores] for score in SCORES}
     choice = choose(columns["balanced_accuracy"], columns["log_score"], names, verdict) if names else None
     return replace(found, scores=scores, columns=columns, choice=choice)
@@ -111,6 +111,11 @@ CASES = {
         "would tell the accuracy: about 100 to within 10 points and about 400 to within 5 points.",
         "Ruled out: World, which is contradicted by the votes (p < 0.001). Details.",
         CAVEAT,
+    ),
+    "an open default": (
+        {"open_labels": ("DawidSkeneEM", "Tempered(DawidSkeneEM)", "Ebcc")},
+        ["What is left is MajorityVote: it says what most voters say, and no more. Gold labels of items drawn"],
+        "Not recommended: Tempered(DawidSkeneEM), since the label is not identified: two groups.",
     ),
     "an open world": (
         {"ruled_out": "leaves the label open: the label is not identified: two groups"},
@@ -146,13 +151,17 @@ CASES = {
     ),
     "open methods": (
         {"gold": (100, {"DawidSkeneEM": 0.8, "TreeMLE": 0.95}), "open_labels": ("TreeMLE",)},
-        ["Use DawidSkeneEM: "],
-        "Not recommended: TreeMLE, since the label is not identified: two groups.",
+        ["Use DawidSkeneEM: ", "and no method that can be recommended gets more right."],
+        "Not recommended: TreeMLE (95.0\u00a0% of the 100 gold labels), since the label is not identified: two groups.",
     ),
     "only open methods": (
         {"world": {"TreeMLE": 0.9}, "open_labels": ("TreeMLE",)},
         ["No method can be recommended: none that was tried determines the label of these votes ("],
         "Not recommended: TreeMLE",
+    ),
+    "guessing": (
+        {"gold": (60, {"DawidSkeneEM": 0.55})},
+        ["gets 55.0\u00a0% right (balanced accuracy; 95\u00a0% interval ", "), which may be no better than guessing"],
     ),
     "overconfident": (
         {"gold": (200, {"DawidSkeneEM": 0.7})},
@@ -217,8 +226,9 @@ def assert_consistent(found):
         told = [words for words in said if not words.startswith("Ruled out") and "gold labels" not in words]
         assert not any("\u00a0%" in words or "expected" in words for words in told)
     if found.gold is not None and chosen:
-        more = [name for name, value in found.gold.accuracy.items() if value.value > found.gold.accuracy[chosen].value]
+        more = {name for name, value in found.gold.accuracy.items() if value.value > found.gold.accuracy[chosen].value}
         assert ("no method gets more right" in said[0]) == (not more)
+        assert ("no method that can be recommended gets" in said[0]) == (more != set() and more <= {*found.open_labels})
         assert chosen not in found.gold.worse
         for name, value in found.gold.accuracy.items():
             for figure in re.findall(rf"{re.escape(name)} (?:\(|gets )([\d.]+)\u00a0%", "\n".join(said)):

@@ -1,6 +1,6 @@
 """What gold labels say about methods, each label predicted by a fit that has not seen it."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -28,9 +28,10 @@ class GoldVerdict:
         accuracy: Balanced accuracy by method, with 95 % intervals.
         log_score: Log score by method.
         gap: Mean confidence minus accuracy by method, with 95 % intervals.
-        best: The method with the largest balanced accuracy; of several, the one with the smallest log score.
-        close: Methods whose balanced accuracy is at most one standard error of the difference below the best.
-        worse: Methods with clearly worse labels than the best one: a paired test, adjusted for all pairs of methods.
+        best: Of the methods that may be recommended, the one with the largest balanced accuracy; of several, the one
+            with the smallest log score.
+        close: Those of them whose balanced accuracy is at most one standard error of the difference below the best.
+        worse: Those of them with clearly worse labels than the best: a paired test, adjusted for all pairs of methods.
     """
 
     number: int
@@ -42,13 +43,16 @@ class GoldVerdict:
     worse: tuple[str, ...]
 
 
-def judge_by_gold(labels: Labels, posteriors: Mapping[str, Posterior], key: jax.Array) -> GoldVerdict:
+def judge_by_gold(
+    labels: Labels, posteriors: Mapping[str, Posterior], key: jax.Array, excluded: Collection[str] = ()
+) -> GoldVerdict:
     """Score the methods on the items whose label is known.
 
     Args:
         labels: The gold labels, −1 for other items.
         posteriors: What each method says, about gold labels by a fit that has not seen them.
         key: Random key of the intervals.
+        excluded: Methods that may not be recommended; they are scored, but not compared with the others.
     """
     known = labels >= 0
     truth, probs = labels[known], {name: found[known] for name, found in posteriors.items()}
@@ -59,6 +63,7 @@ def judge_by_gold(labels: Labels, posteriors: Mapping[str, Posterior], key: jax.
         for score in ("balanced_accuracy", "confidence_gap")
     )
     log_score = {name: scores[name]["log_score"] for name in probs}
+    probs = {name: found for name, found in probs.items() if name not in excluded}
     best = max(probs, key=lambda name: (accuracy[name].value, -log_score[name]))
     pairs = list(combinations(probs, 2))
     found = {pair: compare_balanced_accuracy(truth, *(probs[name] for name in pair)) for pair in pairs}

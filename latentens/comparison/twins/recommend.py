@@ -1,6 +1,6 @@
 """Which method to trust on votes without labels: worlds are fitted, twins are drawn, every method is scored on them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -100,8 +100,8 @@ def recommend(
         twins: Number of twins of each world.
         gold: True labels of some items, as for `Method.fit`. Methods use them, and worlds and methods are judged by
             them, each by fits that have not seen it.
-        quick: One twin, a smaller sample of the items, and only the cheap methods, and programs unless the votes
-            contradict them all.
+        quick: One twin, a smaller sample of the items, and only the cheap methods and programs; all programs only if
+            none of the cheap ones is left and there are no gold labels.
         folder: Where finished fits are kept, as in `compare`.
         client: A Dask client, as in `compare`.
         workers: How many fits run here at a time, as in `compare`.
@@ -126,12 +126,12 @@ def recommend(
         found = session.fit_worlds(found, choices)
         if quick and worlds is None and len(found.worlds) == 1:
             found = session.fit_worlds(found, {**choices, **spare_worlds(dataset.votes)})
-        if quick and worlds is None and not found.kept:
+        if quick and worlds is None and not found.kept and codes is None:
             found = session.fit_worlds(found, {**default_worlds(dataset.votes, quick=False), **choices})
         if methods is None:  # what fits a contradicted world may have another label in mind
             chosen |= {world.method_name: world.method for world in found.kept}
         if not found.kept and codes is None and not set(chosen) & set(SAFEST):
-            chosen |= {name: method for name, method in usual.items() if name in SAFEST[:2]}
+            chosen |= {name: method for name, method in usual.items() if name in SAFEST}
         found = session.score(found, chosen, 1 if quick else twins, temper=methods is None and not quick)
     else:
         session.run(cells_of(dataset, chosen, work_key))
@@ -220,7 +220,7 @@ class _Session:
         opened = {name: words for name, outcome in mine.items() if (words := open_label(outcome))}
         posteriors = {name: outcome.label_probs for name, outcome in mine.items() if outcome.label_probs is not None}
         candidates = [name for name in eligible if name not in opened]
-        gold = self._gold({name: mine[name] for name in candidates})
+        gold = self._gold(mine, opened) if candidates else None
         scores = [scored_twins(world, twins, eligible, self.outcomes, self.key) for world, twins in drawn]
         found = replace(found, posteriors=posteriors, gold=gold, failed=failed, open_labels=opened)
         if gold is not None:
@@ -229,13 +229,13 @@ class _Session:
         choice = choose(columns["balanced_accuracy"], columns["log_score"], candidates, gold) if candidates else None
         return replace(found, scores=scores, columns=columns, choice=choice)
 
-    def _gold(self, outcomes: Mapping[str, Outcome]) -> GoldVerdict | None:
+    def _gold(self, outcomes: Mapping[str, Outcome], excluded: Collection[str]) -> GoldVerdict | None:
         """What gold labels say about the methods."""
-        if self.dataset.gold is None or not outcomes:
+        if self.dataset.gold is None:
             return None
         scored = {name: outcome.scored_probs(self.dataset) for name, outcome in outcomes.items()}
         posteriors = {name: probs for name, probs in scored.items() if probs is not None}
-        return judge_by_gold(self.dataset.gold, posteriors, self.key)
+        return judge_by_gold(self.dataset.gold, posteriors, self.key, excluded)
 
 
 def _without_disproved(

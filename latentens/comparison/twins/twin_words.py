@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from latentens.comparison.twins.catalogue import SAFEST
 from latentens.comparison.twins.evidence import Evidence
 from latentens.comparison.twins.expected_scores import Estimated
 from latentens.comparison.twins.gold_numbers import (
@@ -83,10 +84,13 @@ def _gold_answer(found: Evidence, choice: Choice, gold: GoldVerdict) -> str:
         f"Use {choice.method}: of your {gold.number:,} gold labels, {UNSEEN}, it gets {percent(seen.value, 1)} right "
         f"(balanced accuracy; 95\u00a0% interval {span(seen)})"
     )
+    if seen.low <= 1 / found.dataset.votes.num_classes:
+        words += ", which may be no better than guessing"
     if seen.value < best.value:
         words += f"; {gold.best} gets {percent(best.value, 1)} right, a difference that they do not make clear."
     else:
-        words += ", and no method gets more right."
+        beaten = any(gold.accuracy[name].value > seen.value for name in found.open_labels if name in gold.accuracy)
+        words += f", and no method {'that can be recommended ' if beaten else ''}gets more right."
     if found.scores:
         expected = found.expected("balanced_accuracy", choice.method)
         return (
@@ -96,7 +100,7 @@ def _gold_answer(found: Evidence, choice: Choice, gold: GoldVerdict) -> str:
 
 
 def _default_answer(found: Evidence, choice: Choice) -> str:
-    most = found.dataset.votes.num_items
+    most, why = found.dataset.votes.num_items, SAFEST.get(choice.method)
     numbers = [(to_measure_accuracy(margin), f"to within {100 * margin:.0f} points") for margin in (0.1, 0.05)]
     told = [f"{_rounded(number):,} {to}" for number, to in numbers if number <= most]
     needed = (
@@ -104,11 +108,10 @@ def _default_answer(found: Evidence, choice: Choice) -> str:
         if told
         else "Only gold labels of most of the items would tell."
     )
-    return (
-        f"The votes cannot tell how accurate any method is: {NO_PROGRAM}. The safest choice is then {choice.method}: "
-        f"of the methods that use no gold labels its probabilities have lost least in the worst case on real votes. "
-        f"{needed}"
-    )
+    better = [name for name in SAFEST if name in found.open_labels]
+    safest = f"What is left is {choice.method}" if better else f"The safest choice is then {choice.method}"
+    words = f"The votes cannot tell how accurate any method is: {NO_PROGRAM}. {safest}"
+    return f"{words}{f': {why}' if why else ''}. {needed}"
 
 
 def _twin_answer(found: Evidence, choice: Choice) -> str:
@@ -132,7 +135,8 @@ def _gold(found: Evidence) -> Iterable[str]:
     if gold is None or choice is None:
         return
     worse = [f"{name} ({percent(gold.accuracy[name].value, 1)})" for name in gold.worse]
-    rest = [name for name in gold.accuracy if name not in gold.worse and name != choice.method]
+    aside = {*gold.worse, *found.open_labels, choice.method}
+    rest = [name for name in gold.accuracy if name not in aside]
     if worse:
         yield f"Clearly worse on the {gold.number:,} gold labels, by a paired test: {', '.join(worse)}."
     if rest:
@@ -225,7 +229,11 @@ def _open_questions(found: Evidence) -> Iterable[str]:
 
 def _left_out(found: Evidence) -> Iterable[str]:
     for method, words in found.open_labels.items():
-        yield f"Not recommended: {method}, since {words}."
+        gold = found.gold
+        right = (
+            "" if gold is None else f" ({percent(gold.accuracy[method].value, 1)} of the {gold.number:,} gold labels)"
+        )
+        yield f"Not recommended: {method}{right}, since {words}."
     for method, reason in found.failed.items():
         yield f"{method} failed and was left out: {reason}."
 
