@@ -8,6 +8,7 @@ import numpy as np
 
 from latentens.comparison import EXACT
 from latentens.comparison.twins.tree_parts import GROUP
+from latentens.comparison.twins.twin_words import listing
 from latentens.evaluation.number_words import probability_text
 from latentens.evaluation.statistics import CONFIDENT
 from latentens.reporting.findings import Findings, Leader, gap_text
@@ -97,12 +98,6 @@ def _winner(opening: str, leaders: dict[str, Leader]) -> str:
         f"{opening}, {best} is the best method or level with the best on {len(wins[best])} of "
         f"{len(leaders)} data sets ({listing(wins[best])})."
     )
-
-
-def listing(names: Iterable[str]) -> str:
-    """Names as a sentence lists them."""
-    *first, last = names
-    return f"{', '.join(first)} and {last}" if first else last
 
 
 def percent(share: float, digits: int = 0) -> str:

@@ -5,10 +5,16 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import jax
-from scipy.special import ndtri
+import numpy as np
+from scipy.special import ndtri, stdtrit
 
 from latentens.comparison.twins.expected_scores import Estimated
-from latentens.evaluation.differences import PairedDifference, compare_balanced_accuracy, holm
+from latentens.evaluation.differences import (
+    PairedDifference,
+    compare_balanced_accuracy,
+    compare_log_scores,
+    holm,
+)
 from latentens.evaluation.intervals import intervals
 from latentens.evaluation.items import Labels, Posterior
 from latentens.evaluation.scores import evaluate
@@ -31,6 +37,7 @@ class GoldVerdict:
         best: Of the methods that may be recommended, the one with the largest balanced accuracy; of several, the one
             with the smallest log score.
         close: Those of them whose balanced accuracy is at most one standard error of the difference below the best.
+        level: Those of the close ones whose log score is at most one standard error above the smallest of theirs.
         worse: Those of them with clearly worse labels than the best: a paired test, adjusted for all pairs of methods.
     """
 
@@ -40,6 +47,7 @@ class GoldVerdict:
     gap: Mapping[str, Estimated]
     best: str
     close: tuple[str, ...]
+    level: tuple[str, ...]
     worse: tuple[str, ...]
 
 
@@ -70,14 +78,25 @@ def judge_by_gold(
     adjusted = dict(zip(pairs, holm([difference.p_value for difference in found.values()]), strict=True))
     behind = {name: compare_balanced_accuracy(truth, probs[best], probs[name], level=LEVEL) for name in probs}
     close = tuple(name for name in probs if behind[name].difference <= _standard_error(behind[name]))
+    surest = min(close, key=lambda name: log_score[name])
+    lags = {name: compare_log_scores(truth, probs[name], probs[surest], level=LEVEL) for name in close}
+    level = tuple(
+        name for name in close if name == surest or lags[name].difference <= _log_error(lags[name], len(truth))
+    )
     worse = tuple(
         name
         for name in probs
         if name not in close and adjusted[(best, name) if (best, name) in found else (name, best)] < SIGNIFICANCE
     )
-    return GoldVerdict(int(known.sum()), accuracy, log_score, gap, best, close, worse)
+    return GoldVerdict(int(known.sum()), accuracy, log_score, gap, best, close, level, worse)
 
 
 def _standard_error(difference: PairedDifference) -> float:
     """Of a difference, from its interval: it is positive even where two methods are right on the same items."""
     return float((difference.high - difference.low) / (2 * ndtri((1 + LEVEL) / 2)))
+
+
+def _log_error(difference: PairedDifference, number: int) -> float:
+    """The same for log scores; nan, so that nothing is level, with a single label."""
+    margin = (difference.high - difference.low) / 2
+    return float(margin / stdtrit(number - 1, (1 + LEVEL) / 2)) if number > 1 else np.nan

@@ -54,8 +54,8 @@ def choose(
 
     Gold labels come first: only methods whose labels are within a standard error of the best on them are considered.
     Of these the one with the smallest worst loss of labels in any world is taken; among equals that of probabilities;
-    among these the first. Without worlds it is the one with the best log score on the gold labels, and without both the
-    safest one.
+    among these the first. Without worlds it is the safest one of those whose log score, too, is within a standard error
+    of the best on the gold labels, and without both the safest one.
 
     Args:
         labels: Losses of balanced accuracy, by world.
@@ -71,7 +71,8 @@ def choose(
         worst = _worst(labels, chosen)
         return Choice(chosen, worst, worst.losses[chosen].mean, tuple(equals))
     if gold is not None:
-        chosen = min(methods, key=lambda name: gold.log_score[name])
+        level = [name for name in methods if name in gold.level]
+        chosen = next((name for name in SAFEST if name in level), min(level, key=lambda name: gold.log_score[name]))
     else:
         chosen = next((name for name in SAFEST if name in methods), methods[0])
     return Choice(chosen, None, 0.0, tuple(methods))

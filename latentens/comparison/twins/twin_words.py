@@ -5,7 +5,7 @@ accuracy from, and whether there are gold labels. An accuracy is stated from twi
 there are gold labels the first one stated is theirs.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -20,7 +20,6 @@ from latentens.comparison.twins.gold_numbers import (
 )
 from latentens.comparison.twins.gold_verdict import GoldVerdict
 from latentens.comparison.twins.minimax import Choice
-from latentens.votes.names import listed
 
 OPEN = 0.01
 """A loss of balanced accuracy above this leaves open which method to use."""
@@ -68,7 +67,7 @@ def _answer(found: Evidence) -> str:
     if found.choice is None:
         return (
             "No method can be recommended: none that was tried determines the label of these votes "
-            f"({listed(found.open_labels)})."
+            f"({listing([*found.open_labels])})."
         )
     if found.gold is not None:
         return _gold_answer(found, found.choice, found.gold)
@@ -134,7 +133,7 @@ def _gold(found: Evidence) -> Iterable[str]:
     gold, choice = found.gold, found.choice
     if gold is None or choice is None:
         return
-    worse = [f"{name} ({percent(gold.accuracy[name].value, 1)})" for name in gold.worse]
+    worse = [f"{name} ({_right(gold, name)})" for name in gold.worse]
     aside = {*gold.worse, *found.open_labels, choice.method}
     rest = [name for name in gold.accuracy if name not in aside]
     if worse:
@@ -146,11 +145,20 @@ def _gold(found: Evidence) -> Iterable[str]:
             f"Among methods that the {gold.number:,} gold labels leave level, {choice.method} loses least in the worst "
             f"of the worlds: {points(choice.loss)}."
         )
+    elif len(gold.level) > 1 and choice.method in SAFEST:
+        yield (
+            f"The {gold.number:,} gold labels leave {listing(gold.level)} level, by labels and by log score. Of these "
+            f"{choice.method} is the safest: {SAFEST[choice.method]}."
+        )
     elif len(choice.equals) > 1:
         yield (
-            f"Among methods that the {gold.number:,} gold labels leave level, {choice.method} has the best log score "
-            f"on them: {gold.log_score[choice.method]:.2f}."
+            f"Among methods whose labels the {gold.number:,} gold labels leave level, {choice.method} has the best log "
+            f"score on them: {gold.log_score[choice.method]:.2f}."
         )
+
+
+def _right(gold: GoldVerdict, method: str) -> str:
+    return percent(gold.accuracy[method].value, 1)
 
 
 def _sureness(found: Evidence) -> Iterable[str]:
@@ -228,11 +236,9 @@ def _open_questions(found: Evidence) -> Iterable[str]:
 
 
 def _left_out(found: Evidence) -> Iterable[str]:
+    gold = found.gold
     for method, words in found.open_labels.items():
-        gold = found.gold
-        right = (
-            "" if gold is None else f" ({percent(gold.accuracy[method].value, 1)} of the {gold.number:,} gold labels)"
-        )
+        right = f" ({_right(gold, method)} of the {gold.number:,} gold labels)" if gold is not None else ""
         yield f"Not recommended: {method}{right}, since {words}."
     for method, reason in found.failed.items():
         yield f"{method} failed and was left out: {reason}."
@@ -253,6 +259,12 @@ def _last(found: Evidence) -> Iterable[str]:
         yield f"{CAVEAT} {words[0].upper()}{words[1:]} would show whether the accuracy is 10 points lower."
     else:
         yield CAVEAT
+
+
+def listing(names: Sequence[str]) -> str:
+    """Names as a sentence lists them."""
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def gold_text(number: float, most: int) -> str:
