@@ -134,8 +134,8 @@ CASES = {
     "few gold": (
         {"gold": (20, {"MajorityVote": 0.8, "DawidSkeneEM": 0.8})},
         ["Use DawidSkeneEM: of your 20 gold labels, each predicted by a fit that has not seen it, "],
-        "The 20 gold labels leave MajorityVote and DawidSkeneEM level, by labels and by log score. Of these DawidSkeneEM is "
-        "the safest: ",
+        "The 20 gold labels leave MajorityVote and DawidSkeneEM level, by labels and by log score.",
+        "Of these DawidSkeneEM is the safest: ",
     ),
     "gold and twins": (
         {"gold": (200, {"MajorityVote": 0.8, "Ebcc": 0.81}), "world": {"MajorityVote": 0.85, "Ebcc": 0.8}},

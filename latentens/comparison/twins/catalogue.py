@@ -33,9 +33,9 @@ SAFEST: Mapping[str, str] = {
     "MajorityVote": "it says what most voters say, and no more",
 }
 """What to use where votes cannot tell, or gold labels leave methods level: the first of these that is there and whose
-label is identified, and why. On 32 real sets of votes of classifiers and judges the log score of tempered
-Dawid–Skene is at worst 0.7 nats behind the best of four methods without gold labels; that of Dawid–Skene itself, the majority and EBCC
-9 to 13. Its labels are at worst 7.6 points behind, those of the majority 22."""
+label is identified, and why. On 32 real sets of votes of classifiers and judges the log score of tempered Dawid–Skene
+is at worst 0.7 nats behind the best of four methods without gold labels; that of Dawid–Skene itself, the majority and
+EBCC 9 to 13. Its labels are at worst 7.6 points behind, those of the majority 22."""
 
 Methods = Iterable[Method] | Mapping[str, Method | MethodFactory]
 
