@@ -31,8 +31,9 @@ from latentens.rbm import (
     visible_probs,
 )
 from latentens.rbm.chains import fill_gaps, run_chains
-from latentens.rbm.stack import hidden_distribution, permute_hidden, rows_above, stacked_log_likelihoods, top_probs
-from latentens.rbm.training.exact import centred_weights, penalised_loss, squared_weights
+from latentens.rbm.exact import LogLikelihood, hidden_distribution, stacked_log_likelihoods
+from latentens.rbm.stack import permute_hidden, rows_above, top_probs
+from latentens.rbm.training.exact import centred_weights, squared_weights
 from latentens.rbm.training.sampled import contrastive_loss
 from latentens.runtime.precision import double_precision
 from latentens.votes import Votes
@@ -146,8 +147,7 @@ def test_gradients_of_the_penalised_likelihood(machine):
         return 0.5 * 0.1 * squares - np.asarray(weight) @ seen + np.log(table.sum())
 
     flat = np.concatenate([np.ravel(part) for part in machine[:3]])
-    loss, found = jax.jit(jax.value_and_grad(penalised_loss))(machine, rows, 0.1)
-    found = np.concatenate([np.ravel(part) for part in found[:3]])
+    loss, found = LogLikelihood(rows, HIDDEN, 0.1).loss(flat)
     np.testing.assert_allclose(loss, brute_loss(flat), rtol=1e-12)
     for place in (0, 5, 31, 33, 41, 43):
         step = 1e-5 * np.eye(len(flat))[place]
@@ -245,7 +245,8 @@ def test_sampling_agrees_with_the_exact_values(machine, joint):
     chains = jnp.tile(rows.visible, (200, 1))
     chains = jax.jit(run_chains, static_argnames="num_sweeps")(machine, chains, KEY, num_sweeps=25)
     found = jax.grad(contrastive_loss)(machine, rows.visible, chains, 0.1, 0.0)
-    exact = jax.grad(penalised_loss)(machine, rows, 0.1)
+    likelihood = LogLikelihood(rows, HIDDEN, 0.1)
+    exact = likelihood.machine(likelihood.loss(likelihood.flat(machine))[1])
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=4.5 * 0.5 / np.sqrt(len(chains))), found, exact)
     estimate = estimate_log_partition(machine, machine_of(VOTERS, 1, seed=9, scale=0.3), key=KEY)
     assert abs(estimate.log_partition - np.log(joint.sum())) < 4 * estimate.standard_error

@@ -9,7 +9,8 @@ import pytest
 
 from latentens.methods import RBMStack
 from latentens.rbm import Machine, Trained, Training, mean_log_likelihood, rows_from_votes
-from latentens.rbm.stack import expected_given_rows, hidden_distribution, permute_hidden, rows_above, top_probs
+from latentens.rbm.exact import expected_given_rows, hidden_distribution
+from latentens.rbm.stack import permute_hidden, rows_above, top_probs
 from latentens.runtime.precision import double_precision
 from latentens.votes import Votes
 

@@ -21,9 +21,9 @@ from latentens.rbm import (
     rows_from_votes,
     train_machine,
 )
+from latentens.rbm.exact import LogLikelihood
 from latentens.rbm.scoring import annealed_mean
-from latentens.rbm.training.exact import penalised_loss
-from latentens.rbm.width_rule import narrowed
+from latentens.rbm.width_rule import held_out_items, narrowed
 from latentens.runtime.precision import double_precision
 from latentens.votes import Votes
 from tests.reference import load_or_skip
@@ -68,7 +68,7 @@ def test_the_svd_rule_hands_on_its_machines_as_starts(tree):
     assert width.effective_rank > 2
     trained = QUICK.train(rows, 3, key=KEY, starts=starts)
     random = QUICK.train(rows, 3, key=KEY)
-    assert len(trained.diagnostics["objectives"]) == len(starts)  # they agree: no random start was needed
+    assert len(trained.diagnostics["objectives"]) == len(starts)  # there are enough of them: none is random
     assert trained.diagnostics["iterations"] < random.diagnostics["iterations"]
     np.testing.assert_allclose(trained.curve[-1], random.curve[-1], atol=1e-4)
 
@@ -93,24 +93,30 @@ def test_votes_without_a_label_are_warned_of():
 def test_held_out_items_are_the_others():
     matrix = np.repeat([[0, 1], [1, 1], [0, 0]], [50, 30, 20], axis=0)
     rows = rows_from_votes(Votes.from_matrix(matrix, num_classes=2))
-    training, held_out = rows.split(0.2, KEY)
+    training, held_out = rows.split(held_out_items(100, 0.2))
     assert (training.num_items, held_out.num_items) == (80, 20)
-    together = np.asarray(training.weight) * 80 + np.asarray(held_out.weight) * 20
-    np.testing.assert_allclose(together, np.asarray(rows.weight) * 100)
+    together = 80 * training.weight @ training.visible + 20 * held_out.weight @ held_out.visible
+    np.testing.assert_allclose(together, 100 * rows.weight @ rows.visible)
+    np.testing.assert_allclose(sorted(held_out.weight * 20), [4, 6, 10])  # spread evenly over the rows
+
+
+@pytest.mark.parametrize("num_items", [1, 2, 3, 7, 100])
+def test_some_items_are_held_out_and_some_are_not(num_items):
+    held_out = held_out_items(num_items, 0.2)
+    assert len(held_out) == num_items
+    assert 0 < held_out.sum() < num_items or num_items == 1
+    assert abs(held_out.sum() - 0.2 * num_items) < 1
 
 
 @double_precision
-def test_voters_with_few_votes_are_drawn_to_the_mean_and_penalised_by_vote():
+def test_voters_with_few_votes_are_penalised_by_vote():
     generator = np.random.default_rng(0)
     matrix = np.where(generator.random((40, 3)) < [1.0, 0.5, 0.2], generator.integers(0, 2, (40, 3)), -1)
     rows = rows_from_votes(Votes.from_matrix(matrix, num_classes=2))
     machine = Machine(generator.normal(size=(3, 1)), generator.normal(size=3), np.zeros(1))
-    plain, penalised, pooled = (penalised_loss(machine, rows, *s) for s in ((0.0, 0.0), (0.1, 0.0), (0.0, 2.0)))
+    plain, penalised = (LogLikelihood(rows, 1, penalty).loss(LogLikelihood.flat(machine))[0] for penalty in (0.0, 0.1))
     shares = (matrix >= 0).mean(axis=0)
     np.testing.assert_allclose(penalised - plain, 0.05 * shares @ machine.weights[:, 0] ** 2, rtol=1e-9)
-    given = np.stack([machine.visible_bias, machine.visible_bias + machine.weights[:, 0]])
-    spread = np.sum((given - given.mean(axis=1, keepdims=True)) ** 2)
-    np.testing.assert_allclose(pooled - plain, 2.0 / 2 / 40 * spread, rtol=1e-9)
 
 
 def test_narrowing_keeps_the_longest_and_most_independent_units():
@@ -127,7 +133,7 @@ def test_starts_that_disagree_are_joined_by_random_ones(tree):
     alone = ExactTraining(restarts=1).train(rows, 3, key=KEY, starts=[poor])
     joined = ExactTraining(restarts=4).train(rows, 3, key=KEY, starts=[poor])
     assert len(alone.ends) == 1
-    assert len(joined.ends) == 3
+    assert len(joined.ends) == 4
     assert joined.curve[-1] > alone.curve[-1] + 0.1
 
 

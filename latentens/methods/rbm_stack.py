@@ -1,18 +1,19 @@
 """A stack of restricted Boltzmann machines with the label at its top (Shaham et al. 2016)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from scipy.special import logsumexp, softmax
 
 from latentens.errors import SettingError
-from latentens.inference.orient import orientation
-from latentens.methods.base import Estimate, GoldCodes, Method, Posterior, fit_known
+from latentens.inference.orient import orientation, vote_shares
+from latentens.methods.base import Estimate, GoldCodes, Method, Posterior, posterior_of
 from latentens.methods.dawid_skene_em import DawidSkeneEM
 from latentens.methods.independent.likelihood import from_named_params, log_joint
 from latentens.methods.indicator import by_blocks, vote_indicator
@@ -25,8 +26,7 @@ from latentens.rbm.training.choice import choose_training
 from latentens.rbm.training.exact import ExactTraining
 from latentens.rbm.training.interface import Trained, Training
 from latentens.rbm.units import Units
-from latentens.rbm.width_rule import SingularValueRule, Width, too_long_for_gaps
-from latentens.runtime.devices import fetch
+from latentens.rbm.width_rule import FEWEST, SingularValueRule, Width, has_room
 from latentens.runtime.settings import Count
 from latentens.votes import Votes
 
@@ -35,15 +35,23 @@ from latentens.votes import Votes
 class RBMStack(Method):
     """Machines trained greedily from the votes up to one unit, which is the label.
 
-    Votes and hidden units have as many states as there are classes. The states of the unit at the top are matched to
-    the classes by the vote shares. With one machine of one unit this is Dawid & Skene's model. On crowds so large and
-    sparse that the rule for the sizes would take too long, it is fitted as such, and `fallback` in the diagnostics says
-    why.
+    Votes and hidden units have as many states as there are classes. With one machine of one unit this is Dawid &
+    Skene's model, by a lemma of the paper, and it is fitted as such unless `training` says how.
+
+    If sizes are not given, `rule` finds them, and one unit is kept where the votes do not support more, or where more
+    units explain something else than the label: where most of the labels that a stack changes, compared with one unit,
+    are changed into something that hardly any voter said, some hidden state stands for no class. Structure may decide
+    between answers that voters gave, but it may not override them. `notes` in the diagnostics say what was found.
+
+    Known labels clamp the unit at the top: items with a label contribute `log p(h, label)` to what the top machine is
+    trained by, where h is what the layer below passes on, others `log p(h)`. A stack of one machine is Dawid & Skene's
+    model with known labels.
 
     Attributes:
         hidden: Sizes of the hidden layers, such as (3, 1), the last one 1; by default found by `rule`.
         rule: The rule for the sizes.
-        training: How to train; by default exactly where the size allows, by sampling elsewhere.
+        training: How to train; by default exactly where the size allows, by sampling elsewhere. The top machine is
+            trained exactly where labels are known.
         next_layer: What a layer passes on to the next machine: the `exact` distribution over its states, or one
             `sampled` state for each item. Exact where possible by default.
         prediction: `exact`, `map` or `sample`; by default exact where possible, else `sample`.
@@ -63,19 +71,29 @@ class RBMStack(Method):
             raise SettingError(f"RBMStack: the last of the hidden sizes must be 1, as in (3, 1), not {self.hidden}")
 
     def _fit(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
-        if (reason := self._reason_for_one_unit(votes)) is not None:
-            return _one_unit(votes, key, reason, gold)
         train_key, predict_key, score_key = jax.random.split(key, 3)
-        layers, widths = self._train_layers(votes, train_key)
-        machines, label_probs, flipped = self._oriented([layer.machine for layer in layers], votes, predict_key)
+        single = _SingleUnit(votes, key, gold)
+        if self._is_single(votes):
+            return single.estimate(self._about_single(votes))
+        layers, widths = self._train_layers(votes, train_key, gold, single)
+        machines = [layer.machine for layer in layers]
+        about = _describe_widths(widths)
+        if self.training is None and len(machines) == 1 and machines[0].num_hidden == 1:
+            return single.estimate(about)
+        label_probs = self._label_probs(machines, votes, predict_key)
+        if widths and len(machines) > 1:
+            changed = LabelChange.between(single.label_probs, label_probs, votes, gold)
+            about |= {"label_change": changed.share, "changed_to_runner_up": changed.to_runner_up}
+            if not changed.among_votes:
+                return single.estimate(about | {"notes": [changed.words(len(machines[0].hidden_bias))]})
         likelihood = mean_log_likelihood(machines[0], rows_from_votes(votes), key=score_key)
         diagnostics = {
             "label_probs": "probability of the top unit given the votes",
             "architecture": (votes.num_voters, *(machine.num_hidden for machine in machines)),
-            "flipped": flipped,
             "training_curves": [layer.curve for layer in layers],
             "layers": [layer.diagnostics for layer in layers],
-            **_describe_widths(widths),
+            "start_log_likelihoods": votes.num_items * np.asarray(layers[0].diagnostics.get("objectives", ())),
+            **about,
             "converged": all(layer.diagnostics.get("converged", True) for layer in layers),
             "iterations": sum(layer.diagnostics["iterations"] for layer in layers),
             "log_likelihood": votes.num_items * likelihood.mean,
@@ -87,45 +105,59 @@ class RBMStack(Method):
     def train(self, votes: Votes, *, key: jax.Array) -> list[Machine]:
         """Only the machines that `fit` finds with this key, from the votes up."""
         train_key, predict_key, _ = jax.random.split(key, 3)
-        layers, _ = self._train_layers(votes, train_key)
-        return self._oriented([layer.machine for layer in layers], votes, predict_key)[0]
+        layers, _ = self._train_layers(votes, train_key, None, _SingleUnit(votes, key, None))
+        machines = [layer.machine for layer in layers]
+        order = orientation(self._label_probs(machines, votes, predict_key), votes)
+        return [*machines[:-1], permute_hidden(machines[-1], order)]
 
-    def _oriented(self, machines: list[Machine], votes: Votes, key: jax.Array) -> tuple[list[Machine], Posterior, bool]:
-        """Machines whose top states are in the order of the classes, their posterior, and whether it is a new order."""
-        label_probs = self._label_probs(machines, votes, key)
-        order = orientation(label_probs, votes)
-        if np.array_equal(order, np.arange(len(order))):
-            return machines, label_probs, False
-        return [*machines[:-1], permute_hidden(machines[-1], order)], label_probs[:, order], True
+    def _relabel(self, estimate: Estimate, order: Int[np.ndarray, " label"]) -> Estimate:
+        """The same with the states of the unit at the top in another order."""
+        machines = stack_machines(estimate.params)
+        machines[-1] = permute_hidden(machines[-1], order)
+        return replace(estimate, params=stack_params(machines))
 
     def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
-        if _is_independent(estimate, votes):
+        if _is_independent(estimate):
             return softmax(_independent_log_joint(estimate, votes), axis=1)
         key = jax.random.wrap_key_data(jnp.asarray(estimate.state["prediction_key"]))
         return self._label_probs(stack_machines(estimate.params), votes, key)
 
     def _log_likelihood(self, estimate: Estimate, votes: Votes) -> Float[np.ndarray, " row"] | None:
         """Of the lowest machine, if it can be enumerated; those above it say nothing about votes."""
-        if _is_independent(estimate, votes):
+        if _is_independent(estimate):
             return logsumexp(_independent_log_joint(estimate, votes), axis=1)
         values = exact_log_likelihoods(stack_machines(estimate.params)[0], rows_from_votes(votes))
         return None if values is None else values[votes.patterns.inverse]
 
-    def _reason_for_one_unit(self, votes: Votes) -> str | None:
-        """Why one unit is fitted without training a machine; None if there is no reason."""
-        if self.hidden not in (None, (1,)) or self.training is not None or self.rule.training is not None:
-            return None
-        return too_long_for_gaps(sizes_from_votes(votes), one_unit=self.hidden is not None)
+    def _is_single(self, votes: Votes) -> bool:
+        """Whether it is known beforehand that the stack is one unit, to be fitted without training a machine."""
+        if self.training is not None or self.rule.training is not None or self.hidden not in (None, (1,)):
+            return False
+        return self.hidden == (1,) or not has_room(sizes_from_votes(votes), votes.num_items, FEWEST)
 
-    def _train_layers(self, votes: Votes, key: jax.Array) -> tuple[list[Trained], list[Width]]:
+    def _about_single(self, votes: Votes) -> dict[str, Any]:
+        if self.hidden is not None:
+            return {}
+        return {
+            "notes": [
+                f"{ONE_UNIT}: for the {FEWEST} units that a label above them needs there are too few voters, fewer "
+                f"items than parameters, or too many states ({votes.num_voters:,} voters, {votes.num_items:,} items, "
+                f"{votes.num_classes} classes)"
+            ]
+        }
+
+    def _train_layers(
+        self, votes: Votes, key: jax.Array, gold: GoldCodes | None, single: "_SingleUnit"
+    ) -> tuple[list[Trained], list[Width]]:
         """Train machine upon machine; with the rule, until a layer has one unit."""
-        rows = rows_from_votes(votes)
+        rows = rows_from_votes(votes, gold)
         layers: list[Trained] = []
         widths: list[Width] = []
         while True:
             key, rule_key, train_key, next_key = jax.random.split(key, 4)
             if self.hidden is None:
-                widths.append(self.rule.choose(rows, key=rule_key))
+                plain = self.training is None and self.rule.training is None and not layers
+                widths.append(self.rule.choose(rows, key=rule_key, single=single.of_items if plain else None))
             num_hidden = self.hidden[len(layers)] if self.hidden else widths[-1].num_hidden
             layers.append(self._train_layer(rows, num_hidden, widths, train_key))
             if num_hidden == 1 and len(layers) >= len(self.hidden or ()):
@@ -134,43 +166,106 @@ class RBMStack(Method):
 
     def _train_layer(self, rows: VisibleRows, num_hidden: int, widths: Sequence[Width], key: jax.Array) -> Trained:
         """Train one machine, from where the rule's machines ended if there are any of that size."""
-        training = self.training
-        if training is None:
-            pooling = widths[-1].pooling if widths else 0.0
-            training = choose_training(rows, num_hidden, exact=ExactTraining(pooling=pooling))
+        training = self.training or choose_training(rows, num_hidden)
+        if num_hidden == 1 and rows.label is not None and not isinstance(training, ExactTraining):
+            training = ExactTraining()
         starts = widths[-1].starts if widths and widths[-1].num_hidden == num_hidden else ()
         return training.train(rows, num_hidden, key=key, starts=starts)
 
     def _label_probs(self, machines: Sequence[Machine], votes: Votes, key: jax.Array) -> Posterior:
         prediction = self.prediction or ("exact" if all(map(is_exact, machines)) else "sample")
-        probs = fetch(top_probs(machines, rows_from_votes(votes), prediction, self.num_samples, key))
+        probs = np.asarray(top_probs(machines, rows_from_votes(votes), prediction, self.num_samples, key))
         probs = probs[votes.patterns.inverse]
         return np.column_stack([np.clip(1 - probs.sum(axis=1), 0, 1), probs])
 
 
-def _one_unit(votes: Votes, key: jax.Array, reason: str, gold: GoldCodes | None) -> Estimate:
+class _SingleUnit:
     """One machine of one unit, trained as what it is: Dawid & Skene's model, by expectation–maximisation."""
-    fit = fit_known(DawidSkeneEM(), votes, key, gold)
-    shares, confusion = from_named_params(fit.params)
+
+    def __init__(self, votes: Votes, key: jax.Array, gold: GoldCodes | None) -> None:
+        self.votes, self.key, self.gold = votes, key, gold
+
+    @cached_property
+    def fitted(self) -> Estimate:
+        return DawidSkeneEM()._fit(self.votes, self.key, self.gold)
+
+    @cached_property
+    def label_probs(self) -> Posterior:
+        return posterior_of(DawidSkeneEM(), self.fitted, self.votes)
+
+    def of_items(self, chosen: Bool[np.ndarray, " item"]) -> Machine:
+        """The machine of some items, which are given in the order of the rows that a machine is trained on."""
+        inverse = self.votes.patterns.inverse
+        order = np.argsort(inverse, kind="stable") if self.gold is None else np.lexsort((self.gold, inverse))
+        items = np.sort(order[chosen])
+        gold = None if self.gold is None else self.gold[items]
+        gold = gold if gold is not None and (gold >= 0).any() else None
+        return _machine_of(DawidSkeneEM()._fit(self.votes.take(items), self.key, gold))
+
+    def estimate(self, about: Mapping[str, Any]) -> Estimate:
+        """The fit as one of a stack."""
+        found = self.fitted.diagnostics
+        diagnostics = {
+            **found,
+            "label_probs": "probability of the top unit given the votes",
+            "architecture": (self.votes.num_voters, 1),
+            "layers": [{"training": "expectation–maximisation", "iterations": found["iterations"]}],
+            **about,
+            "label_change": found["label_change"],
+            "warnings": [*about.get("warnings", ()), *found["warnings"]],
+        }
+        state = {"prediction_key": np.asarray(jax.random.key_data(self.key))}
+        return Estimate(stack_params([_machine_of(self.fitted)]), diagnostics, state=state)
+
+
+def _machine_of(fitted: Estimate) -> Machine:
+    shares, confusion = from_named_params(fitted.params)
     shares = np.maximum(shares, np.finfo(np.float64).tiny)  # a label that no item has
-    machine = confusion_to_rbm(shares / shares.sum(), confusion)
-    found = {name: fit.diagnostics[name] for name in ("flipped", "converged", "iterations", "log_likelihood")}
-    diagnostics = {
-        "label_probs": "probability of the top unit given the votes",
-        "architecture": (votes.num_voters, 1),
-        "layers": [{"training": "expectation–maximisation", "iterations": found["iterations"]}],
-        **found,
-        "label_change": fit.diagnostics["label_change"],
-        "fallback": f"one hidden unit, that is Dawid & Skene's model, fitted by DawidSkeneEM: {reason}",
-        "warnings": fit.diagnostics["warnings"],
-    }
-    state = {"prediction_key": np.asarray(jax.random.key_data(key))}
-    return Estimate(stack_params([machine]), diagnostics, state=state, label_probs=fit.label_probs)
+    return confusion_to_rbm(shares / shares.sum(), confusion)
 
 
-def _is_independent(estimate: Estimate, votes: Votes) -> bool:
-    """Whether votes stored as triplets need not be laid out for a machine: it has one unit, and the lemma holds."""
-    return votes.is_sparse and "prevalence" in estimate.params
+class LabelChange(NamedTuple):
+    """How the labels of a stack differ from those of one unit.
+
+    Attributes:
+        share: Share of the items that have another label.
+        to_runner_up: Share of these whose new label has the most votes apart from the old one.
+    """
+
+    share: float
+    to_runner_up: float
+
+    @classmethod
+    def between(cls, before: Posterior, after: Posterior, votes: Votes, gold: GoldCodes | None = None) -> "LabelChange":
+        """Compare two posteriors, each in the order of classes that agrees best with votes and gold labels."""
+        old, new = (probs[:, orientation(probs, votes, gold)].argmax(axis=1) for probs in (before, after))
+        others, items = vote_shares(votes), np.arange(votes.num_items)
+        others[items, old] = -np.inf
+        changed = old != new
+        if not changed.any():
+            return cls(0.0, 1.0)
+        runner_up = others[items, new] >= others.max(axis=1)
+        return cls(float(changed.mean()), float(runner_up[changed].mean()))
+
+    @property
+    def among_votes(self) -> bool:
+        """Whether most labels are changed to what most of the other voters said; with two classes all are."""
+        return self.to_runner_up > 0.5
+
+    def words(self, num_hidden: int) -> str:
+        """Why one unit is kept where labels do not change to what voters said."""
+        return (
+            f"{ONE_UNIT}: {num_hidden} units predict held-out votes better, but they change {self.share:.1%} of the "
+            f"labels, and {1 - self.to_runner_up:.0%} of these to a class that fewer voters said than another"
+        )
+
+
+ONE_UNIT = "one hidden unit, which makes this Dawid & Skene's model"
+
+
+def _is_independent(estimate: Estimate) -> bool:
+    """Whether the stack is one unit, for which the lemma holds."""
+    return "prevalence" in estimate.params
 
 
 def _independent_log_joint(estimate: Estimate, votes: Votes) -> Float[np.ndarray, "row label"]:
@@ -186,7 +281,6 @@ def _describe_widths(widths: Sequence[Width]) -> dict[str, Any]:
         "singular_value_curves": [width.cumulative for width in widths],
         "effective_ranks": [width.effective_rank for width in widths],
         "held_out_gains": [np.array(width.gains) for width in widths],
-        "pooling": widths[0].pooling,
         "warnings": _warnings(widths[0]),
         "notes": _notes(widths[0]),
     }
@@ -207,14 +301,13 @@ def _notes(width: Width) -> list[str]:
     """Why there is only one hidden unit, where that is so."""
     if width.num_hidden > 1:
         return []
-    words = "one hidden unit, which makes this Dawid & Skene's model"
     if len(width.gains) == 1:
-        return [f"{words}: there are too few voters for the three units or more that a label above them needs"]
+        return [f"{ONE_UNIT}: there are too few voters or items for the three units that a label above them needs"]
     gain = width.gains[1]
     if not np.isfinite(gain.mean):
-        return [f"{words}: a machine of three is too large to be judged by held-out items"]
+        return [f"{ONE_UNIT}: a machine of three is too large to be judged by held-out items"]
     return [
-        f"{words}: the votes do not support three, with which held-out items gain {gain.mean:.2g} ± "
+        f"{ONE_UNIT}: the votes do not support three, with which held-out items gain {gain.mean:.2g} ± "
         f"{gain.standard_error:.1g} nats each"
     ]
 

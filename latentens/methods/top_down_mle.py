@@ -16,9 +16,9 @@ from latentens.methods.maximum_likelihood import MaximumLikelihood
 from latentens.methods.rbm_stack import RBMStack
 from latentens.models import DawidSkene, TopDown
 from latentens.programs.model import GenerativeModel, Params
-from latentens.rbm.enumeration import enumeration_cost
+from latentens.rbm.enumeration import can_enumerate
 from latentens.rbm.lemma import rbm_to_dawid_skene
-from latentens.rbm.rows import rows_from_votes
+from latentens.rbm.rows import sizes_from_votes
 from latentens.rbm.training import ExactTraining
 from latentens.rbm.width_rule import FEWEST
 from latentens.runtime.settings import Count, CountOrZero, Positive
@@ -155,7 +155,7 @@ def _model(num_voters: int, num_hidden: int) -> DawidSkene | TopDown:
 
 def _from_stack(votes: Votes, size: int, key: Array) -> dict[str, np.ndarray]:
     """Parameters from a stack of two machines: the upper one is Dawid–Skene for the hidden units of the lower."""
-    affordable = enumeration_cost(rows_from_votes(votes), size).affordable
+    affordable = can_enumerate(sizes_from_votes(votes), size)
     stack = RBMStack(hidden=(size, 1), training=STACK_TRAINING if affordable else None)
     lower, upper = stack.train(votes, key=key)
     params = {

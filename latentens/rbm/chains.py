@@ -43,7 +43,7 @@ def sample_exactly(machine: Machine, num_samples: int, key: jax.Array) -> Float[
     hidden_key, visible_key = jax.random.split(key)
     states = hidden_states(machine)
     log_mass = -free_energy(machine.transposed, states)
-    chosen = states[jax.random.categorical(hidden_key, log_mass, shape=(num_samples,))]
+    chosen = jnp.asarray(states)[jax.random.categorical(hidden_key, log_mass, shape=(num_samples,))]
     return machine.visible_units.draw(visible_key, visible_probs(machine, chosen))
 
 

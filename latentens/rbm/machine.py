@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from latentens.rbm.units import AnyArray, Units
@@ -163,7 +164,7 @@ def _logits_of_states(machine: Machine) -> Float[Array, "visible state"]:
     return jnp.asarray(machine.visible_bias)[:, None] + jnp.asarray(machine.weights) @ hidden_states(machine).T
 
 
-def hidden_states(machine: Machine) -> Float[Array, "state hidden"]:
+def hidden_states(machine: Machine) -> Float[np.ndarray, "state hidden"]:
     """All states of the hidden layer."""
     return machine.hidden_units.states(machine.num_hidden)
 
@@ -197,7 +198,7 @@ def _log_sum_over_hidden(
     num_outer = max(0, machine.num_hidden - per_block)
     outer_weights, inner_weights = jnp.split(machine.weights, [num_outer * units.width], axis=1)
     outer_bias, inner_bias = jnp.split(machine.hidden_bias, [num_outer * units.width])
-    inner_states = units.states(machine.num_hidden - num_outer)
+    inner_states = jnp.asarray(units.states(machine.num_hidden - num_outer))
     table_bias = inner_states @ inner_bias
     table_logits = jnp.expand_dims(machine.visible_bias, 1) + inner_weights @ inner_states.T
 
@@ -208,4 +209,4 @@ def _log_sum_over_hidden(
 
     if num_outer == 0:
         return jax.nn.logsumexp(log_weights(table_bias, table_logits), axis=-1)
-    return jax.nn.logsumexp(jax.lax.map(block_sum, units.states(num_outer)), axis=0)
+    return jax.nn.logsumexp(jax.lax.map(block_sum, jnp.asarray(units.states(num_outer))), axis=0)

@@ -2,18 +2,12 @@
 
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from latentens.errors import VotesError
-from latentens.rbm.units import Units
-from latentens.runtime.blocks import few_lengths
-from latentens.runtime.devices import fetch, round_up, shard_rows
+from latentens.rbm.units import AnyArray, Units
 from latentens.runtime.limits import check_memory
-from latentens.runtime.precision import double_precision
-from latentens.runtime.randomness import numpy_generator
 from latentens.votes import Votes
 
 MEAN_PSEUDO = 1e-4
@@ -28,6 +22,8 @@ class RowSizes(NamedTuple):
     num_states: int
     gaps: bool
     """Whether some votes are missing or repeated."""
+    num_votes: int
+    """Votes of all rows together."""
 
     @property
     def num_bytes(self) -> float:
@@ -40,17 +36,19 @@ class VisibleRows(NamedTuple):
 
     Attributes:
         visible: The units' indicators, added up over repeated votes, 0 where unobserved.
-        weight: Each row's share of the items; the sum is one. Rows of weight zero fill up the array.
+        weight: Each row's share of the items; the sum is one.
         num_items: Number of items that all rows together stand for.
         observed: Which units were observed, or how often, if any vote was repeated; None if all were, and once.
         units: The kind of the units.
+        label: The state of the unit at the top of the stack, −1 where it is unknown; None if it is for all rows.
     """
 
-    visible: Float[Array, "row visible"]
-    weight: Float[Array, " row"]
+    visible: Float[AnyArray, "row visible"]
+    weight: Float[AnyArray, " row"]
     num_items: int | Int[Array, ""]
-    observed: Bool[Array, "row unit"] | Int[Array, "row unit"] | None = None
+    observed: Bool[AnyArray, "row unit"] | Int[AnyArray, "row unit"] | None = None
     units: Units = Units()
+    label: Int[np.ndarray, " row"] | None = None
 
     @property
     def num_units(self) -> int:
@@ -60,15 +58,16 @@ class VisibleRows(NamedTuple):
     @property
     def sizes(self) -> RowSizes:
         """How many rows there are, and of what."""
-        return RowSizes(len(self.weight), self.num_units, self.units.num_states, self.observed is not None)
+        shape = len(self.weight), self.num_units
+        votes = shape[0] * shape[1] if self.observed is None else int(np.asarray(self.observed).sum())
+        return RowSizes(*shape, self.units.num_states, self.observed is not None, votes)
 
     @property
-    def means(self) -> Float[Array, " visible"]:
+    def means(self) -> Float[AnyArray, " visible"]:
         """The mean of each indicator over the votes, kept off 0 and 1; equal shares if there were none."""
-        shape = len(self.visible), self.num_units
-        present = jnp.repeat(jnp.ones(shape) if self.observed is None else self.observed, self.units.width, axis=1)
-        pseudo = self.units.num_states * MEAN_PSEUDO
-        return (self.weight @ self.visible + MEAN_PSEUDO) / (self.weight @ present + pseudo)
+        counts = self.units.by_unit(self.weight @ self.visible)
+        cast = self.vote_shares[:, None] + self.units.num_states * MEAN_PSEUDO
+        return ((counts + MEAN_PSEUDO) / cast).reshape(-1)
 
     def refuse_repeats(self, who: str) -> None:
         """Raise `VotesError` if there are repeated votes, in the name of what cannot take them."""
@@ -79,19 +78,22 @@ class VisibleRows(NamedTuple):
             )
 
     @property
-    def vote_shares(self) -> Float[Array, " unit"]:
+    def vote_shares(self) -> Float[AnyArray, " unit"]:
         """The number of votes of each unit as a share of the items."""
-        return jnp.ones(self.num_units) if self.observed is None else self.weight @ self.observed
+        return np.ones(self.num_units) if self.observed is None else self.weight @ self.observed
 
-    def split(self, share: float, key: jax.Array) -> tuple["VisibleRows", "VisibleRows"]:
-        """The rows of most items and those of the others, which are chosen at random and make up the given share."""
+    def split(self, held_out: Bool[np.ndarray, " item"]) -> tuple["VisibleRows", "VisibleRows"]:
+        """The rows of most items and those of the items that are held out, in the order of `row_of_items`."""
         row_of_items = self.row_of_items()
-        size = min(max(1, round(share * len(row_of_items))), max(1, len(row_of_items) - 1))
-        chosen = numpy_generator(key).permutation(len(row_of_items))
         parts = []
-        for items in (chosen[size:] if len(chosen) > 1 else chosen, chosen[:size]):
+        for items in (~held_out, held_out if held_out.any() else ~held_out):
             counts = np.bincount(row_of_items[items], minlength=len(self.weight))
-            parts.append(self._replace(weight=shard_rows(counts / len(items)), num_items=len(items)))
+            present = counts > 0
+            observed, label = (
+                None if array is None else np.asarray(array)[present] for array in (self.observed, self.label)
+            )
+            visible, weight = np.asarray(self.visible)[present], counts[present] / items.sum()
+            parts.append(VisibleRows(visible, weight, int(items.sum()), observed, self.units, label))
         return parts[0], parts[1]
 
     def row_of_items(self, num_items: int | None = None) -> Int[np.ndarray, " item"]:
@@ -101,42 +103,47 @@ class VisibleRows(NamedTuple):
             num_items: Number of items; by default as many as the rows stand for.
         """
         size = int(self.num_items) if num_items is None else num_items
-        cumulative = np.cumsum(fetch(self.weight))
+        cumulative = np.cumsum(np.asarray(self.weight))
         middles = (np.arange(size) + 0.5) / size
         return np.searchsorted(cumulative, middles * cumulative[-1]).clip(max=len(cumulative) - 1)
 
 
-@double_precision
-def rows_from_votes(votes: Votes) -> VisibleRows:
-    """The distinct rows of votes, filled up to one of few lengths: each length is compiled only once."""
+def rows_from_votes(votes: Votes, gold: Int[np.ndarray, " item"] | None = None) -> VisibleRows:
+    """The distinct rows of votes.
+
+    Args:
+        votes: The votes.
+        gold: The code of each item's true label, −1 where it is unknown; rows with another label are other rows.
+    """
     sizes = sizes_from_votes(votes)
     check_memory(
         sizes.num_bytes,
         f"{sizes.num_rows:,} distinct rows of {sizes.num_units:,} voters, laid out for a machine,",
         "use DawidSkeneEM, which takes votes as they are, or leave voters with few votes out",
     )
-    rows, counts, _ = votes.patterns
+    rows, counts, inverse = votes.patterns
     cast = _count_votes(rows)
     observed = cast.sum(axis=2, dtype=np.int32)
-    filling = round_up(few_lengths(len(cast), cast[0].size, digits=3)) - len(cast)
-    visible = np.pad(cast[:, :, 1:].reshape(len(cast), -1).astype(float), ((0, filling), (0, 0)))
-    weight = np.pad(counts / votes.num_items, (0, filling))
-    known = shard_rows(np.pad(observed if votes.has_repeats else observed > 0, ((0, filling), (0, 0))), axis=0)
-    complete = bool((observed == 1).all())
+    label = None
+    if gold is not None:
+        pairs, counts = np.unique(np.stack([inverse, gold]), axis=1, return_counts=True)
+        cast, observed, label = cast[pairs[0]], observed[pairs[0]], pairs[1]
     return VisibleRows(
-        shard_rows(visible, axis=0),
-        shard_rows(weight),
+        cast[:, :, 1:].reshape(len(cast), -1).astype(float),
+        counts / votes.num_items,
         votes.num_items,
-        None if complete else known,
+        None if (observed == 1).all() else (observed if votes.has_repeats else observed > 0),
         Units(max(2, votes.num_classes)),
+        label,
     )
 
 
 def sizes_from_votes(votes: Votes) -> RowSizes:
     """The sizes of what `rows_from_votes` would make, without making it."""
     rows = votes.patterns.votes
-    complete = bool((rows.tally.sum(axis=1) == votes.num_voters).all()) and not votes.has_repeats
-    return RowSizes(rows.num_items, votes.num_voters, max(2, votes.num_classes), not complete)
+    cast = rows.tally.sum(axis=1)
+    gaps = bool((cast != votes.num_voters).any()) or votes.has_repeats
+    return RowSizes(rows.num_items, votes.num_voters, max(2, votes.num_classes), gaps, int(cast.sum()))
 
 
 def _count_votes(votes: Votes) -> Int[np.ndarray, "row voter state"] | Bool[np.ndarray, "row voter state"]:

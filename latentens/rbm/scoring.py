@@ -4,14 +4,14 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from latentens.rbm.annealing import estimate_log_partition
-from latentens.rbm.enumeration import enumeration_cost
-from latentens.rbm.machine import Machine, free_energy, log_probs
+from latentens.rbm.enumeration import can_enumerate
+from latentens.rbm.exact import log_likelihoods
+from latentens.rbm.machine import Machine, free_energy
 from latentens.rbm.rows import VisibleRows
 from latentens.rbm.training.exact import single_unit
-from latentens.runtime.devices import fetch
 from latentens.runtime.precision import double_precision
 
 BASE_PENALTY = 1e-3
@@ -33,19 +33,17 @@ class Likelihood(NamedTuple):
 @double_precision
 def mean_log_likelihood(machine: Machine, rows: VisibleRows, *, key: jax.Array) -> Likelihood:
     """The mean log-likelihood of rows; the key serves annealing."""
-    if enumeration_cost(rows, machine.num_hidden).affordable:
-        return Likelihood(float(_exact_mean(machine, rows)), 0.0)
+    values = exact_log_likelihoods(machine, rows)
+    if values is not None:
+        return Likelihood(float(rows.weight @ values), 0.0)
     if rows.observed is not None:
         return Likelihood(float("nan"), float("nan"))
     return annealed_mean(machine, rows, key)
 
 
-@double_precision
 def exact_log_likelihoods(machine: Machine, rows: VisibleRows) -> Float[np.ndarray, " row"] | None:
     """The log-likelihood of each row; None for a machine too large to enumerate."""
-    if not enumeration_cost(rows, machine.num_hidden).affordable:
-        return None
-    return fetch(_log_probs(machine, rows.visible, rows.observed))
+    return log_likelihoods(machine, rows) if can_enumerate(rows, machine.num_hidden) else None
 
 
 def annealed_mean(machine: Machine, rows: VisibleRows, key: jax.Array) -> Likelihood:
@@ -54,11 +52,3 @@ def annealed_mean(machine: Machine, rows: VisibleRows, key: jax.Array) -> Likeli
     estimate = estimate_log_partition(machine, single_unit(rows, BASE_PENALTY, base_key), key=key)
     mean = -rows.weight @ free_energy(machine, rows.visible) - estimate.log_partition
     return Likelihood(float(mean), float(estimate.standard_error))
-
-
-@jax.jit
-def _exact_mean(machine: Machine, rows: VisibleRows) -> Float[Array, ""]:
-    return rows.weight @ log_probs(machine, rows.visible, rows.observed)
-
-
-_log_probs = jax.jit(log_probs)

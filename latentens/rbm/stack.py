@@ -1,8 +1,7 @@
 """From layer to layer: what the hidden units of one machine are to the next, and to the label at the top."""
 
 from collections.abc import Sequence
-from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -10,17 +9,10 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from latentens.rbm.chains import fill_gaps
-from latentens.rbm.machine import (
-    Machine,
-    hidden_probs,
-    hidden_states,
-    log_probs,
-    log_votes_given_states,
-    state_posterior,
-)
+from latentens.rbm.exact import expected_given_rows, hidden_distribution
+from latentens.rbm.machine import Machine, hidden_probs, hidden_states
 from latentens.rbm.rows import VisibleRows, rows_from_votes
-from latentens.runtime.blocks import BLOCK_ELEMENTS
-from latentens.runtime.compiled_blocks import count_row_blocks, map_row_blocks, split_rows
+from latentens.rbm.units import AnyArray
 from latentens.runtime.devices import fetch
 from latentens.runtime.precision import double_precision
 from latentens.votes import Votes
@@ -52,23 +44,10 @@ def rows_above(machine: Machine, rows: VisibleRows, passing: Passing | None, *, 
         passing = "exact" if is_exact(machine) else "sampled"
     if passing == "exact":
         return hidden_distribution(machine, rows)
-    states = hidden_sample(machine, rows, rows.row_of_items(), key=key)
-    return rows_from_votes(Votes.from_matrix(states, num_classes=machine.hidden_units.num_states))
-
-
-@partial(jax.jit, static_argnames="block_elements")
-def hidden_distribution(machine: Machine, rows: VisibleRows, *, block_elements: int = BLOCK_ELEMENTS) -> VisibleRows:
-    """Every hidden state with its probability under the rows."""
-    states = hidden_states(machine)
-    num_blocks = count_row_blocks(len(rows.weight), len(states), block_elements)
-
-    def add_block(total: Float[Array, " state"], block: Any) -> tuple[Float[Array, " state"], None]:
-        weight, visible, observed = block
-        return total + weight @ state_posterior(machine, visible, observed), None
-
-    blocks = split_rows((rows.weight, rows.visible, rows.observed), num_blocks, axis=0)
-    weight, _ = jax.lax.scan(add_block, jnp.zeros(len(states)), blocks)
-    return VisibleRows(states, weight, rows.num_items, None, machine.hidden_units)
+    row_of_items = rows.row_of_items()
+    states = hidden_sample(machine, rows, row_of_items, key=key)
+    votes = Votes.from_matrix(states, num_classes=machine.hidden_units.num_states)
+    return rows_from_votes(votes, None if rows.label is None else rows.label[row_of_items])
 
 
 @double_precision
@@ -81,7 +60,7 @@ def hidden_sample(
     return fetch(machine.hidden_units.codes(machine.hidden_units.draw(key, probs)))
 
 
-def marginal_hidden_probs(machine: Machine, rows: VisibleRows, key: jax.Array) -> Float[Array, "row hidden"]:
+def marginal_hidden_probs(machine: Machine, rows: VisibleRows, key: jax.Array) -> Float[AnyArray, "row hidden"]:
     """`p(h_j = s | observed part of x)`; the key serves where gaps in a large machine have to be sampled."""
     if rows.observed is None:
         return hidden_probs(machine, rows.visible)
@@ -94,7 +73,7 @@ def marginal_hidden_probs(machine: Machine, rows: VisibleRows, key: jax.Array) -
 
 def top_probs(
     machines: Sequence[Machine], rows: VisibleRows, prediction: Prediction, num_samples: int, key: jax.Array
-) -> Float[Array, "row state"]:
+) -> Float[AnyArray, "row state"]:
     """Probability of each state of the one unit at the top of the stack, but for state 0.
 
     Args:
@@ -147,13 +126,13 @@ def permute_hidden(machine: Machine, order: Sequence[int] | Int[np.ndarray, " st
     )
 
 
-def _top_table(machines: Sequence[Machine]) -> Float[Array, "state top"]:
+def _top_table(machines: Sequence[Machine]) -> Float[np.ndarray, "state top"]:
     """Probability of the top unit given each state of the first hidden layer."""
-    if len(machines) == 1:
-        return hidden_states(machines[0])
-    table = hidden_probs(machines[-1], hidden_states(machines[-2]))
-    for below, machine in zip(machines[-3::-1], machines[-2:0:-1], strict=True):
-        table = state_posterior(machine, hidden_states(below)) @ table
+    table = hidden_states(machines[-1])
+    for below, machine in zip(machines[-2::-1], machines[:0:-1], strict=True):
+        states = hidden_states(below)
+        rows = VisibleRows(states, np.ones(len(states)), len(states), None, below.hidden_units)
+        table = expected_given_rows(machine, rows, table)
     return table
 
 
@@ -181,30 +160,3 @@ def _mean_climb(
 
     total = jnp.zeros((len(probs), machines[-1].hidden_units.width))
     return jax.lax.scan(add_draw, total, keys)[0] / len(keys)
-
-
-@partial(jax.jit, static_argnames="block_elements")
-def expected_given_rows(
-    machine: Machine, rows: VisibleRows, table: Float[Array, "state value"], *, block_elements: int = BLOCK_ELEMENTS
-) -> Float[Array, "row value"]:
-    """The mean of a function of the hidden state, given each row."""
-
-    def of_block(block: Any) -> Float[Array, "row value"]:
-        return state_posterior(machine, *block) @ table
-
-    num_blocks = count_row_blocks(len(rows.weight), len(table), block_elements)
-    return map_row_blocks(of_block, (rows.visible, rows.observed), num_blocks, axis=0)
-
-
-@partial(jax.jit, static_argnames="block_elements")
-def stacked_log_likelihoods(
-    machine: Machine, above: Machine, rows: VisibleRows, *, block_elements: int = BLOCK_ELEMENTS
-) -> Float[Array, " row"]:
-    """`log Σ_h p(x | h) p(h)` of each row: x given h by a machine, h by the machine above it (Hinton et al. 2006)."""
-    log_prior = log_probs(above, hidden_states(machine))
-
-    def of_block(block: Any) -> Float[Array, " row"]:
-        return jax.nn.logsumexp(log_prior + log_votes_given_states(machine, *block), axis=-1)
-
-    num_blocks = count_row_blocks(len(rows.weight), len(log_prior), block_elements)
-    return map_row_blocks(of_block, (rows.visible, rows.observed), num_blocks, axis=0)

@@ -16,7 +16,6 @@ from jax.scipy.special import logit
 from jaxtyping import Array, Float, Int
 
 from latentens.errors import LatentensError
-from latentens.programs.distributions import binary_states
 from latentens.runtime.settings import Settings, at_least
 
 AnyArray = Array | np.ndarray
@@ -84,17 +83,16 @@ class Units(Settings):
         """The sum of `log_normalisers` over the units: one logarithm a row in place of one an entry."""
         return sum_softplus(logits) if self.width == 1 else _sum_log_normalisers(self.width, logits)
 
-    def states(self, num_units: int) -> Float[Array, "state indicator"]:
-        """All states of a layer, the last unit changing fastest; refuses a layer that is too large."""
+    def states(self, num_units: int, part: slice = slice(None)) -> Float[np.ndarray, "state indicator"]:
+        """All states of a layer, or part of them, the last unit changing fastest; refuses a layer that is too large."""
         if self.num_states**num_units > MOST_STATES:
             raise LatentensError(
                 f"a layer of {num_units} units has too many states to enumerate, {self.num_states}^{num_units}; "
                 f"have at most {MOST_STATES:,}, or sample"
             )
-        if self.width == 1:
-            return jnp.asarray(binary_states(num_units), dtype=float)
-        digits = np.indices((self.num_states,) * num_units).reshape(num_units, -1).T
-        return self.indicators(digits)
+        numbers = np.arange(self.num_states**num_units)[part]
+        digits = np.stack(np.unravel_index(numbers, (self.num_states,) * num_units), axis=-1)
+        return (digits[..., None] == np.arange(1, self.num_states)).reshape(len(numbers), -1).astype(float)
 
     def indicators(self, codes: Int[AnyArray, "*row unit"]) -> Float[Array, "*row indicator"]:
         """The indicators of units whose states are given by their codes."""
@@ -118,11 +116,6 @@ class Units(Settings):
         if self.width == 1:
             return jnp.asarray(probs > 0.5, dtype=float)
         return self.indicators(self.with_state_zero(probs).argmax(axis=-1))
-
-    def centred(self, values: Float[AnyArray, "*row indicator"]) -> Float[Array, "*row unit state"]:
-        """A table over all states, zero at state 0, with the mean over the states taken off each unit's part."""
-        tables = jnp.concatenate([jnp.zeros((*values.shape[:-1], self.count(values), 1)), self.by_unit(values)], -1)
-        return tables - tables.mean(axis=-1, keepdims=True)
 
 
 def _softmax(logits: Float[AnyArray, "..."], axis: int) -> Float[Array, "..."]:

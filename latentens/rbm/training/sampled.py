@@ -13,13 +13,11 @@ from jaxtyping import Array, Float, Int
 from latentens.errors import LatentensError
 from latentens.rbm.annealing import estimate_log_partition
 from latentens.rbm.chains import fill_gaps, jump, run_chains
-from latentens.rbm.enumeration import OPERATIONS_PER_SECOND, enumeration_cost
 from latentens.rbm.machine import Machine, free_energy, log_partition, smaller_layer_states
-from latentens.rbm.rows import RowSizes, VisibleRows
-from latentens.rbm.training.exact import EVALUATIONS, centre, single_unit, squared_weights, uncentre
+from latentens.rbm.rows import VisibleRows
+from latentens.rbm.training.exact import centre, single_unit, squared_weights, uncentre
 from latentens.rbm.training.interface import Trained, Training
 from latentens.runtime.devices import fetch
-from latentens.runtime.limits import check_time
 from latentens.runtime.parallel import stop_if_asked
 from latentens.runtime.progress import track_late
 from latentens.runtime.settings import Count, NotNegative, PartialShare, Positive
@@ -32,15 +30,6 @@ MOST_SCORED_STATES = 2**14
 
 EPOCH_ITEMS = 2**17
 """At most this many items are drawn from the rows as training set."""
-
-UNIT_OPERATIONS = 100
-"""Operations for each visible unit of each item in an epoch: what is drawn, in chains and in gaps."""
-
-WEIGHT_OPERATIONS = 20
-"""Operations for each weight and item: products in chains, and the gradient."""
-
-LONGEST_TRAINING = 1800.0
-"""Training that is estimated to take more seconds than this is refused, unless another limit is set."""
 
 
 @dataclass(frozen=True)
@@ -87,12 +76,7 @@ class SampledTraining(Training):
 
     def _train(self, rows: VisibleRows, num_hidden: int, key: jax.Array, starts: Sequence[Machine]) -> Trained:
         rows.refuse_repeats("sampled training")
-        check_time(
-            self.estimated_seconds(rows.sizes, num_hidden),
-            f"sampled training of {num_hidden} hidden units on {len(rows.weight):,} rows of {rows.num_units:,} voters",
-            "use fewer hidden units or epochs, leave voters with few votes out, or use DawidSkeneEM",
-            LONGEST_TRAINING,
-        )
+        rows = rows._replace(label=None)
         split_key, single_key, start_key, epoch_key, score_key = jax.random.split(key, 5)
         training, held_out = self._split(rows, split_key)
         batch_size = min(self.batch_size, len(training))
@@ -114,13 +98,6 @@ class SampledTraining(Training):
                 break
         diagnostics = {"training": "sampled", "iterations": epoch, "best_epoch": best_epoch}
         return Trained((fetch(uncentre(best, rows.means)),), np.array(scores), diagnostics)
-
-    def estimated_seconds(self, sizes: RowSizes, num_hidden: int) -> float:
-        """About how long training takes: the exact one of the single unit it starts from, and all epochs."""
-        num_visible, width = ((sizes.num_states - 1) * number for number in (sizes.num_units, num_hidden))
-        steps = float(min(sizes.num_rows, EPOCH_ITEMS)) * self.epochs
-        epochs = steps * num_visible * (UNIT_OPERATIONS + WEIGHT_OPERATIONS * width * self.gibbs_steps)
-        return EVALUATIONS * enumeration_cost(sizes, 1).seconds + epochs / OPERATIONS_PER_SECOND
 
     def _start(self, rows: VisibleRows, num_hidden: int, single: Machine, key: jax.Array) -> Machine:
         """One unit as exact training finds it alone, the others at random."""

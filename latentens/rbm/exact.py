@@ -1,0 +1,259 @@
+"""Exact likelihoods of a machine with their gradient in closed form: data minus model expectations.
+
+All of it is NumPy. Nothing has to be compiled, whatever the number of rows, units and states, and since BLAS runs on
+one thread, sums are taken in one order on any number of cores: the same start ends at the same point. The same
+quantities as functions of JAX, for derivatives of one's own, are in `machine`.
+
+With the indicators x of the visible and h of the hidden units, and all units observed,
+`log p(x) = aᵀx + Σ_j log Σ_s exp(b_js + xᵀW_js) − log Z` and
+`log Z = log Σ_h exp(bᵀh + Σ_i log Σ_v exp(a_iv + W_iv h))`.
+Rows with gaps or repeated votes are mixtures over the hidden states, `p(x) = Σ_h p(h) Π_i p(x_i | h)^(votes of i)`.
+Arrays have indicators first and rows or states last, so that sums over the few states of a unit run along long axes.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+from scipy.sparse import csr_array
+from scipy.special import logsumexp, softmax
+
+from latentens.rbm.machine import Machine, smaller_layer_states
+from latentens.rbm.rows import VisibleRows
+from latentens.rbm.units import Units
+from latentens.runtime.blocks import BLOCK_ELEMENTS, row_blocks
+
+Flat = Float[np.ndarray, " parameter"]
+Gradient = tuple[Float[np.ndarray, "visible hidden"], Float[np.ndarray, " visible"], Float[np.ndarray, " hidden"]]
+"""Slopes of W, a and b."""
+
+
+class LogLikelihood:
+    """The mean log-likelihood of rows as a function of a machine's parameters, less `penalty/2 · ‖W‖²`.
+
+    If the machine has one hidden unit and labels of some rows are known, these rows contribute `log p(x, label)`.
+
+    Args:
+        rows: The rows.
+        num_hidden: Number of hidden units, which have as many states as the visible ones.
+        penalty: Weight of the L2 penalty, which a visible unit has in proportion to its number of votes.
+    """
+
+    def __init__(self, rows: VisibleRows, num_hidden: int, penalty: float = 0.0) -> None:
+        self.units, self.num_hidden, self.penalty = rows.units, num_hidden, penalty
+        self.weight = np.asarray(rows.weight)
+        self.visible = np.ascontiguousarray(np.asarray(rows.visible).T)
+        self.votes = None if rows.observed is None else _votes_by_state(rows)
+        self.mean = self.visible @ self.weight
+        self.shares = np.asarray(rows.vote_shares)
+        self.impossible = None  # labels of rows whose label is another
+        if num_hidden == 1 and rows.label is not None:
+            labels = np.arange(self.units.num_states)[:, None]
+            self.impossible = (rows.label >= 0) & (rows.label != labels)
+
+    def machine(self, flat: Flat) -> Machine:
+        """The machine with these parameters."""
+        num_visible, width = len(self.visible), self.num_hidden * self.units.width
+        weights, visible_bias, hidden_bias = np.split(flat, [num_visible * width, num_visible * (width + 1)])
+        return Machine(weights.reshape(num_visible, width), visible_bias, hidden_bias, self.units, self.units)
+
+    @staticmethod
+    def flat(machine: Machine) -> Flat:
+        """The parameters of a machine as one vector."""
+        return np.concatenate([np.ravel(part) for part in machine[:3]])
+
+    def loss(self, flat: Flat) -> tuple[float, Flat]:
+        """The negative of the penalised log-likelihood, and its gradient."""
+        machine = self.machine(flat)
+        log_z, model = log_partition(machine)
+        value, data = self._complete(machine) if self.votes is None else self._mixture(machine)
+        penalty, slope = self._penalty(np.asarray(machine.weights))
+        gradient = [ours - theirs for ours, theirs in zip(model, data, strict=True)]
+        gradient[0] += slope
+        return log_z - value + penalty, np.concatenate([part.ravel() for part in gradient])
+
+    def _complete(self, machine: Machine) -> tuple[float, Gradient]:
+        """The mean of `−F(x)`, and its gradient: the expectation of the hidden units given each row."""
+        logits = np.asarray(machine.weights.T @ self.visible + machine.hidden_bias[:, None])
+        if self.impossible is None:
+            probs, log_norms = _softmax(logits, self.units)
+        else:  # one unit
+            joint = np.where(self.impossible, -np.inf, np.concatenate([np.zeros_like(logits[:1]), logits]))
+            log_norms = logsumexp(joint, axis=0, keepdims=True)
+            probs = np.exp(joint - log_norms)[1:]
+        probs *= self.weight
+        value = self.mean @ machine.visible_bias + log_norms.sum(axis=0) @ self.weight
+        return float(value), (self.visible @ probs.T, self.mean, probs.sum(axis=1))
+
+    def _mixture(self, machine: Machine) -> tuple[float, Gradient]:
+        """The same where hidden units depend on each other given a row, since votes are missing or repeated."""
+        assert self.votes is not None
+        tables = state_tables(machine)
+        log_votes = tables.log_votes.reshape(-1, len(tables.states))
+        counts, mass, value = np.zeros_like(log_votes), np.zeros(len(tables.states)), 0.0
+        for block in row_blocks(len(self.weight), len(tables.states)):
+            votes, weight = self.votes[block], self.weight[block]
+            joint = votes @ log_votes + tables.log_mass
+            if self.impossible is not None:
+                joint = np.where(self.impossible[:, block].T, -np.inf, joint)
+            of_row = logsumexp(joint, axis=1)
+            value += float(weight @ of_row)
+            probs = np.exp(joint - of_row[:, None]) * weight[:, None]
+            counts += votes.T @ probs
+            mass += probs.sum(axis=0)
+        counts = counts.reshape(tables.log_votes.shape)
+        # of the logits a + Wh: votes seen, less those expected; the mass of a state has all of its votes expected
+        slope = counts + (mass - counts.sum(axis=1, keepdims=True)) * np.exp(tables.log_votes)
+        slope = slope[:, 1:].reshape(-1, len(tables.states))
+        return value, (slope @ tables.states, slope.sum(axis=1), mass @ tables.states)
+
+    def _penalty(self, weights: Float[np.ndarray, "visible hidden"]) -> tuple[float, Float[np.ndarray, "..."]]:
+        """`penalty/2 · ‖W‖²`, whichever states are states 0, and its gradient.
+
+        The tables W_ij over all states are centred both ways by `C = I − 1/K`; as C is a projection, the squared norm
+        of twice the centred table is `4 tr(Wᵀ C W C)`, where C has lost its first row and column.
+        """
+        centring = np.eye(self.units.width) - 1 / self.units.num_states
+        tables = weights.reshape(len(self.shares), self.units.width, -1, self.units.width)
+        centred = np.einsum("uv,ivjs->iujs", centring, tables) @ centring
+        slope = 4 * self.penalty * self.shares[:, None, None, None] * centred
+        return 0.5 * float(np.sum(slope * tables)), slope.reshape(weights.shape)
+
+
+class StateTables(NamedTuple):
+    """All states of a hidden layer, and what they say about the visible units."""
+
+    states: Float[np.ndarray, "state hidden"]
+    log_mass: Float[np.ndarray, " state"]
+    """`log Σ_x exp(−E(x, h))`, that is `log p(h) + log Z`."""
+    log_votes: Float[np.ndarray, "unit vote state"]
+    """`log p(x_i = v | h)`."""
+
+
+def state_tables(machine: Machine) -> StateTables:
+    """Enumerate the hidden layer."""
+    states = machine.hidden_units.states(machine.num_hidden)
+    tables = machine.visible_units.by_unit(np.asarray(machine.visible_bias)[:, None] + machine.weights @ states.T, 0)
+    tables = np.concatenate([np.zeros_like(tables[:, :1]), tables], axis=1)
+    log_norms = logsumexp(tables, axis=1)
+    return StateTables(states, states @ machine.hidden_bias + log_norms.sum(axis=0), tables - log_norms[:, None])
+
+
+def log_partition(machine: Machine, *, block_elements: int = BLOCK_ELEMENTS) -> tuple[float, Gradient]:
+    """`log Z` and its gradient, the expectations under the machine, by the states of the smaller layer in blocks."""
+    if smaller_layer_states(machine) < machine.hidden_units.num_states**machine.num_hidden:
+        log_z, (weights, hidden, visible) = log_partition(machine.transposed, block_elements=block_elements)
+        return log_z, (weights.T, visible, hidden)
+    weights, visible_bias, hidden_bias = (np.asarray(part) for part in machine[:3])
+    units, num_units = machine.hidden_units, machine.num_hidden
+    total, sums = -np.inf, (np.zeros_like(weights), np.zeros_like(visible_bias), np.zeros_like(hidden_bias))
+    for block in row_blocks(units.num_states**num_units, len(visible_bias), block_elements):
+        states = units.states(num_units, block)
+        probs, log_norms = _softmax(visible_bias[:, None] + weights @ states.T, machine.visible_units)
+        log_mass = states @ hidden_bias + log_norms.sum(axis=0)
+        of_block = logsumexp(log_mass)
+        mass = np.exp(log_mass - of_block)
+        probs *= mass
+        before, total = total, np.logaddexp(total, of_block)
+        old, new = np.exp(before - total), np.exp(of_block - total)
+        sums = (
+            old * sums[0] + new * (probs @ states),
+            old * sums[1] + new * probs.sum(axis=1),
+            old * sums[2] + new * (mass @ states),
+        )
+    return float(total), sums
+
+
+def log_likelihoods(machine: Machine, rows: VisibleRows) -> Float[np.ndarray, " row"]:
+    """`log p(x)` of each row."""
+    log_z, _ = log_partition(machine)
+    if rows.observed is None:
+        visible = np.asarray(rows.visible).T
+        logits = np.asarray(machine.weights).T @ visible + np.asarray(machine.hidden_bias)[:, None]
+        return machine.visible_bias @ visible + _softmax(logits, machine.hidden_units)[1].sum(axis=0) - log_z
+    tables = state_tables(machine)
+    return _log_mixture(rows, tables.log_votes, tables.log_mass - log_z)
+
+
+def stacked_log_likelihoods(machine: Machine, above: Machine, rows: VisibleRows) -> Float[np.ndarray, " row"]:
+    """`log Σ_h p(x | h) p(h)` of each row: x given h by a machine, h by the machine above it (Hinton et al. 2006)."""
+    tables = state_tables(machine)
+    every = VisibleRows(tables.states, np.ones(len(tables.states)), len(tables.states), None, machine.hidden_units)
+    return _log_mixture(rows, tables.log_votes, log_likelihoods(above, every))
+
+
+def expected_given_rows(
+    machine: Machine,
+    rows: VisibleRows,
+    table: Float[np.ndarray, "state value"],
+    *,
+    block_elements: int = BLOCK_ELEMENTS,
+) -> Float[np.ndarray, "row value"]:
+    """The mean of a function of the hidden state, given each row."""
+    blocks = row_blocks(len(rows.weight), len(table), block_elements)
+    return np.concatenate([posterior @ table for posterior in state_posteriors(machine, rows, blocks)])
+
+
+def hidden_distribution(machine: Machine, rows: VisibleRows, *, block_elements: int = BLOCK_ELEMENTS) -> VisibleRows:
+    """Every hidden state with its probability under the rows: once for those without label, once for each label."""
+    states = machine.hidden_units.states(machine.num_hidden)
+    label = np.full(len(rows.weight), -1) if rows.label is None else rows.label
+    labels = np.unique(label)
+    weight = np.where(label == labels[:, None], rows.weight, 0.0)
+    blocks = row_blocks(len(rows.weight), len(states), block_elements)
+    posteriors = zip(blocks, state_posteriors(machine, rows, blocks), strict=True)
+    passed_on = sum(weight[:, block] @ posterior for block, posterior in posteriors)
+    return VisibleRows(
+        np.tile(states, (len(labels), 1)),
+        np.ravel(passed_on),
+        rows.num_items,
+        None,
+        machine.hidden_units,
+        None if rows.label is None else np.repeat(labels, len(states)),
+    )
+
+
+def state_posteriors(
+    machine: Machine, rows: VisibleRows, blocks: Sequence[slice]
+) -> Iterator[Float[np.ndarray, "row state"]]:
+    """`p(h | x)` for every hidden state h, block by block of rows."""
+    if rows.observed is None:  # hidden units are independent given a row
+        states = machine.hidden_units.states(machine.num_hidden)
+        for block in blocks:
+            logits = np.asarray(rows.visible)[block] @ machine.weights + machine.hidden_bias
+            yield softmax(logits @ states.T, axis=1)
+        return
+    tables, votes = state_tables(machine), _votes_by_state(rows)
+    for block in blocks:
+        yield softmax(votes[block] @ tables.log_votes.reshape(-1, len(tables.states)) + tables.log_mass, axis=1)
+
+
+def _log_mixture(
+    rows: VisibleRows, log_votes: Float[np.ndarray, "unit vote state"], log_shares: Float[np.ndarray, " state"]
+) -> Float[np.ndarray, " row"]:
+    """`log Σ_h p(h) p(x | h)` of each row."""
+    votes, tables = _votes_by_state(rows), log_votes.reshape(-1, log_votes.shape[-1])
+    blocks = row_blocks(len(rows.weight), len(log_shares))
+    return np.concatenate([logsumexp(votes[block] @ tables + log_shares, axis=1) for block in blocks])
+
+
+def _votes_by_state(rows: VisibleRows) -> csr_array:
+    """How often each visible unit was seen in each of its states, state 0 included."""
+    seen = rows.units.by_unit(np.asarray(rows.visible))
+    times = np.ones(seen.shape[:2]) if rows.observed is None else np.asarray(rows.observed)
+    seen = np.where(times[:, :, None] > 0, seen, 0.0)
+    seen = np.concatenate([times[:, :, None] - seen.sum(axis=2, keepdims=True), seen], axis=2)
+    return csr_array(seen.reshape(len(seen), -1))
+
+
+def _softmax(
+    logits: Float[np.ndarray, "indicator row"], units: Units
+) -> tuple[Float[np.ndarray, "indicator row"], Float[np.ndarray, "unit row"]]:
+    """The probability of each indicator, and the log normaliser of each unit; the logit of state 0 is 0."""
+    tables = units.by_unit(logits, axis=0)
+    top = np.maximum(tables.max(axis=1), 0.0)
+    powers = np.exp(tables - top[:, None])
+    norms = powers.sum(axis=1) + np.exp(-top)
+    powers /= norms[:, None]
+    return powers.reshape(logits.shape), top + np.log(norms)
