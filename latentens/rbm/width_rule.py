@@ -1,7 +1,7 @@
 """The rule for the width of a layer: how many hidden units the votes call for, and how many they support."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -70,8 +70,9 @@ class SingularValueRule(Settings):
     **Directions.** More units than needed are trained under an L2 penalty. A unit with vanishing weights starts to grow
     only if a direction of the data's covariance exceeds the machine's by more than four times the penalty. Sampling
     noise alone exceeds it by about `(1/2) √(voters/items)`, so a penalty of `(1/8) √(voters/items)` lets only signal
-    grow. The singular values s_k of W, as shares p_k of their sum, then have the effective rank `exp(−Σ p_k log p_k)`
-    (Roy & Vetterli 2007), and a layer has as many units as that, rounded up.
+    grow; of K states, indicators have variance 1/K and there are K − 1 of them for each voter, which makes it
+    `√((K − 1) voters/items) / (2K²)`. The singular values s_k of W, as shares p_k of their sum, then have the effective
+    rank `exp(−Σ p_k log p_k)` (Roy & Vetterli 2007), and a layer has as many units as that, rounded up.
 
     **Support.** Machines are trained on part of the items, each with a machine of one unit on top of it, and the two
     together give the other items' votes a probability: a layer's units are there for the label above them. More units
@@ -114,7 +115,7 @@ class SingularValueRule(Settings):
         judge.accept(exact_log_likelihoods(one, others))
         if not has_room(rows.sizes, int(rows.num_items), FEWEST):
             return Width(1, np.ones(1), 1.0, tuple(judge.gains), (one,))
-        num_hidden, last = 1, self._train_stack(training, FEWEST, nested_key)
+        last = self._train_stack(training, FEWEST, nested_key)
         if not judge.accept(last.log_likelihoods(others)).supported:
             return Width(1, np.ones(1), 1.0, tuple(judge.gains), (one,))
         wide = self._train_wide(rows, wide_key)
@@ -123,23 +124,19 @@ class SingularValueRule(Settings):
         for size in range(FEWEST + 1, math.ceil(rank) + 1):
             if not has_room(rows.sizes, int(rows.num_items), size):
                 break
-            starts = [narrowed(machine, size) for machine in wide.ends[:2]]
-            wider = self._train_stack(training, size, jax.random.fold_in(nested_key, size), starts)
+            wider = self._train_stack(training, size, jax.random.fold_in(nested_key, size))
             if not judge.accept(wider.log_likelihoods(others)).supported:
                 break
             num_hidden, last = size, wider
-        starts = [*last.lower.ends[:2], *(narrowed(machine, num_hidden) for machine in wide.ends[:2])]
-        return Width(num_hidden, shares, rank, tuple(judge.gains), tuple(starts))
+        return Width(num_hidden, shares, rank, tuple(judge.gains), last.lower.ends[:2])
 
     @property
     def _training(self) -> Training:
-        return self.training or ExactTraining()
+        return self.training or ExactTraining(restarts=4)  # what is supported hardly hangs on the best optimum
 
-    def _train_stack(
-        self, rows: VisibleRows, num_hidden: int, key: jax.Array, starts: Sequence[Machine] = ()
-    ) -> "_Stack":
+    def _train_stack(self, rows: VisibleRows, num_hidden: int, key: jax.Array) -> "_Stack":
         lower_key, key, upper_key = jax.random.split(key, 3)
-        lower = self._training.train(rows, num_hidden, key=lower_key, starts=starts)
+        lower = self._training.train(rows, num_hidden, key=lower_key)
         above = rows_above(lower.machine, rows, None, key=key)
         return _Stack(lower, self._training.train(above, 1, key=upper_key).machine)
 
@@ -236,19 +233,3 @@ def unit_strengths(machine: Machine) -> Float[np.ndarray, " unit"]:
     width = machine.hidden_units.width
     singular = np.linalg.svd(centred_weights(machine), compute_uv=False)[: width * machine.num_hidden]
     return np.pad(singular, (0, -len(singular) % width)).reshape(-1, width).sum(axis=1)
-
-
-def narrowed(machine: Machine, num_hidden: int) -> Machine:
-    """The machine with only some of its hidden units: those whose weights are longest and most independent."""
-    units = machine.hidden_units
-    left = np.moveaxis(units.by_unit(np.asarray(machine.weights)), 1, 0)
-    kept: list[int] = []
-    for _ in range(num_hidden):
-        lengths = np.linalg.norm(left, axis=(1, 2))
-        lengths[kept] = -1.0
-        kept.append(int(np.argmax(lengths)))
-        basis, scale, _ = np.linalg.svd(left[kept[-1]], full_matrices=False)
-        basis = basis[:, scale > 1e-12 * scale.max(initial=1.0)]
-        left = left - basis @ (basis.T @ left)
-    columns = (np.array(kept)[:, None] * units.width + np.arange(units.width)).ravel()
-    return machine._replace(weights=machine.weights[:, columns], hidden_bias=machine.hidden_bias[columns])

@@ -30,13 +30,15 @@ class ExactTraining(Training):
     The penalty is for each vote: the weights of a voter who voted on a tenth of the items have a tenth of it. A machine
     with one hidden unit is trained with that unit clamped on rows whose label is known.
 
-    Starts compete: after 20 iterations the worse half is given up, after 40 more half of the rest, and so on; the last
-    two run until they converge, and the better one wins.
+    Starts compete: after some iterations the worse half is given up, after twice as many half of the rest, and so on;
+    the last two run until they converge, and the better one wins.
 
     Attributes:
         penalty: Weight of the L2 penalty, on W only and per vote.
         restarts: Number of starts: those that are handed to `train`, for one unit the one where labels are the items'
             votes, and random ones for the rest.
+        trial: Iterations after which the worse half of the starts is given up; after a few the order of the starts
+            says hardly anything about the order of their ends.
         max_iterations: Limit on the iterations of each start.
         tolerance: A start has converged when no entry of its gradient exceeds this, or when 20 iterations together gain
             less than this in mean log-likelihood.
@@ -44,7 +46,8 @@ class ExactTraining(Training):
     """
 
     penalty: NotNegative = 1e-3
-    restarts: Count = 8
+    restarts: Count = 16
+    trial: Count = 100
     max_iterations: Count = 1000
     tolerance: Positive = 1e-5
     weight_scale: Positive = 1.0
@@ -58,7 +61,7 @@ class ExactTraining(Training):
         starts += random_machines(rows, num_hidden, self.weight_scale, key, max(0, self.restarts - len(starts)))
         climbs = [_Climb(likelihood, start, self.max_iterations, self.tolerance) for start in starts]
         with np.errstate(over="ignore"):  # a step of the line search may be far too long
-            _compete(climbs)
+            _compete(climbs, self.trial)
         climbs = sorted((climb for climb in climbs if np.isfinite(climb.curve[-1])), key=lambda climb: climb.curve[-1])
         if not climbs:
             raise LatentensError("exact training failed from every start; use a penalty above zero or more restarts")
@@ -130,9 +133,8 @@ class _Climb:
         return len(self.curve) > STALLED and self.curve[-1 - STALLED] - self.curve[-1] < self.tolerance
 
 
-def _compete(climbs: Sequence[_Climb]) -> None:
+def _compete(climbs: Sequence[_Climb], iterations: int) -> None:
     """Let the better half of the starts go on for twice as long, until two are left, which go all the way."""
-    iterations = STALLED
     while len(climbs) > 2:
         for climb in track_late(climbs, "training exactly"):
             climb.go_on(iterations)
