@@ -9,7 +9,7 @@ import pytest
 from latentens import Votes, simulate
 from latentens.evaluation.sbc import simulation_based_calibration
 from latentens.inference.nuts_chains import log_density
-from latentens.methods import DawidSkeneEM, MaximumLikelihood, Nuts
+from latentens.methods import DawidSkeneEM, MaximumLikelihood, Nuts, RBMStack
 from latentens.methods.base import Method
 from latentens.models import Confounder, DawidSkene, ItemDifficulty, OneCoin
 from latentens.programs import marginal
@@ -22,6 +22,7 @@ MODEL = OneCoin(9)
 
 BUDGET = {
     DawidSkeneEM(): 0,
+    RBMStack(): 6,  # random keys
     MaximumLikelihood(MODEL, starts=2): 10,
     Nuts(MODEL, num_chains=2, num_warmup=20, num_samples=20): 11,  # climbs by what maximum likelihood has compiled
 }

@@ -76,10 +76,10 @@ class RBMStack(Method):
         if self._is_single(votes):
             return single.estimate(self._about_single(votes))
         layers, widths = self._train_layers(votes, train_key, gold, single)
-        machines = [layer.machine for layer in layers]
         about = _describe_widths(widths)
-        if self.training is None and len(machines) == 1 and machines[0].num_hidden == 1:
+        if not layers:
             return single.estimate(about)
+        machines = [layer.machine for layer in layers]
         label_probs = self._label_probs(machines, votes, predict_key)
         if widths and len(machines) > 1:
             changed = LabelChange.between(single.label_probs, label_probs, votes, gold)
@@ -105,8 +105,9 @@ class RBMStack(Method):
     def train(self, votes: Votes, *, key: jax.Array) -> list[Machine]:
         """Only the machines that `fit` finds with this key, from the votes up."""
         train_key, predict_key, _ = jax.random.split(key, 3)
-        layers, _ = self._train_layers(votes, train_key, None, _SingleUnit(votes, key, None))
-        machines = [layer.machine for layer in layers]
+        single = _SingleUnit(votes, key, None)
+        layers, _ = self._train_layers(votes, train_key, None, single)
+        machines = [layer.machine for layer in layers] or [_machine_of(single.fitted)]
         order = orientation(self._label_probs(machines, votes, predict_key), votes)
         return [*machines[:-1], permute_hidden(machines[-1], order)]
 
@@ -149,16 +150,19 @@ class RBMStack(Method):
     def _train_layers(
         self, votes: Votes, key: jax.Array, gold: GoldCodes | None, single: "_SingleUnit"
     ) -> tuple[list[Trained], list[Width]]:
-        """Train machine upon machine; with the rule, until a layer has one unit."""
+        """Train machine upon machine; with the rule, until a layer has one unit; none if the votes support one unit."""
         rows = rows_from_votes(votes, gold)
+        as_single = self.training is None and self.rule.training is None
         layers: list[Trained] = []
         widths: list[Width] = []
         while True:
             key, rule_key, train_key, next_key = jax.random.split(key, 4)
             if self.hidden is None:
-                plain = self.training is None and self.rule.training is None and not layers
-                widths.append(self.rule.choose(rows, key=rule_key, single=single.of_items if plain else None))
+                find_single = single.of_items if as_single and not layers else None
+                widths.append(self.rule.choose(rows, key=rule_key, single=find_single))
             num_hidden = self.hidden[len(layers)] if self.hidden else widths[-1].num_hidden
+            if num_hidden == 1 and not layers and self.hidden is None and as_single:
+                return layers, widths
             layers.append(self._train_layer(rows, num_hidden, widths, train_key))
             if num_hidden == 1 and len(layers) >= len(self.hidden or ()):
                 return layers, widths
