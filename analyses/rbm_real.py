@@ -111,13 +111,20 @@ def list_sets(kind: str, data: Path | None, sets: int, items: int) -> Iterator[t
     """The names of the sets of a kind, and how to get each."""
     if kind in ("ensembles", "panels"):
         for folder in sorted((data / kind).iterdir() if data else ()):
-            yield folder.name, lambda folder=folder: from_files(folder / "votes.csv", folder / "truth.csv")
+            yield folder.name, lambda folder=folder: read(folder)
     elif kind in ("crowds", "paper"):
         for name in (CROWDS if kind == "crowds" else PAPER_SETS) if data else ():
             yield name, lambda name=name: load(name, root=data)
     else:
         for number in range(FIRST_SEED, FIRST_SEED + sets):
             yield f"{kind}/{number}", lambda number=number: draw(kind, number, items)
+
+
+def read(folder: Path) -> Dataset:
+    """Votes and truth of a folder; a class may be nobody's vote."""
+    votes, truth = (pd.read_csv(folder / name, dtype=str, index_col="item") for name in ("votes.csv", "truth.csv"))
+    classes = sorted({*votes.stack().unique(), *truth["truth"].dropna()})
+    return from_files(folder / "votes.csv", folder / "truth.csv", classes=classes)
 
 
 def draw(kind: str, number: int, items: int) -> Dataset:
@@ -149,8 +156,8 @@ from latentens.datasets import from_files, load
 from latentens.methods import RBMStack
 kind, name, data, key = sys.argv[1:]
 folder = Path(data, kind, name)
-real = kind in ("ensembles", "panels")
-dataset = from_files(folder / "votes.csv", folder / "truth.csv") if real else load(name, root=data)
+files = folder / "votes.csv", folder / "truth.csv"
+dataset = from_files(*files) if kind in ("ensembles", "panels") else load(name, root=data)
 known = dataset.labels >= 0
 seconds = []
 for _ in range(2):

@@ -25,7 +25,6 @@ import matplotlib
 import numpy as np
 import pandas as pd
 import psutil
-from jaxtyping import Array
 from matplotlib import pyplot
 from rich.console import Console
 from rich.progress import track
@@ -36,10 +35,9 @@ from latentens.methods.dawid_skene_em import random_estimates
 from latentens.methods.independent.label_counts import count_rows, expectation, maximisation
 from latentens.models import DawidSkene
 from latentens.rbm import Machine, Units, rows_from_votes
-from latentens.rbm.enumeration import enumeration_cost
-from latentens.rbm.machine import log_partition, log_unnormalised
-from latentens.rbm.rows import RowSizes, sizes_from_votes
-from latentens.rbm.width_rule import too_long_for_gaps
+from latentens.rbm.enumeration import enumerated_entries
+from latentens.rbm.exact import LogLikelihood, log_partition
+from latentens.rbm.rows import RowSizes
 from latentens.votes import Triplets, Votes
 
 matplotlib.use("agg")
@@ -137,27 +135,30 @@ def run_enumeration(num_hidden: int, num_classes: int, gaps: int, seed: int) -> 
     generator = np.random.default_rng(seed)
     rows = rows_from_votes(Votes.from_matrix(generator.integers(-1, num_classes, (max(gaps, 1), 24))))
 
-    def height(machine: Machine) -> Array:
-        likelihood = rows.weight @ log_unnormalised(machine, rows.visible, rows.observed) if gaps else 0.0
-        return likelihood - log_partition(machine)
+    likelihood = LogLikelihood(rows, num_hidden)
+    machine = Machine(*(generator.normal(size=size) for size in ((visible, hidden), visible, hidden)), units, units)
 
-    with jax.enable_x64(True):
-        parts = (jnp.asarray(generator.normal(size=size)) for size in ((visible, hidden), visible, hidden))
-        machine = Machine(*parts, units, units)
-        gradient = jax.jit(jax.value_and_grad(height))
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        jax.block_until_ready(gradient(machine))
-        start, start_cpu = time.perf_counter(), time.process_time()
-        jax.block_until_ready([gradient(machine) for _ in range(5)])
-        seconds, cpu = (time.perf_counter() - start) / 5, (time.process_time() - start_cpu) / 5
+    def evaluate() -> None:
+        if gaps:
+            likelihood.loss(likelihood.flat(machine))
+        else:
+            log_partition(machine)
+
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    evaluate()
+    start, start_cpu = time.perf_counter(), time.process_time()
+    for _ in range(5):
+        evaluate()
+    seconds, cpu = (time.perf_counter() - start) / 5, (time.process_time() - start_cpu) / 5
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-    cost = enumeration_cost(rows.sizes if gaps else RowSizes(1, 24, num_classes, gaps=False), num_hidden).seconds
-    return {"seconds": seconds, "cpu_seconds": cpu, "mib_beyond_input": grown, "estimated_seconds": cost}
+    sizes = rows.sizes if gaps else RowSizes(1, 24, num_classes, gaps=False, num_votes=24)
+    entries = enumerated_entries(sizes, num_hidden)
+    return {"seconds": seconds, "cpu_seconds": cpu, "mib_beyond_input": grown, "entries": entries}
 
 
 def with_ratios(table: pd.DataFrame) -> pd.DataFrame:
     """Times over those of the smallest size of the same axis and method, measured and estimated."""
-    for name, value in (("ratio", "cpu_seconds"), ("estimated_ratio", "estimated_seconds")):
+    for name, value in (("ratio", "cpu_seconds"), ("estimated_ratio", "entries")):
         if value in table:
             table[name] = table[value] / table.groupby(["axis", "method"])[value].transform("first")
     return table
@@ -166,7 +167,7 @@ def with_ratios(table: pd.DataFrame) -> pd.DataFrame:
 def refusals(seed: int) -> list[str]:
     """What is said of a crowd that gets one unit, and of machines that are too large for time and for memory."""
     crowd = sparse_votes(20_000, 760, seed)
-    words = [str(too_long_for_gaps(sizes_from_votes(crowd)))]
+    words = RBMStack().fit(crowd, key=jax.random.key(seed)).diagnostics["notes"]
     for variable, limit, hidden in (("LATENTENS_SECONDS", "60", (8, 1)), ("LATENTENS_MEMORY", "10MiB", (3, 1))):
         os.environ[variable] = limit
         try:

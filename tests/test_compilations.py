@@ -22,9 +22,9 @@ MODEL = OneCoin(9)
 
 BUDGET = {
     DawidSkeneEM(): 0,
-    RBMStack(): 6,  # random keys
     MaximumLikelihood(MODEL, starts=2): 10,
     Nuts(MODEL, num_chains=2, num_warmup=20, num_samples=20): 11,  # climbs by what maximum likelihood has compiled
+    RBMStack(): 6,  # what draws random keys
 }
 
 
