@@ -123,7 +123,7 @@ def list_sets(kind: str, data: Path | None, sets: int, items: int) -> Iterator[t
 def read(folder: Path) -> Dataset:
     """Votes and truth of a folder; a class may be nobody's vote."""
     votes, truth = (pd.read_csv(folder / name, dtype=str, index_col="item") for name in ("votes.csv", "truth.csv"))
-    classes = sorted({*votes.stack().unique(), *truth["truth"].dropna()})
+    classes = sorted({*map(str, votes.stack().dropna()), *truth["truth"].dropna()})
     return from_files(folder / "votes.csv", folder / "truth.csv", classes=classes)
 
 

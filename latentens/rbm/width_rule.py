@@ -17,6 +17,7 @@ from latentens.rbm.scoring import exact_log_likelihoods
 from latentens.rbm.stack import is_exact, rows_above
 from latentens.rbm.training.exact import ExactTraining, centred_weights
 from latentens.rbm.training.interface import Trained, Training
+from latentens.runtime.blocks import SMALL_ELEMENTS
 from latentens.runtime.precision import double_precision
 from latentens.runtime.settings import Count, NotNegative, PartialShare, Settings
 
@@ -51,7 +52,8 @@ class Width(NamedTuple):
     Attributes:
         num_hidden: The number of hidden units.
         cumulative: Cumulative share of the singular values of the wide machine; all of it if one unit is enough.
-        effective_rank: The effective rank of its weights; 1 if one unit is enough.
+        effective_rank: The effective rank of its weights; 1 if one unit is enough, NaN where there is no room for more
+            than three.
         gains: What one hidden unit gains on held-out rows, what three gain beside it, what a fourth gains, ….
         starts: Machines of that size where training may start, the best first.
     """
@@ -118,6 +120,8 @@ class SingularValueRule(Settings):
         last = self._train_stack(training, FEWEST, nested_key)
         if not judge.accept(last.log_likelihoods(others)).supported:
             return Width(1, np.ones(1), 1.0, tuple(judge.gains), (one,))
+        if not has_room(rows.sizes, int(rows.num_items), FEWEST + 1):
+            return Width(FEWEST, np.ones(1), np.nan, tuple(judge.gains), last.lower.ends[:1])
         wide = self._train_wide(rows, wide_key)
         shares, rank = effective_rank(unit_strengths(wide.machine))
         num_hidden = FEWEST
@@ -128,11 +132,12 @@ class SingularValueRule(Settings):
             if not judge.accept(wider.log_likelihoods(others)).supported:
                 break
             num_hidden, last = size, wider
-        return Width(num_hidden, shares, rank, tuple(judge.gains), last.lower.ends[:2])
+        return Width(num_hidden, shares, rank, tuple(judge.gains), last.lower.ends[:1])
 
     @property
     def _training(self) -> Training:
-        return self.training or ExactTraining(restarts=4)  # what is supported hardly hangs on the best optimum
+        # what is supported hardly hangs on the best optimum
+        return self.training or ExactTraining(restarts=4, batches=1)
 
     def _train_stack(self, rows: VisibleRows, num_hidden: int, key: jax.Array) -> "_Stack":
         lower_key, key, upper_key = jax.random.split(key, 3)
@@ -142,12 +147,12 @@ class SingularValueRule(Settings):
 
     def _train_wide(self, rows: VisibleRows, key: jax.Array) -> Trained:
         num_units = min(rows.num_units, self.max_units or rows.num_units)
-        while num_units > FEWEST and enumerated_entries(rows, num_units) > MOST_TRIED:
+        while num_units > FEWEST and enumerated_entries(rows, num_units) > SMALL_ELEMENTS:
             num_units -= 1
         penalty = self.penalty
         if penalty is None:
             penalty = math.sqrt(rows.visible.shape[1] / int(rows.num_items)) / (2 * rows.units.num_states**2)
-        training = self.training or ExactTraining(restarts=2, weight_scale=0.1)
+        training = self.training or ExactTraining(restarts=2, batches=1, weight_scale=0.1)
         return replace(training, penalty=penalty).train(rows, num_units, key=key)
 
 

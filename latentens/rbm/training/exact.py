@@ -31,12 +31,14 @@ class ExactTraining(Training):
     with one hidden unit is trained with that unit clamped on rows whose label is known.
 
     Starts compete: after some iterations the worse half is given up, after twice as many half of the rest, and so on;
-    the last two run until they converge, and the better one wins.
+    the last two run until they converge. If they end at different optima, more starts are drawn. The best end wins.
 
     Attributes:
         penalty: Weight of the L2 penalty, on W only and per vote.
-        restarts: Number of starts: those that are handed to `train`, for one unit the one where labels are the items'
-            votes, and random ones for the rest.
+        restarts: Number of starts that compete: those that are handed to `train`, for one unit the one where labels are
+            the items' votes, and random ones for the rest.
+        batches: Largest number of such competitions; another one follows while the best two ends of all are farther
+            apart than ten times the tolerance.
         trial: Iterations after which the worse half of the starts is given up; after a few the order of the starts
             says hardly anything about the order of their ends.
         max_iterations: Limit on the iterations of each start.
@@ -47,6 +49,7 @@ class ExactTraining(Training):
 
     penalty: NotNegative = 1e-3
     restarts: Count = 16
+    batches: Count = 3
     trial: Count = 100
     max_iterations: Count = 1000
     tolerance: Positive = 1e-5
@@ -58,11 +61,18 @@ class ExactTraining(Training):
         starts = list(starts)
         if num_hidden == 1:
             starts.append(from_vote_shares(rows))
-        starts += random_machines(rows, num_hidden, self.weight_scale, key, max(0, self.restarts - len(starts)))
-        climbs = [_Climb(likelihood, start, self.max_iterations, self.tolerance) for start in starts]
-        with np.errstate(over="ignore"):  # a step of the line search may be far too long
-            _compete(climbs, self.trial)
-        climbs = sorted((climb for climb in climbs if np.isfinite(climb.curve[-1])), key=lambda climb: climb.curve[-1])
+        climbs: list[_Climb] = []
+        for number in range(self.batches):
+            batch_key = jax.random.fold_in(key, number)
+            drawn = random_machines(rows, num_hidden, self.weight_scale, batch_key, max(0, self.restarts - len(starts)))
+            batch = [_Climb(likelihood, start, self.max_iterations, self.tolerance) for start in [*starts, *drawn]]
+            with np.errstate(over="ignore"):  # a step of the line search may be far too long
+                _compete(batch, self.trial)
+            climbs = [climb for climb in [*climbs, *batch] if np.isfinite(climb.curve[-1])]
+            climbs.sort(key=lambda climb: climb.curve[-1])
+            losses, starts = [climb.curve[-1] for climb in climbs if climb.ended], []
+            if self.restarts == 1 or (len(losses) > 1 and losses[1] - losses[0] <= 10 * self.tolerance):
+                break
         if not climbs:
             raise LatentensError("exact training failed from every start; use a penalty above zero or more restarts")
         best = climbs[0]
