@@ -46,13 +46,6 @@ class Optima(NamedTuple):
         return jax.tree.map(lambda leaf: leaf[start], self.points)
 
 
-def joined(first: Optima, second: Optima) -> Optima:
-    """The optima of two sets of starts as one."""
-    points = jax.tree.map(lambda *leaves: np.concatenate(leaves), first.points, second.points)
-    losses, slopes, iterations = (np.concatenate(pair) for pair in zip(first[1:4], second[1:4], strict=True))
-    return Optima(points, losses, slopes, iterations, first.curves + second.curves)
-
-
 def continued(first: Optima, second: Optima) -> Optima:
     """Where each start ended that went on from where it had ended before."""
     curves = [np.concatenate(pair) for pair in zip(first.curves, second.curves, strict=True)]
