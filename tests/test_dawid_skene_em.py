@@ -8,7 +8,7 @@ from latentens.methods import DawidSkeneEM
 from latentens.methods.dawid_skene_em import random_estimates
 from latentens.methods.independent import ascent
 from latentens.methods.independent.ascent import Ascent
-from latentens.methods.independent.label_counts import count_rows, expectation, maximisation
+from latentens.methods.independent.label_counts import VotePrior, count_rows, expectation, maximisation
 from latentens.methods.indicator import vote_indicator
 from latentens.models import DawidSkene
 from latentens.votes import Triplets, Votes
@@ -82,7 +82,7 @@ def test_likelihood_never_falls(num_classes):
     for _ in range(60):
         expected = expectation(data, estimates)
         heights.append(expected.log_likelihood)
-        estimates = maximisation(expected, np.zeros((num_classes, num_classes)))
+        estimates = maximisation(expected, VotePrior.of_counts(np.zeros((num_classes, num_classes))))
     assert np.all(np.diff(heights, axis=0) > -1e-8)
     assert np.all(heights[-1] > heights[0] + 1)
 
@@ -175,13 +175,13 @@ def test_clear_votes_give_no_warning():
     assert words[0] == "not converged after 3 iterations"
 
 
-def plain_rounds(data, expected, pseudo_counts, rounds=3000):
+def plain_rounds(data, expected, prior, rounds=3000):
     """Expectation–maximisation without any jump."""
     for _ in range(rounds):
-        estimates = maximisation(expected, pseudo_counts)
+        estimates = maximisation(expected, prior)
         expected = expectation(data, estimates)
-    prior = np.einsum("kv,ksjv->s", pseudo_counts, np.log(estimates.confusion))
-    return expected.log_likelihood + prior + pseudo_counts.min() * np.log(estimates.shares).sum(axis=0)
+    density = np.einsum("kv,ksjv->s", prior.votes[:, 0, 0], np.log(estimates.confusion))
+    return expected.log_likelihood + density + prior.classes * np.log(estimates.shares).sum(axis=0)
 
 
 @pytest.fixture(scope="module")
@@ -191,19 +191,19 @@ def slow_climb():
     rows, counts, _ = votes.patterns
     data = count_rows(rows, counts)
     drawn = random_estimates(np.random.default_rng(1), 6, votes.num_voters, votes.num_classes)
-    return data, expectation(data, drawn), np.full((4, 4), 0.01)
+    return data, expectation(data, drawn), VotePrior.of_counts(np.full((4, 4), 0.01))
 
 
 def test_jumps_end_where_plain_rounds_end(slow_climb):
-    data, expected, pseudo_counts = slow_climb
-    found = Ascent(data, pseudo_counts, 1e-10, 3000).climb(expected)
+    data, expected, prior = slow_climb
+    found = Ascent(data, prior, 1e-10, 3000).climb(expected)
     np.testing.assert_allclose(found.objective, plain_rounds(*slow_climb), atol=1e-4)
     assert found.converged.all()
     assert found.iterations.max() < 700
 
 
 def test_a_jump_that_lands_lower_is_undone(slow_climb, monkeypatch):
-    data, expected, pseudo_counts = slow_climb
+    data, expected, prior = slow_climb
     monkeypatch.setattr(ascent, "FIRST_JUMP", 1e6)
     heights = []
     record = ascent._record
@@ -213,13 +213,13 @@ def test_a_jump_that_lands_lower_is_undone(slow_climb, monkeypatch):
         return record(optimum, starts, at, rounds)
 
     monkeypatch.setattr(ascent, "_record", watched)
-    Ascent(data, pseudo_counts, 1e-9, 500).climb(expected)
+    Ascent(data, prior, 1e-9, 500).climb(expected)
     assert max(falls.max() for falls in heights) < 1e-6
 
 
 def test_starts_that_are_behind_are_given_up_but_never_the_first(slow_climb):
-    data, expected, pseudo_counts = slow_climb
-    few, all_of_them = (Ascent(data, pseudo_counts, 1e-9, 3000, work).climb(expected) for work in (0, 2**30))
+    data, expected, prior = slow_climb
+    few, all_of_them = (Ascent(data, prior, 1e-9, 3000, work).climb(expected) for work in (0, 2**30))
     assert not all_of_them.given_up.any()
     assert few.given_up.sum() >= 3
     assert few.converged[0]

@@ -36,7 +36,9 @@ MAX_WORK = 2e10
 Shares = Float[np.ndarray, " label"]
 Codes = Int[np.ndarray, " item"]
 Posterior = Float[np.ndarray, "item label"]
-PseudoCounts = Float[np.ndarray, "label vote"]
+MOST_ADDED = 0.5
+"""What is added to a voter's counts is scaled down to this share of its votes, where intervals are concerned."""
+
 Information = Float[np.ndarray, "parameter parameter"]
 
 
@@ -47,7 +49,7 @@ def independent_skill(
     votes: Votes,
     known: Codes | None = None,
     *,
-    pseudo_counts: PseudoCounts | None = None,
+    added: Confusion | None = None,
     level: float = COVERAGE,
 ) -> VoterSkill:
     """Skill of independent voters with its uncertainty.
@@ -59,7 +61,7 @@ def independent_skill(
         confusion: Estimated confusion matrices.
         votes: The votes that they were estimated from.
         known: The code of each item's label, −1 where it is unknown, if some were known.
-        pseudo_counts: What was added to the counts of each voter, and the smallest of them to that of each class.
+        added: What was added to the counts of each voter, and the smallest of it to that of each class.
         level: Coverage of the intervals.
     """
     found, size = skills_of(shares, confusion), shares.size + confusion.size
@@ -70,7 +72,10 @@ def independent_skill(
     counts = count_by_label(votes, probs)
     if size > MAX_INDEPENDENT or votes.num_items * size**2 > MAX_WORK:
         return as_fitted(found, counts, shares, level)
-    added = np.zeros(confusion.shape[1:]) if pseudo_counts is None else pseudo_counts
+    added = np.zeros(confusion.shape) if added is None else added
+    # It makes the information of few votes positive definite, and must not stand for knowledge of the voter.
+    most = MOST_ADDED * np.maximum(number, 1)
+    added = added * (most / np.maximum(added.sum(axis=(1, 2)), most))[:, None, None]
     num_items = votes.num_items + len(shares) * added.min()
     information = _complete(shares, confusion, counts + added, num_items) - _missing(confusion, votes, probs)
     errors = errors_of(information, _slopes(shares, confusion)) * _unaided(number, added)
@@ -78,10 +83,10 @@ def independent_skill(
     return lay_out(found, errors, number, level, INFORMATION, centre=centre)
 
 
-def _unaided(number: Int[np.ndarray, " voter"], added: PseudoCounts) -> Float[np.ndarray, " skill"]:
+def _unaided(number: Int[np.ndarray, " voter"], added: Confusion) -> Float[np.ndarray, " skill"]:
     """How much larger errors are without the pseudo-counts; with known labels this is exact."""
-    larger = np.sqrt((number + added.sum()) / np.maximum(number, 0.5))
-    return np.concatenate([larger, larger, np.repeat(larger, added.size)])
+    larger = np.sqrt((number + added.sum(axis=(1, 2))) / np.maximum(number, 0.5))
+    return np.concatenate([larger, larger, np.repeat(larger, added[0].size)])
 
 
 def _frequencies(counts: Confusion, confusion: Confusion) -> Confusion:

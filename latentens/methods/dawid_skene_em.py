@@ -1,11 +1,11 @@
 """Maximum likelihood for Dawid & Skene (1979) by expectation–maximisation."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Int
 from scipy.special import expit, logsumexp, softmax
 
 from latentens.inference.optima import list_optima, local_optimum_warnings
@@ -17,17 +17,22 @@ from latentens.methods.independent.label_counts import (
     CountedRows,
     Estimates,
     Expected,
+    PriorRule,
+    VotePrior,
     count_rows,
     expect_labels,
     expectation,
+    maximisation,
 )
 from latentens.methods.independent.likelihood import (
+    Confusion,
     from_named_params,
     gold_posterior,
     log_joint,
     named_params,
     posterior,
 )
+from latentens.methods.independent.shrinkage import Shrinkage, choose_shrinkage
 from latentens.methods.indicator import by_blocks, in_blocks, vote_indicator
 from latentens.methods.spectral.imbalance import third_moment_imbalance
 from latentens.methods.spectral.moments import rates_at
@@ -41,6 +46,10 @@ from latentens.votes import Votes
 SPECTRAL_VOTERS = 2000
 """With more voters than this the spectral starts cost more than all iterations and are left out."""
 
+SHRINKING_ROUNDS, SETTLED = 100, 1e-4
+"""Shrinkage is chosen anew in each round until one gains less than this many nats per item, a hundred at most: by then
+labels no longer change, and what changes the shrinkage after is a small part of a voter's votes."""
+
 SCREENED_ROWS = 2**18
 """Random starts compete on a sample of this many distinct rows, if there are twice as many; only the best survives."""
 
@@ -53,20 +62,23 @@ class DawidSkeneEM(Method):
     start ends at an optimum that fits about as well and has other labels, a warning says so, and `label_change` in the
     diagnostics is the share of labels that change.
 
-    Pseudo-counts stand for what is known of voters before any vote: most of them are right more often than wrong. With
-    thousands of votes per voter they change nothing; with ten they keep a voter who was right ten times from being
-    believed without limit. The default lost least on simulated sparse crowds (`analyses/pseudo_counts.py`).
+    A voter who was right ten times out of ten is not believed without limit: its confusion matrix is drawn to one
+    accuracy per voter and class and to the mistakes of all voters, as far as the votes say that voters are alike
+    (`latentens.methods.independent.shrinkage`). With thousands of votes per voter that changes little. Pseudo-counts of
+    your own, zero for the plain likelihood, replace it.
 
     Notes:
         Starts are the vote shares, what gold labels alone say, for two classes what SML and RL say, and random
         confusion matrices. All run side by side, by plain rounds first and then by squared extrapolation. On many votes
         the worse half of the starts is given up after ten rounds, and again after twenty, forty …, but never the vote
         shares; with very many distinct rows the random starts run on a sample first, and only the best one survives.
+        The shrinkage is chosen on the way up from the vote shares and is the same for all starts.
 
     Attributes:
-        diagonal: Added to each voter's count of right votes on each label, as if that many more had been seen.
+        diagonal: Added to each voter's count of right votes on each label, as if that many more had been seen. By
+            default the votes choose what is added.
         off_diagonal: Added to each voter's count of each kind of wrong vote, and (or `diagonal`, if that is smaller) to
-            the number of items of each class; zero in both gives the plain likelihood.
+            the number of items of each class. If only one of the two is given, it stands for both.
         random_starts: Number of random starts.
         tolerance: A start has converged when an iteration gains less than this in mean log-likelihood.
         max_iterations: Limit on the number of iterations.
@@ -74,14 +86,14 @@ class DawidSkeneEM(Method):
 
     counts_rows = True
 
-    diagonal: NotNegative = 4.0
-    off_diagonal: NotNegative = 1.0
+    diagonal: NotNegative | None = None
+    off_diagonal: NotNegative | None = None
     random_starts: CountOrZero = 10
     tolerance: Positive = 1e-9
     max_iterations: Count = 2000
 
     def _fit(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
-        optimum = self._climb(votes, key, gold)
+        optimum, rule, added = self._climb(votes, key, gold)
         shares = optimum.estimates.shares[:, optimum.best]
         confusion = optimum.estimates.confusion[:, optimum.best].transpose(1, 0, 2)
         diagnostics: dict[str, Any] = {
@@ -90,9 +102,14 @@ class DawidSkeneEM(Method):
             "iterations": int(optimum.iterations[optimum.best]),
             "converged": bool(optimum.converged[optimum.best]),
             "start_log_likelihoods": optimum.log_likelihood,
+            **({"shrinkage": rule.strengths} if isinstance(rule, Shrinkage) else {}),
             **_compare_starts(optimum, largest_label_change(optimum, votes, gold)),
         }
-        return Estimate(named_params(shares, confusion), diagnostics)
+        return Estimate(named_params(shares, confusion), diagnostics, state={"added_votes": added})
+
+    def _relabel(self, estimate: Estimate, order: Int[np.ndarray, " label"]) -> Estimate:
+        moved = super()._relabel(estimate, order)
+        return replace(moved, state={**moved.state, "added_votes": estimate.state["added_votes"][:, order]})
 
     @in_blocks
     def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
@@ -103,8 +120,13 @@ class DawidSkeneEM(Method):
         shares, confusion = from_named_params(estimate.params)
         return DawidSkene(len(confusion), len(shares))
 
-    def _climb(self, votes: Votes, key: jax.Array, gold: GoldCodes | None) -> Optimum:
-        """Where each start ends; items with a known label add the same counts to every start."""
+    def _climb(
+        self, votes: Votes, key: jax.Array, gold: GoldCodes | None
+    ) -> tuple[Optimum, VotePrior | Shrinkage, Confusion]:
+        """Where each start ends, by which rule, and what that adds to votes at the best.
+
+        Items with a known label add the same counts to every start.
+        """
         rows, counts, inverse = votes.patterns
         if gold is None:
             data = count_rows(rows, counts)
@@ -113,40 +135,68 @@ class DawidSkeneEM(Method):
             known = count_rows(votes.take(labelled), np.ones(len(labelled)))
             data = count_rows(rows, np.bincount(inverse[gold < 0], minlength=len(counts)))
             data = data._replace(known=expect_labels(known, [np.eye(votes.num_classes)[gold[labelled]]]))
-        return self._maximise(data, self._begin(votes, data, key, gold))
+        informed = expect_labels(data, self._informed_starts(votes, gold))
+        rule = self._rule(data, informed)
+        expected = self._with_random(votes, data, informed, rule, key)
+        optimum = Ascent(data, rule, self.tolerance, self.max_iterations).climb(expected)
+        at_best = expectation(data, Estimates(*(part[:, [optimum.best]] for part in optimum.estimates)))
+        return optimum, rule, rule(at_best).added(votes.num_voters)
 
-    def _begin(self, votes: Votes, data: CountedRows, key: jax.Array, gold: GoldCodes | None) -> Expected:
-        """Expected counts of all starts."""
+    def _informed_starts(self, votes: Votes, gold: GoldCodes | None) -> list[Posterior]:
+        """Vote shares, and what else is known."""
         starts = [vote_shares(votes.patterns.votes)]
         if gold is not None:
             starts.append(gold_posterior(votes, gold, votes.patterns.votes))
         if votes.num_classes == 2 and votes.num_voters <= SPECTRAL_VOTERS and not votes.has_repeats:
             starts += _spectral_starts(votes)
-        informed = expect_labels(data, starts)
+        return starts
+
+    def _with_random(
+        self, votes: Votes, data: CountedRows, informed: Expected, rule: PriorRule, key: jax.Array
+    ) -> Expected:
+        """Expected counts of all starts."""
         if not self.random_starts:
             return informed
         generator = numpy_generator(key)
         drawn = random_estimates(generator, self.random_starts, votes.num_voters, votes.num_classes)
         if len(votes.patterns.counts) >= 2 * SCREENED_ROWS:
-            drawn = self._screen(votes, drawn, generator)
+            drawn = self._screen(votes, drawn, rule, generator)
         return _side_by_side(informed, expectation(data, drawn))
 
-    def _screen(self, votes: Votes, drawn: Estimates, generator: np.random.Generator) -> Estimates:
+    def _screen(self, votes: Votes, drawn: Estimates, rule: PriorRule, generator: np.random.Generator) -> Estimates:
         """The best of some starts on a sample of the rows."""
         rows, counts, _ = votes.patterns
         chosen = np.sort(generator.choice(len(counts), SCREENED_ROWS, replace=False))
         sample = count_rows(rows.take(chosen), counts[chosen])
-        optimum = self._maximise(sample, expectation(sample, drawn))
+        optimum = Ascent(sample, rule, self.tolerance, self.max_iterations).climb(expectation(sample, drawn))
         return Estimates(optimum.estimates.shares[:, [optimum.best]], optimum.estimates.confusion[:, [optimum.best]])
 
-    def pseudo_counts(self, num_classes: int) -> Float[np.ndarray, "label vote"]:
-        """What is added to the counts of each voter."""
-        return np.where(np.eye(num_classes, dtype=bool), self.diagonal, self.off_diagonal)
+    def _rule(self, data: CountedRows, informed: Expected) -> VotePrior | Shrinkage:
+        """The pseudo-counts of the settings, or strengths chosen by the votes from where the best start leads."""
+        given = [value for value in (self.diagonal, self.off_diagonal) if value is not None]
+        if given:
+            right = np.eye(len(informed.labels), dtype=bool)
+            return VotePrior.of_counts(np.where(right, given[0], given[-1]))
+        starts = range(len(informed.log_likelihood))
+        return max((_settle(data, _start(informed, start)) for start in starts), key=lambda end: end[1])[0]
 
-    def _maximise(self, data: CountedRows, expected: Expected) -> Optimum:
-        """Where each start ends."""
-        pseudo_counts = self.pseudo_counts(len(expected.labels))
-        return Ascent(data, pseudo_counts, self.tolerance, self.max_iterations).climb(expected)
+
+def _settle(data: CountedRows, expected: Expected) -> tuple[Shrinkage, float]:
+    """The strengths that a start's expected counts choose as they climb, and the log-likelihood to which that leads."""
+    found, before = choose_shrinkage(expected.votes[:, 0]), -np.inf
+    for _ in range(SHRINKING_ROUNDS):
+        expected = expectation(data, maximisation(expected, found(expected)))
+        found = choose_shrinkage(expected.votes[:, 0], found)
+        gain = float(expected.log_likelihood[0]) - before
+        before += gain
+        if gain < SETTLED * data.num_items:
+            break
+    return found, before
+
+
+def _start(expected: Expected, start: int) -> Expected:
+    """One of several starts."""
+    return Expected(expected.labels[:, [start]], expected.votes[:, [start]], expected.log_likelihood[[start]])
 
 
 def largest_label_change(optimum: Optimum, votes: Votes, gold: GoldCodes | None) -> float:

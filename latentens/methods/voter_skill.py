@@ -18,7 +18,6 @@ from latentens.inference.independent_skill import count_by_label, independent_sk
 from latentens.inference.skill import estimated_skill, sampled_skill
 from latentens.inference.skill_record import COVERAGE, Confusion, VoterSkill, skills_of, without_intervals
 from latentens.methods.base import Fit, model_params
-from latentens.methods.dawid_skene_em import DawidSkeneEM
 from latentens.methods.independent.likelihood import from_named_params, two_class_confusion
 from latentens.models import DawidSkene
 from latentens.programs.contract import inspect
@@ -106,5 +105,5 @@ def _is_independent(fit: Fit) -> bool:
 def _independent(fit: Fit, votes: Votes, level: float) -> VoterSkill:
     shares, confusion = from_named_params(fit.params)
     order = fit.state.get("label_order", np.arange(len(shares)))
-    added = fit.method.pseudo_counts(len(shares)) if isinstance(fit.method, DawidSkeneEM) else None
-    return independent_skill(shares[order], confusion[:, order], votes, fit.known, pseudo_counts=added, level=level)
+    added = fit.state.get("added_votes")
+    return independent_skill(shares[order], confusion[:, order], votes, fit.known, added=added, level=level)

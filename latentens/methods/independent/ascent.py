@@ -15,6 +15,8 @@ from latentens.methods.independent.label_counts import (
     CountedRows,
     Estimates,
     Expected,
+    PriorRule,
+    VotePrior,
     expectation_at_logs,
     maximisation,
 )
@@ -40,7 +42,7 @@ class Optimum(NamedTuple):
     estimates: Estimates
     log_likelihood: Float[np.ndarray, " start"]
     objective: Float[np.ndarray, " start"]
-    """Log-likelihood plus the pseudo-counts' share: what EM maximises."""
+    """Log-likelihood plus log-density of the prior: what EM maximises."""
     iterations: Int[np.ndarray, " start"]
     converged: Bool[np.ndarray, " start"]
     given_up: Bool[np.ndarray, " start"]
@@ -66,14 +68,15 @@ class Ascent:
 
     Attributes:
         data: The rows.
-        pseudo_counts: Added to the counts of each voter, and the smallest of them to the count of each class.
+        rule: What is added to the counts. It may depend on them: then a round and a jump are judged by what is added
+            in the round, under which a round never falls.
         tolerance: A start has converged when a plain round gains less than this in mean log-likelihood.
         max_iterations: Limit on the number of rounds.
         large_work: Where a round adds up more numbers than this, starts that are behind are given up.
     """
 
     data: CountedRows
-    pseudo_counts: Float[np.ndarray, "label vote"]
+    rule: PriorRule
     tolerance: float
     max_iterations: int
     large_work: int = LARGE_WORK
@@ -84,15 +87,18 @@ class Ascent:
             return self._climb(expected, advance)
 
     def _climb(self, expected: Expected, advance: Advance) -> Optimum:
-        at = self._stand(maximisation(expected, self.pseudo_counts))
+        prior = self.rule(expected)
+        at = self._stand(maximisation(expected, prior), prior)
         running, bounds = np.arange(len(at.objective)), np.full(len(at.objective), FIRST_JUMP)
         optimum = _record(_empty_optimum(expected), running, at, rounds := 1)
         while rounds < self.max_iterations and len(running):
             stop_if_asked()
             advance(f"Expectation–maximisation, round {rounds}, starts left: {len(running)}")
-            after = self._stand(maximisation(at.expected, self.pseudo_counts))
+            prior = self.rule(at.expected)
+            after = self._stand(maximisation(at.expected, prior), prior)
             _record(optimum, running, after, rounds := rounds + 1)
-            done = after.objective - at.objective < self.tolerance * after.expected.labels.sum(axis=0)
+            gains = after.objective - self._judged(at, prior).objective
+            done = gains < self.tolerance * after.expected.labels.sum(axis=0)
             optimum.converged[running[done]] = True
             behind = ~done & self._behind(running, after, rounds)
             optimum.given_up[running[behind]] = True
@@ -106,12 +112,17 @@ class Ascent:
             _record(optimum, running, at, rounds := rounds + 1)
         return optimum
 
-    def _stand(self, estimates: Estimates) -> Position:
+    def _stand(self, estimates: Estimates, prior: VotePrior) -> Position:
         logs = Estimates(*map(safe_log, estimates))
         expected = expectation_at_logs(self.data, logs)
-        prior = np.einsum("kv,ksjv->s", self.pseudo_counts, logs.confusion)
-        prior += self.pseudo_counts.min() * logs.shares.sum(axis=0)
-        return Position(estimates, expected, expected.log_likelihood + prior)
+        return Position(estimates, expected, expected.log_likelihood + prior.log_density(logs))
+
+    def _judged(self, at: Position, prior: VotePrior) -> Position:
+        """The same place, as high as another prior says."""
+        if prior is self.rule:
+            return at
+        logs = Estimates(*map(safe_log, at.estimates))
+        return at._replace(objective=at.expected.log_likelihood + prior.log_density(logs))
 
     def _behind(self, running: Int[np.ndarray, " running"], at: Position, rounds: int) -> Bool[np.ndarray, " running"]:
         """Which starts to give up after so many rounds."""
@@ -126,11 +137,13 @@ class Ascent:
         self, at: Position, after: Position, bounds: Float[np.ndarray, " start"]
     ) -> tuple[Position, Float[np.ndarray, " start"]]:
         """Ahead of two plain rounds, or where the first of them led; and the bounds of further jumps."""
-        two_on = maximisation(after.expected, self.pseudo_counts)
+        prior = self.rule(after.expected)
+        after = self._judged(after, prior)
+        two_on = maximisation(after.expected, prior)
         paths = [_path(*map(np.sqrt, points)) for points in zip(at.estimates, after.estimates, two_on, strict=True)]
         of_step, of_bend = (sum(map(_squares, part)) for part in zip(*(path[1:] for path in paths), strict=True))
         length = np.clip(np.sqrt(of_step / np.maximum(of_bend, np.finfo(float).tiny)), 1.0, bounds)
-        landed = self._stand(_from_roots(*(_ahead(path, length) for path in paths)))
+        landed = self._stand(_from_roots(*(_ahead(path, length) for path in paths)), prior)
         good = landed.objective >= after.objective
         longer = np.where(length == bounds, LONGER_JUMP * bounds, bounds)
         return _choose(good, landed, after), np.where(good, longer, np.maximum(length / LONGER_JUMP, 1.0))

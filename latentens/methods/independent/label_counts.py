@@ -4,7 +4,7 @@ All goes by odds against the first label: what the votes say about that label it
 parameters, so that each row is looked up and counted for the other labels only.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -34,6 +34,60 @@ class Expected(NamedTuple):
     labels: Float[np.ndarray, "label start"]
     votes: Float[np.ndarray, "label start voter vote"]
     log_likelihood: Float[np.ndarray, " start"]
+
+
+class VotePrior(NamedTuple):
+    """What is known of voters before any vote: log-density Σ votes · log θ + Σ wrong · log(1 − θ_kk) + offset.
+
+    The shares of the classes have a density of their own, classes · Σ log π.
+    """
+
+    votes: Float[np.ndarray, "label #start #voter vote"]
+    """Added to how often each voter cast each vote on each class."""
+    wrong: Float[np.ndarray, "label start voter"] | None
+    """Further mistakes on each class, which are divided as the other ones are; less than none if negative."""
+    classes: float
+    """Added to the number of items of each class, so that none is ruled out."""
+    offset: Float[np.ndarray, " start"] | float = 0.0
+
+    @classmethod
+    def of_counts(cls, pseudo_counts: Float[np.ndarray, "label vote"]) -> "VotePrior":
+        """The same pseudo-counts for all voters, and the smallest of them for each class."""
+        return cls(pseudo_counts[:, None, None], None, float(pseudo_counts.min()))
+
+    def __call__(self, expected: Expected) -> "VotePrior":
+        """The same whatever the counts, where it is a rule."""
+        del expected
+        return self
+
+    def added(self, num_voters: int) -> Float[np.ndarray, "voter label vote"]:
+        """The votes that it amounts to for each voter of a single start, mistakes included."""
+        votes = np.broadcast_to(self._divided(self.votes), (len(self.votes), 1, num_voters, len(self.votes)))
+        return np.ascontiguousarray(votes[:, 0].transpose(1, 0, 2))
+
+    def to(self, votes: Float[np.ndarray, "label start voter vote"]) -> Float[np.ndarray, "label start voter vote"]:
+        """Counts of votes, added to."""
+        return self._divided(votes + self.votes)
+
+    def _divided(self, votes: Float[np.ndarray, "label start voter vote"]) -> np.ndarray:
+        if self.wrong is None:
+            return votes
+        wrong = ~np.eye(len(votes), dtype=bool)[:, None, None]
+        made = np.where(wrong, votes, 0.0).sum(axis=3)
+        return np.where(wrong, votes * ((made + self.wrong) / made)[..., None], votes)
+
+    def log_density(self, logs: Estimates) -> Float[np.ndarray, " start"]:
+        """Up to a constant, given the logarithms of the parameters."""
+        density = (self.votes * logs.confusion).sum(axis=(0, 2, 3)) + self.offset
+        density += self.classes * logs.shares.sum(axis=0)
+        if self.wrong is not None:
+            right = np.einsum("ksjk->ksj", logs.confusion)
+            density += (self.wrong * safe_log(-np.expm1(np.minimum(right, 0.0)))).sum(axis=(0, 2))
+        return density
+
+
+PriorRule = Callable[[Expected], VotePrior]
+"""The prior that follows from expected counts; a `VotePrior` is one that does not depend on them."""
 
 
 class CountedRows(NamedTuple):
@@ -106,15 +160,12 @@ def expectation_at_logs(data: CountedRows, logs: Estimates) -> Expected:
     return expected._replace(log_likelihood=expected.log_likelihood + of_known)
 
 
-def maximisation(expected: Expected, pseudo_counts: Float[np.ndarray, "label vote"]) -> Estimates:
-    """Shares and confusion matrices that maximise the expected log-likelihood; even where a voter has no counts.
-
-    A class has as many items more as the smallest pseudo-count says, so that none is ruled out.
-    """
-    votes = expected.votes + pseudo_counts[:, None, None, :]
+def maximisation(expected: Expected, prior: VotePrior) -> Estimates:
+    """Shares and confusion matrices that maximise expected log-likelihood and prior; even where nothing is counted."""
+    votes = prior.to(expected.votes)
     total = votes.sum(axis=3, keepdims=True)
     confusion = np.where(total > 0, votes / np.where(total > 0, total, 1.0), 1 / votes.shape[3])
-    labels = expected.labels + pseudo_counts.min()
+    labels = expected.labels + prior.classes
     return Estimates(labels / labels.sum(axis=0), confusion)
 
 

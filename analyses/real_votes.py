@@ -1,0 +1,250 @@
+"""Every method and its peers on votes that nobody here made: panels, ensembles and crowds.
+
+    python analyses/real_votes.py --data ROOT [--out DIR] [--keys 3] [--methods NAME …] [--folders …] [--sets NAME …]
+    python analyses/real_votes.py --simulated 20 [--kinds …]
+
+ROOT has folders `ensembles`, `panels` and `crowds` of sets: votes (`votes.csv`, wide, or `label.csv`, long) and
+`truth.csv`. Votes that are not classes of the truth ("tie", "Unsure") count as missing. Every fit is kept in
+DIR/real_votes, so that an interrupted run resumes; only means over keys leave it. Peers (extra `peers`) run at their
+defaults, and those that are not installed are left out. `--simulated` draws sets of known kinds in place of ROOT
+(`simulated_kinds.py`).
+
+True labels are used for scoring only, but for two rows that say so: the best single voter, and a supervised reference
+(logistic regression of the labels on the votes, by five folds).
+"""
+
+import json
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import jax
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from common import run
+from matplotlib.figure import Figure
+from real_peers import PEERS
+from simulated_kinds import KINDS, draw_set
+
+from latentens import Votes
+from latentens.datasets import Dataset
+from latentens.datasets.from_files import from_files, read_labels
+from latentens.errors import LatentensError
+from latentens.evaluation import evaluate
+from latentens.methods import (
+    Cubam,
+    DawidSkeneEM,
+    Ebcc,
+    Glad,
+    LatentSpectral,
+    MajorityVote,
+    RBMStack,
+    SpectralMetaLearner,
+    Tempered,
+    TreeMLE,
+)
+
+FOLDERS = "ensembles", "panels", "crowds"
+
+Posterior = Callable[[Votes, jax.Array], np.ndarray]
+
+
+def fitted(method: object) -> Posterior:
+    """What a method of the package says."""
+    return lambda votes, key: method.fit(votes, key=key).label_probs  # type: ignore[attr-defined]
+
+
+METHODS: dict[str, Posterior] = {
+    "MajorityVote": fitted(MajorityVote()),
+    "DawidSkeneEM": fitted(DawidSkeneEM()),
+    "DawidSkeneEM(4, 1)": fitted(DawidSkeneEM(4.0, 1.0)),
+    "Ebcc": fitted(Ebcc()),
+    "Glad": fitted(Glad()),
+    "Tempered(DawidSkeneEM)": fitted(Tempered(DawidSkeneEM())),
+    "Tempered(Ebcc)": fitted(Tempered(Ebcc())),
+    "Cubam": fitted(Cubam()),
+    "SpectralMetaLearner": fitted(SpectralMetaLearner()),
+    "LatentSpectral": fitted(LatentSpectral()),
+    "TreeMLE": fitted(TreeMLE()),
+    "RBMStack": fitted(RBMStack()),
+    **PEERS,
+}
+"""What is compared, the quick ones first."""
+
+QUICK = "MajorityVote", "DawidSkeneEM", "DawidSkeneEM(4, 1)", "Ebcc", "Glad", "Tempered(DawidSkeneEM)"
+
+SCORES = "accuracy", "log_score", "calibration_error_debiased", "confident_share", "confident_wrong"
+
+LEAST = 1e-6
+"""Smaller probabilities count as this one, so that a single item does not decide a mean log score."""
+
+BEST_VOTER, SUPERVISED = "best single voter, by truth", "supervised, five folds"
+
+
+def main(
+    data: Path | None,
+    out: Path,
+    seed: int,
+    keys: int = 3,
+    methods: tuple[str, ...] = QUICK,
+    folders: tuple[str, ...] = FOLDERS,
+    sets: tuple[str, ...] = ("",),
+    simulated: int = 0,
+    kinds: tuple[str, ...] = tuple(KINDS),
+) -> pd.DataFrame:
+    found = simulated_sets(kinds, simulated, seed) if simulated else real_sets(data, folders, sets)
+    for folder, dataset in found:
+        for name in methods:
+            for number in range(keys):
+                measured(out, folder, dataset, name, seed + number)
+    table = means(out)
+    if len(table):
+        print(summarise(table).round(3).to_string())
+    return table
+
+
+def real_sets(data: Path | None, folders: tuple[str, ...], sets: tuple[str, ...]) -> Iterator[tuple[str, Dataset]]:
+    """The sets of the folders, the small ones first."""
+    if data is None:
+        raise LatentensError("say by --data where the folders ensembles, panels and crowds are")
+    paths = [path for folder in folders for path in (data / folder).glob("*/truth.csv")]
+    for path in sorted(paths, key=lambda path: sum(file.stat().st_size for file in path.parent.glob("*.csv"))):
+        if sets == ("",) or path.parent.name in sets:
+            yield path.parent.parent.name, load_set(path.parent)
+
+
+def load_set(folder: Path) -> Dataset:
+    """Votes and truth; a vote that is not a class of the truth is missing."""
+    votes = next(file for file in (folder / "votes.csv", folder / "label.csv") if file.is_file())
+    truth = read_labels(folder / "truth.csv")
+    classes = sorted(set(truth.values()), key=lambda label: (isinstance(label, str), label))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        written = pd.read_csv(votes, dtype=str, keep_default_na=False)
+        columns = [written["label"]] if "label" in written else [written[name] for name in written.columns[1:]]
+        said = {value for column in columns for value in column.unique()} - {""}
+        other = said - {str(label) for label in classes}
+        if folder.parent.name == "ensembles":  # whole numbers: a class that no item has is a class all the same
+            classes, other = sorted({int(label) for label in (*said, *classes)}), set()
+        duplicates = {"duplicates": "last"} if "label" in written else {}
+        read = from_files(votes, folder / "truth.csv", classes=tuple(classes), missing=tuple(other), **duplicates)
+    return Dataset(folder.name, read.votes, read.labels)
+
+
+def simulated_sets(kinds: tuple[str, ...], number: int, seed: int) -> Iterator[tuple[str, Dataset]]:
+    """As many sets of each kind."""
+    for place in range(number):
+        for kind in kinds:
+            yield kind, draw_set(kind, np.random.default_rng([seed, 7919, place, list(KINDS).index(kind)]), place)
+
+
+def measured(out: Path, folder: str, dataset: Dataset, name: str, seed: int) -> dict[str, object]:
+    """The scores of a method on a set by one key, kept on disk."""
+    safe = name.replace("/", "_").replace(" ", "")
+    path = out / "real_votes" / folder / dataset.name / f"{safe}_{seed}.json"
+    if path.exists():
+        return json.loads(path.read_text())
+    start, clock = time.process_time(), time.perf_counter()
+    record: dict[str, object] = {"folder": folder, "set": dataset.name, "method": name, "key": seed}
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            probs = METHODS[name](dataset.votes, jax.random.key(seed))
+        record["seconds"], record["elapsed"] = time.process_time() - start, time.perf_counter() - clock
+        scores = evaluate(dataset.labels, np.maximum(probs, LEAST))
+        record |= {score: scores[score] for score in SCORES}
+    except Exception as error:  # other packages fail in ways of their own
+        if name not in PEERS and not isinstance(error, LatentensError):
+            raise
+        record["error"] = f"{type(error).__name__}: {error}"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not isinstance(record.get("error"), str) or "not installed" not in str(record["error"]):
+        path.write_text(json.dumps(record))
+    print(folder, dataset.name, name, seed, record.get("accuracy"), record.get("seconds"), flush=True)
+    return record
+
+
+def means(out: Path) -> pd.DataFrame:
+    """Everything that is kept, averaged over keys; `deviation` is that of the accuracy over keys."""
+    records = [json.loads(path.read_text()) for path in sorted((out / "real_votes").glob("*/*/*.json"))]
+    table = pd.DataFrame([record for record in records if "accuracy" in record])
+    if table.empty:
+        return table
+    groups = table.groupby(["folder", "set", "method"])
+    return groups[[*SCORES, "seconds"]].mean().assign(deviation=groups["accuracy"].std().fillna(0.0)).reset_index()
+
+
+def references(dataset: Dataset) -> dict[str, float]:
+    """The accuracy of the best single voter, and of a supervised reference."""
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import cross_val_predict
+
+    known = np.flatnonzero(dataset.labels >= 0)
+    votes, labels = dataset.votes.take(known), dataset.labels[known]
+    item, voter, vote = votes.triplets
+    cast = np.bincount(voter, minlength=votes.num_voters)
+    right = np.bincount(voter, vote == labels[item], votes.num_voters)
+    often = cast >= votes.num_items / 2
+    best = float((right[often] / cast[often]).max()) if often.any() else np.nan
+    features = np.zeros((votes.num_items, votes.num_voters, votes.num_classes))
+    features[item, voter, vote] = 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        predicted = cross_val_predict(
+            LogisticRegression(C=0.3, max_iter=300), features.reshape(votes.num_items, -1), labels
+        )
+    return {BEST_VOTER: best, SUPERVISED: float(np.mean(predicted == labels))}
+
+
+def summarise(table: pd.DataFrame) -> pd.DataFrame:
+    """One row per folder and method: means over sets, mean rank, and how the worst set compares with the majority."""
+    wide = table.pivot_table(index=["folder", "set"], columns="method", values="accuracy")
+    ranks = wide.rank(axis=1, ascending=False)
+    loss = wide.sub(wide["MajorityVote"], axis=0)
+    rows = []
+    for (folder, method), part in table.groupby(["folder", "method"], sort=False):
+        below = loss.loc[folder, method].dropna()
+        rows.append(
+            {
+                "folder": folder,
+                "method": method,
+                "sets": len(part),
+                "accuracy": 100 * part["accuracy"].mean(),
+                "rank": ranks.loc[folder, method].mean(),
+                "below majority": int((below < -0.01).sum()),
+                "worst": 100 * below.min(),
+                "worst set": below.idxmin() if len(below) else "",
+                "log score": part["log_score"].mean(),
+                "calibration": part["calibration_error_debiased"].mean(),
+                "above .99": 100 * part["confident_share"].mean(),
+                "of these wrong": 100 * part["confident_wrong"].mean(),
+                "deviation": 100 * part["deviation"].max(),
+                "seconds": part["seconds"].mean(),
+            }
+        )
+    return pd.DataFrame(rows).set_index(["folder", "method"])
+
+
+def figure(table: pd.DataFrame) -> Figure:
+    """Accuracy beyond the majority of every set, one row per method."""
+    wide = table.pivot_table(index=["folder", "set"], columns="method", values="accuracy")
+    gain = 100 * wide.sub(wide["MajorityVote"], axis=0)
+    names = [name for name in METHODS if name in gain and name != "MajorityVote"]
+    drawn, axes = plt.subplots(figsize=(8, 0.4 * len(names) + 1.2), layout="constrained")
+    for folder, marker in zip(FOLDERS, "o^s", strict=True):
+        if folder in gain.index.get_level_values(0):
+            part = gain.loc[folder]
+            places = np.tile(np.arange(len(names)), len(part)) + {"o": -0.15, "^": 0.0, "s": 0.15}[marker]
+            axes.plot(part[names].to_numpy().ravel(), places, marker, markersize=3.5, alpha=0.6, label=folder)
+    axes.axvline(0, color="k", linewidth=0.8)
+    axes.set(yticks=range(len(names)), yticklabels=names, xlabel="accuracy beyond the majority, points")
+    axes.set_xlim(max(-25, np.nanmin(gain)), min(25, np.nanmax(gain)) + 1)
+    axes.invert_yaxis()
+    axes.legend(fontsize="small")
+    return drawn
+
+
+if __name__ == "__main__":
+    run(main, __doc__)
