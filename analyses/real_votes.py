@@ -34,6 +34,7 @@ from latentens.datasets.from_files import from_files, read_labels
 from latentens.errors import LatentensError
 from latentens.evaluation import evaluate
 from latentens.methods import (
+    Consensus,
     Cubam,
     DawidSkeneEM,
     Ebcc,
@@ -58,6 +59,7 @@ def fitted(method: object) -> Posterior:
 
 METHODS: dict[str, Posterior] = {
     "MajorityVote": fitted(MajorityVote()),
+    "Consensus": fitted(Consensus()),
     "DawidSkeneEM": fitted(DawidSkeneEM()),
     "DawidSkeneEM(4, 1)": fitted(DawidSkeneEM(4.0, 1.0)),
     "Ebcc": fitted(Ebcc()),

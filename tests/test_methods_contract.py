@@ -11,6 +11,7 @@ from latentens import Dataset, methods
 from latentens.errors import LimitError, VotesError
 from latentens.inference.orient import vote_shares
 from latentens.methods import (
+    Consensus,
     Cubam,
     DawidSkeneEM,
     Ebcc,
@@ -59,6 +60,7 @@ WITHOUT_RATES = ("vote", "CUBAM in two dimensions", "stacked")
 """Methods that estimate no rates of voters."""
 
 OTHERS: dict[str, Callable[[Votes], Method]] = {
+    "Consensus": lambda _: Consensus(folds=2),
     "MaximumLikelihood": lambda votes: MaximumLikelihood(DawidSkene(votes.num_voters), starts=1),
     "LayeredGraphMLE": lambda _: LayeredGraphMLE(layers=(3,)),
     "Nuts": lambda _: SIX_VOTERS_SAMPLED,

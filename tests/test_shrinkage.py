@@ -39,7 +39,7 @@ def test_maximisation_has_the_highest_expected_log_likelihood_and_prior(num_clas
     generator = np.random.default_rng(0)
     counts = drawn_counts(generator, [0.9, 0.5], 12, num_classes)
     expected = Expected(counts.sum(axis=(1, 2))[:, None], counts[:, None], np.zeros(1))
-    prior = choose_shrinkage(counts)(expected)
+    prior = choose_shrinkage(counts).given(expected)
     found = maximisation(expected, prior)
 
     def height(confusion):
@@ -58,7 +58,7 @@ def test_what_is_added_is_what_changes_a_voter_without_votes():
     counts = drawn_counts(np.random.default_rng(1), [0.9, 0.6, 0.7], 20)
     counts[:, 2] = 0
     expected = Expected(counts.sum(axis=(1, 2))[:, None], counts[:, None], np.zeros(1))
-    prior = choose_shrinkage(counts)(expected)
+    prior = choose_shrinkage(counts).given(expected)
     silent = maximisation(expected, prior).confusion[:, 0, 2]
     added = prior.added(3)[2]
     np.testing.assert_allclose(silent, added / added.sum(axis=1, keepdims=True))
@@ -80,7 +80,7 @@ def test_the_density_is_that_of_divergences_from_the_simple_forms():
     expected = Expected(counts.sum(axis=(1, 2))[:, None], counts[:, None], np.zeros(1))
     rule = Shrinkage(4, 5, 6)
     confusion = np.random.default_rng(7).dirichlet(np.ones(3), (3, 1, 3))
-    found = rule(expected).log_density(Estimates(np.zeros((3, 1)), np.log(confusion)))
+    found = rule.given(expected).log_density(Estimates(np.zeros((3, 1)), np.log(confusion)))
     voter, voter_class, mistakes = rule.strengths
     right = np.einsum("kjk->j", counts)
     overall = (right.sum() + 1) / (counts.sum() + 2)
@@ -143,3 +143,15 @@ def test_many_votes_are_hardly_shrunken():
     np.testing.assert_allclose(plain.params["confusion"], shrunken.params["confusion"], atol=0.03)
     assert len(shrunken.diagnostics["shrinkage"]) == 3
     assert "shrinkage" not in plain.diagnostics
+
+
+def test_forms_with_fewer_parameters():
+    votes, _ = votes_of_classes(3, num_items=300)
+    by_class, coin = (DawidSkeneEM(form=form, random_starts=1).fit(votes, key=KEY) for form in ("class", "coin"))
+    for fit in (by_class, coin):
+        confusion = fit.params["confusion"]
+        wrong = confusion[:, ~np.eye(3, dtype=bool)].reshape(-1, 3, 2)
+        np.testing.assert_allclose(wrong[..., 0], wrong[..., 1], rtol=1e-3)
+    right = np.diagonal(coin.params["confusion"], axis1=1, axis2=2)
+    np.testing.assert_allclose(right, right[:, :1].repeat(3, axis=1), rtol=1e-3)
+    assert np.ptp(np.diagonal(by_class.params["confusion"], axis1=1, axis2=2), axis=1).max() > 0.01

@@ -99,6 +99,24 @@ def test_a_temperature_of_one_changes_nothing_and_none_changes_the_label():
         np.testing.assert_array_equal(temper(probs, temperature).argmax(axis=1), probs.argmax(axis=1))
 
 
+def test_tempering_leaves_the_usual_shares_and_keeps_the_label():
+    probs, base = np.random.default_rng(0).dirichlet(np.ones(3), 50), np.array([0.7, 0.2, 0.1])
+    np.testing.assert_allclose(temper(probs, 1.0, base), probs, rtol=1e-12)
+    for temperature in (0.0, 0.1, 0.5, 3.0):
+        tempered = temper(probs, temperature, base)
+        np.testing.assert_array_equal(tempered.argmax(axis=1), probs.argmax(axis=1))
+        np.testing.assert_allclose(tempered.sum(axis=1), 1.0)
+    nothing = temper(probs, 0.0, base)
+    usual = probs.argmax(axis=1) == 0
+    np.testing.assert_allclose(nothing[usual], np.tile(base, (usual.sum(), 1)), atol=1e-4)
+    second = probs.argmax(axis=1) == 1  # as probable as the usual label, and not more
+    np.testing.assert_allclose(nothing[second], np.tile([0.45, 0.45, 0.1], (second.sum(), 1)), atol=1e-4)
+    half = probs**0.5 * base**0.5
+    half /= half.sum(axis=1, keepdims=True)
+    same = half.argmax(axis=1) == probs.argmax(axis=1)
+    np.testing.assert_allclose(temper(probs, 0.5, base)[same], half[same])
+
+
 def test_the_best_temperature_of_a_known_curve():
     centre = np.log(0.4) + np.random.default_rng(1).normal(0, 0.2, 400)
     found = best_temperature(lambda t: -((np.log(max(t, 1e-3)) - centre) ** 2))
@@ -126,7 +144,8 @@ def noisy(mean, noise, peak, num_items=100):
     ids=["more", "few items", "not enough for more", "enough for less", "noise"],
 )
 def test_a_change_of_confidence_needs_evidence(score, expected):
-    assert best_temperature(score).value == pytest.approx(expected, rel=0.05)
+    assert best_temperature(score, by_labels=True).value == pytest.approx(expected, rel=0.05)
+    assert best_temperature(score).value == pytest.approx(min(expected, 1.0), rel=0.05)  # votes never make it surer
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.6], ids=["dense", "sparse"])

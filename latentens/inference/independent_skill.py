@@ -36,8 +36,9 @@ MAX_WORK = 2e10
 Shares = Float[np.ndarray, " label"]
 Codes = Int[np.ndarray, " item"]
 Posterior = Float[np.ndarray, "item label"]
-MOST_ADDED = 0.5
-"""What is added to a voter's counts is scaled down to this share of its votes, where intervals are concerned."""
+MOST_ADDED = 2.0
+"""Where intervals are concerned, what is added to a voter's counts is scaled down to this many votes per entry of the
+confusion matrix. Half or twice as many changed the coverage of 95 % intervals on simulated crowds by a point or two."""
 
 Information = Float[np.ndarray, "parameter parameter"]
 
@@ -74,7 +75,7 @@ def independent_skill(
         return as_fitted(found, counts, shares, level)
     added = np.zeros(confusion.shape) if added is None else added
     # It makes the information of few votes positive definite, and must not stand for knowledge of the voter.
-    most = MOST_ADDED * np.maximum(number, 1)
+    most = MOST_ADDED * added[0].size
     added = added * (most / np.maximum(added.sum(axis=(1, 2)), most))[:, None, None]
     num_items = votes.num_items + len(shares) * added.min()
     information = _complete(shares, confusion, counts + added, num_items) - _missing(confusion, votes, probs)

@@ -1,5 +1,6 @@
 """Methods that estimate labels from votes, one file each."""
 
+from latentens.methods.consensus import Consensus
 from latentens.methods.cubam import Cubam
 from latentens.methods.dawid_skene_em import DawidSkeneEM
 from latentens.methods.ebcc import Ebcc
@@ -20,6 +21,7 @@ from latentens.methods.top_down_mle import TopDownMLE
 from latentens.methods.tree_mle import TreeMLE
 
 __all__ = [
+    "Consensus",
     "Cubam",
     "DawidSkeneEM",
     "Ebcc",

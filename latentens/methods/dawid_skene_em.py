@@ -32,7 +32,7 @@ from latentens.methods.independent.likelihood import (
     named_params,
     posterior,
 )
-from latentens.methods.independent.shrinkage import Shrinkage, choose_shrinkage
+from latentens.methods.independent.shrinkage import Form, Shrinkage, choose_shrinkage
 from latentens.methods.indicator import by_blocks, in_blocks, vote_indicator
 from latentens.methods.spectral.imbalance import third_moment_imbalance
 from latentens.methods.spectral.moments import rates_at
@@ -79,6 +79,8 @@ class DawidSkeneEM(Method):
             default the votes choose what is added.
         off_diagonal: Added to each voter's count of each kind of wrong vote, and (or `diagonal`, if that is smaller) to
             the number of items of each class. If only one of the two is given, it stands for both.
+        form: What a voter has: a `confusion` matrix, or one accuracy per `class` and equally likely mistakes, or one
+            accuracy for all classes (`coin`). It does not count where pseudo-counts are given.
         random_starts: Number of random starts.
         tolerance: A start has converged when an iteration gains less than this in mean log-likelihood.
         max_iterations: Limit on the number of iterations.
@@ -88,6 +90,7 @@ class DawidSkeneEM(Method):
 
     diagonal: NotNegative | None = None
     off_diagonal: NotNegative | None = None
+    form: Form = "confusion"
     random_starts: CountOrZero = 10
     tolerance: Positive = 1e-9
     max_iterations: Count = 2000
@@ -120,9 +123,7 @@ class DawidSkeneEM(Method):
         shares, confusion = from_named_params(estimate.params)
         return DawidSkene(len(confusion), len(shares))
 
-    def _climb(
-        self, votes: Votes, key: jax.Array, gold: GoldCodes | None
-    ) -> tuple[Optimum, VotePrior | Shrinkage, Confusion]:
+    def _climb(self, votes: Votes, key: jax.Array, gold: GoldCodes | None) -> tuple[Optimum, PriorRule, Confusion]:
         """Where each start ends, by which rule, and what that adds to votes at the best.
 
         Items with a known label add the same counts to every start.
@@ -140,7 +141,7 @@ class DawidSkeneEM(Method):
         expected = self._with_random(votes, data, informed, rule, key)
         optimum = Ascent(data, rule, self.tolerance, self.max_iterations).climb(expected)
         at_best = expectation(data, Estimates(*(part[:, [optimum.best]] for part in optimum.estimates)))
-        return optimum, rule, rule(at_best).added(votes.num_voters)
+        return optimum, rule, rule.given(at_best).added(votes.num_voters)
 
     def _informed_starts(self, votes: Votes, gold: GoldCodes | None) -> list[Posterior]:
         """Vote shares, and what else is known."""
@@ -171,27 +172,26 @@ class DawidSkeneEM(Method):
         optimum = Ascent(sample, rule, self.tolerance, self.max_iterations).climb(expectation(sample, drawn))
         return Estimates(optimum.estimates.shares[:, [optimum.best]], optimum.estimates.confusion[:, [optimum.best]])
 
-    def _rule(self, data: CountedRows, informed: Expected) -> VotePrior | Shrinkage:
+    def _rule(self, data: CountedRows, informed: Expected) -> PriorRule:
         """The pseudo-counts of the settings, or strengths chosen by the votes from where the best start leads."""
         given = [value for value in (self.diagonal, self.off_diagonal) if value is not None]
         if given:
             right = np.eye(len(informed.labels), dtype=bool)
             return VotePrior.of_counts(np.where(right, given[0], given[-1]))
         starts = range(len(informed.log_likelihood))
-        return max((_settle(data, _start(informed, start)) for start in starts), key=lambda end: end[1])[0]
+        return max((self._settle(data, _start(informed, start)) for start in starts), key=lambda end: end[1])[0]
 
-
-def _settle(data: CountedRows, expected: Expected) -> tuple[Shrinkage, float]:
-    """The strengths that a start's expected counts choose as they climb, and the log-likelihood to which that leads."""
-    found, before = choose_shrinkage(expected.votes[:, 0]), -np.inf
-    for _ in range(SHRINKING_ROUNDS):
-        expected = expectation(data, maximisation(expected, found(expected)))
-        found = choose_shrinkage(expected.votes[:, 0], found)
-        gain = float(expected.log_likelihood[0]) - before
-        before += gain
-        if gain < SETTLED * data.num_items:
-            break
-    return found, before
+    def _settle(self, data: CountedRows, expected: Expected) -> tuple[Shrinkage, float]:
+        """The strengths that a start's counts choose as they climb, and the log-likelihood to which that leads."""
+        found, before = choose_shrinkage(expected.votes[:, 0], form=self.form), -np.inf
+        for _ in range(SHRINKING_ROUNDS):
+            expected = expectation(data, maximisation(expected, found.given(expected)))
+            found = choose_shrinkage(expected.votes[:, 0], found, form=self.form)
+            gain = float(expected.log_likelihood[0]) - before
+            before += gain
+            if gain < SETTLED * data.num_items:
+                break
+        return found, before
 
 
 def _start(expected: Expected, start: int) -> Expected:

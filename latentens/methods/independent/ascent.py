@@ -87,14 +87,14 @@ class Ascent:
             return self._climb(expected, advance)
 
     def _climb(self, expected: Expected, advance: Advance) -> Optimum:
-        prior = self.rule(expected)
+        prior = self.rule.given(expected)
         at = self._stand(maximisation(expected, prior), prior)
         running, bounds = np.arange(len(at.objective)), np.full(len(at.objective), FIRST_JUMP)
         optimum = _record(_empty_optimum(expected), running, at, rounds := 1)
         while rounds < self.max_iterations and len(running):
             stop_if_asked()
             advance(f"Expectation–maximisation, round {rounds}, starts left: {len(running)}")
-            prior = self.rule(at.expected)
+            prior = self.rule.given(at.expected)
             after = self._stand(maximisation(at.expected, prior), prior)
             _record(optimum, running, after, rounds := rounds + 1)
             gains = after.objective - self._judged(at, prior).objective
@@ -137,7 +137,7 @@ class Ascent:
         self, at: Position, after: Position, bounds: Float[np.ndarray, " start"]
     ) -> tuple[Position, Float[np.ndarray, " start"]]:
         """Ahead of two plain rounds, or where the first of them led; and the bounds of further jumps."""
-        prior = self.rule(after.expected)
+        prior = self.rule.given(after.expected)
         after = self._judged(after, prior)
         two_on = maximisation(after.expected, prior)
         paths = [_path(*map(np.sqrt, points)) for points in zip(at.estimates, after.estimates, two_on, strict=True)]

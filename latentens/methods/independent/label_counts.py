@@ -4,8 +4,8 @@ All goes by odds against the first label: what the votes say about that label it
 parameters, so that each row is looked up and counted for the other labels only.
 """
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -55,8 +55,8 @@ class VotePrior(NamedTuple):
         """The same pseudo-counts for all voters, and the smallest of them for each class."""
         return cls(pseudo_counts[:, None, None], None, float(pseudo_counts.min()))
 
-    def __call__(self, expected: Expected) -> "VotePrior":
-        """The same whatever the counts, where it is a rule."""
+    def given(self, expected: Expected) -> "VotePrior":
+        """The same whatever the counts: as a rule, it is one that does not depend on them."""
         del expected
         return self
 
@@ -86,8 +86,12 @@ class VotePrior(NamedTuple):
         return density
 
 
-PriorRule = Callable[[Expected], VotePrior]
-"""The prior that follows from expected counts; a `VotePrior` is one that does not depend on them."""
+class PriorRule(Protocol):
+    """The prior that follows from expected counts; a `VotePrior` is one that does not depend on them."""
+
+    def given(self, expected: Expected) -> VotePrior:
+        """The prior of each start."""
+        ...
 
 
 class CountedRows(NamedTuple):

@@ -14,7 +14,7 @@ Drawing to what all voters say about a class, its accuracy and its mistakes, was
 recognises can then become a second kind of a frequent one, and the evidence follows it there.
 """
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -22,10 +22,11 @@ from scipy.special import entr, gammaln, rel_entr
 
 from latentens.methods.independent.label_counts import Expected, VotePrior
 
+Form = Literal["confusion", "class", "coin"]
 Counts = Float[np.ndarray, "label start voter vote"]
 
-STRENGTHS = 2.0 ** np.arange(0, 31)
-"""The strengths that can be chosen, in votes: one at least (Jeffreys' prior of a share), and at most what voters cast on
+STRENGTHS = 2.0 ** np.arange(0, 25)
+"""The strengths that can be chosen, in votes: one at least (Jeffreys' prior of a share), at most what voters cast on
 average."""
 
 
@@ -41,7 +42,7 @@ class Shrinkage(NamedTuple):
         """In votes."""
         return STRENGTHS[list(self)]
 
-    def __call__(self, expected: Expected) -> VotePrior:
+    def given(self, expected: Expected) -> VotePrior:
         """What to add in each start. The log-density is that of the simple forms less the divergence from them.
 
         In these terms log p = −s₁ Σ_j KL(a, a_j) − s₂ Σ_jk KL(a_j, a_jk) − s₃ Σ_jk KL(even, w_jk), so that starts with
@@ -63,12 +64,16 @@ class Shrinkage(NamedTuple):
         return VotePrior(votes, added[..., 1] - mistakes, 1.0, offset)
 
 
-def choose_shrinkage(counts: Float[np.ndarray, "label voter vote"], before: Shrinkage | None = None) -> Shrinkage:
+def choose_shrinkage(
+    counts: Float[np.ndarray, "label voter vote"], before: Shrinkage | None = None, form: Form = "confusion"
+) -> Shrinkage:
     """The strengths with the highest evidence.
 
     Args:
         counts: How often each voter is expected to have cast each vote on each class.
         before: Strengths of the round before, from which each moves by one place at most; all are tried without.
+        form: What a voter has: a `confusion` matrix, one accuracy per `class` (s₃ is as large as can be) or one for all
+            classes (`coin`: s₂ is, too).
     """
     num_classes = len(counts)
     # No voter is drawn harder than by the votes that voters have on average.
@@ -78,9 +83,12 @@ def choose_shrinkage(counts: Float[np.ndarray, "label voter vote"], before: Shri
     overall, _ = _accuracies(pairs, 0.0)
     voter = _most_evident(pairs.sum(axis=0)[0], overall[0], most, near[0])
     _, accuracy = _accuracies(pairs, STRENGTHS[voter])
-    voter_class = _most_evident(pairs[:, 0], accuracy[0], most, near[1])
+    largest = len(STRENGTHS) - 1
+    voter_class = largest if form == "coin" else _most_evident(pairs[:, 0], accuracy[0], most, near[1])
     if num_classes == 2:
         return Shrinkage(voter, voter_class, 0)
+    if form != "confusion":
+        return Shrinkage(voter, voter_class, largest)
     is_wrong = ~np.eye(num_classes, dtype=bool)[:, None]
     even = is_wrong / (num_classes - 1)
     return Shrinkage(voter, voter_class, _most_evident(np.where(is_wrong, counts, 0.0), even, most, near[2]))

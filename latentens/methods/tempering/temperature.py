@@ -10,6 +10,7 @@ from scipy.special import softmax
 
 from latentens.methods.base import Posterior
 from latentens.runtime.numerics import safe_log
+from latentens.votes import Votes
 
 TEMPERATURES = np.array([0.0, *2.0 ** np.arange(-6.0, 3.0)])
 """The temperatures that are tried first; at 0 the posterior says that nothing is known."""
@@ -49,17 +50,46 @@ class Temperature(NamedTuple):
     curve: Float[np.ndarray, " temperature"]
 
 
-def temper(probs: Posterior, temperature: float) -> Posterior:
-    """The posterior p_τ(y) ∝ p(y)^τ: less confident for τ below 1, more confident above, with the same best label."""
-    return softmax(max(temperature, TRACE) * safe_log(probs), axis=1)
+def temper(probs: Posterior, temperature: float, base: Float[np.ndarray, " label"] | None = None) -> Posterior:
+    """The posterior p_τ(y) ∝ b(y)^(1 − τ) p(y)^τ: less confident for τ below 1, more confident above.
+
+    The base b is what is known of an item before its votes, and all that is left at τ = 0; for τ above 1 it does not
+    count. The best label stays the best: where the base would change it, both labels get the same probability.
+
+    Args:
+        probs: The posterior p.
+        temperature: The temperature τ.
+        base: The base; even if not given.
+    """
+    logs = max(temperature, TRACE) * safe_log(probs)
+    if base is None or temperature >= 1:
+        return softmax(logs, axis=1)
+    tempered = softmax(logs + (1 - max(temperature, TRACE)) * np.log(base), axis=1)
+    best, first = probs.argmax(axis=1), tempered.argmax(axis=1)
+    changed = np.flatnonzero(best != first)
+    best, first = best[changed], first[changed]
+    both = (tempered[changed, best] + tempered[changed, first]) / 2
+    tempered[changed, first] = both
+    tempered[changed, best] = np.nextafter(both, 1.0)
+    return tempered
 
 
-def best_temperature(score: Score) -> Temperature:
+def usual_shares(votes: Votes) -> Float[np.ndarray, " label"]:
+    """The share of each class in all votes, each being one vote more: what is known of an item before its votes."""
+    cast = votes.tally.sum(axis=0) + 1.0
+    return cast / cast.sum()
+
+
+def best_temperature(score: Score, *, by_labels: bool = False) -> Temperature:
     """The temperature with the highest mean score, if the evidence for it is enough.
 
-    It has to be better than 1 by once the standard error of the difference or by twice where it is above 1, for to be
-    too sure costs more than to be not sure enough; else it is 1. What is not better than 0 by once the standard error
-    is 0: nothing is known.
+    It has to be better than 1 by once the standard error of the difference, or by twice where it is above 1; else it is
+    1. What is not better than 0 by once the standard error is 0: nothing is known.
+
+    Args:
+        score: The score of each item at a temperature.
+        by_labels: Whether items are scored by their labels. Only these can make a posterior more confident: hidden
+            votes do not show the errors that voters share.
     """
     scores: dict[float, Float[np.ndarray, " item"]] = {}
 
@@ -71,7 +101,7 @@ def best_temperature(score: Score) -> Temperature:
     value = _highest(mean)
     if value != 1 and not _is_evident(scores[value] - scores[1.0], MORE if value > 1 else LESS):
         value = 1.0
-    if value > 1 and len(scores[1.0]) < FEWEST_ITEMS:
+    if value > 1 and (not by_labels or len(scores[1.0]) < FEWEST_ITEMS):
         value = 1.0
     if value > 0 and np.ptp(scores[value] - scores[0.0]) > 0 and not _is_evident(scores[value] - scores[0.0], LESS):
         value = 0.0

@@ -18,6 +18,7 @@ TOLERANCE = 1e-5
 MOST_ROUNDS = 20
 
 Counts = Float[np.ndarray, "label voter vote"]
+Base = Float[np.ndarray, " label"]
 ByLabel = Float[np.ndarray, "label hidden"]
 
 
@@ -31,8 +32,8 @@ class VoteScore:
     only if its labels mean the same in a fit to other items.
     """
 
-    def __init__(self, votes: Sequence[HiddenVotes], seen: Sequence[HiddenVotes]) -> None:
-        self._votes, self._seen = [_Asked(part) for part in votes], [_Asked(part) for part in seen]
+    def __init__(self, votes: Sequence[HiddenVotes], seen: Sequence[HiddenVotes], base: Base | None = None) -> None:
+        self._votes, self._seen = [_Asked(part, base) for part in votes], [_Asked(part, base) for part in seen]
 
     def __call__(self, temperature: float) -> Float[np.ndarray, " item"]:
         """The score of each item that has hidden votes, fold by fold."""
@@ -48,7 +49,8 @@ class VoteScore:
 class _Asked:
     """Hidden votes, laid out."""
 
-    def __init__(self, hidden: HiddenVotes) -> None:
+    def __init__(self, hidden: HiddenVotes, base: Base | None) -> None:
+        self._base = base
         num_classes = hidden.label_probs.shape[1]
         self._label_probs, self._shape = hidden.label_probs, (num_classes, hidden.num_voters, num_classes)
         _, self._item = np.unique(hidden.item, return_inverse=True)
@@ -56,12 +58,12 @@ class _Asked:
 
     def score(self, temperature: float, confusion: Counts) -> Float[np.ndarray, " item"]:
         """The log-probability of each item's hidden votes at given confusion matrices."""
-        predicted = (temper(self._label_probs, temperature).T * self._of_votes(confusion)).sum(axis=0)
+        predicted = (temper(self._label_probs, temperature, self._base).T * self._of_votes(confusion)).sum(axis=0)
         return np.bincount(self._item, np.log(predicted))
 
     def counts(self, temperature: float) -> Counts:
         """How often each voter cast each vote on each label, where the confusion matrices predict these votes best."""
-        probs = temper(self._label_probs, temperature).T.copy()
+        probs = temper(self._label_probs, temperature, self._base).T.copy()
         own, before = probs, -np.inf
         for _ in range(MOST_ROUNDS):
             joint = probs * self._of_votes(shares(pooled(self._count(own))))

@@ -1,0 +1,108 @@
+"""Consensus: the mean of a few quick and different posteriors, with a confidence that hidden votes support."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import jax
+import numpy as np
+from jaxtyping import Float
+
+from latentens.methods.base import Estimate, GoldCodes, Method, Posterior, fit_known, posterior_of
+from latentens.methods.dawid_skene_em import DawidSkeneEM
+from latentens.methods.ebcc import Ebcc
+from latentens.methods.majority_vote import MajorityVote
+from latentens.methods.tempered import choose_folds, find_temperature, temper_voted, temperature_diagnostics
+from latentens.methods.tempering.held_out import HeldOut, hold_out
+from latentens.methods.tempering.temperature import temper, usual_shares
+from latentens.runtime.settings import at_least
+from latentens.votes import Votes
+
+SEPARATOR = "__"
+
+
+@dataclass(frozen=True)
+class Consensus(Method):
+    """The mean of the posteriors of several methods, each tempered, and tempered again as a whole: what to use first.
+
+    Any one model of how voters err is wrong on some votes, and then its labels can be far below the majority's; models
+    that differ are seldom wrong in the same way. By default there are four: voters with a confusion matrix, and with
+    one accuracy per class, which for two classes is the same and left out (`DawidSkeneEM`); classes with subtypes in
+    which voters err together (`Ebcc`); and the vote shares, which no model misleads. A mean of probabilities follows
+    the members that are sure where others are not; so each member's confidence is first made to match the votes that it
+    has not seen (see `Tempered`), and then that of the mean.
+
+    Gold labels go to the members, and choose the temperatures in place of hidden votes.
+
+    Diagnostics: `members` with their settings, `member_temperatures`, the share of labels on which each member differs
+    from the consensus (`member_changes`), and those of `Tempered` for the mean.
+
+    Attributes:
+        members: The methods; None for the four above.
+        folds: As in `Tempered`.
+    """
+
+    members: tuple[Method, ...] | None = None
+    folds: Annotated[int, at_least(2)] | None = None
+
+    def chosen_members(self, num_classes: int) -> tuple[Method, ...]:
+        """The methods whose posteriors are averaged."""
+        if self.members is not None:
+            return self.members
+        by_class = (DawidSkeneEM(form="class"),) if num_classes > 2 else ()
+        return DawidSkeneEM(), *by_class, Ebcc(), MajorityVote()
+
+    def _fit(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
+        members, base = self.chosen_members(votes.num_classes), usual_shares(votes)
+        folds, fold_key = choose_folds(self.folds, votes), jax.random.fold_in(key, 0)
+        # The same key hides the same votes from every member.
+        held = [hold_out(member, votes, folds, fold_key, gold) for member in members]
+        temperatures = [find_temperature(part, base)[0].value for part in held]
+        found, by_votes = find_temperature(_mean_held(held, temperatures, base), base)
+        fits = [fit_known(member, votes, key, gold) for member in members]
+        mean = _mean([fit.label_probs for fit in fits], temperatures, base)
+        labels = mean.argmax(axis=1)
+        diagnostics: dict[str, Any] = {
+            **temperature_diagnostics(found, by_votes),
+            "members": [repr(member) for member in members],
+            "member_temperatures": np.array(temperatures),
+            "member_changes": np.array([np.mean(fit.labels != labels) for fit in fits]),
+            "warnings": [f"{fit.method}: {words}" for fit in fits for words in fit.diagnostics.get("warnings", [])],
+        }
+        state = {"usual_shares": base, "member_temperatures": np.array(temperatures)}
+        for place, fit in enumerate(fits):
+            state |= {f"{place}{SEPARATOR}params{SEPARATOR}{name}": value for name, value in fit.params.items()}
+            state |= {f"{place}{SEPARATOR}state{SEPARATOR}{name}": value for name, value in fit.state.items()}
+        params = {"temperature": np.array(found.value)}
+        return Estimate(params, diagnostics, state=state, label_probs=temper_voted(mean, votes, found.value, base))
+
+    def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
+        members, base = self.chosen_members(votes.num_classes), estimate.state["usual_shares"]
+        parts = [posterior_of(member, _member_estimate(estimate, place), votes) for place, member in enumerate(members)]
+        mean = _mean(parts, estimate.state["member_temperatures"].tolist(), base)
+        return temper_voted(mean, votes, float(estimate.params["temperature"]), base)
+
+
+def _mean(parts: Sequence[Posterior], temperatures: Sequence[float], base: Float[np.ndarray, " label"]) -> Posterior:
+    """The mean of posteriors at their temperatures."""
+    return np.mean([temper(part, value, base) for part, value in zip(parts, temperatures, strict=True)], axis=0)
+
+
+def _mean_held(held: Sequence[HeldOut], temperatures: Sequence[float], base: Float[np.ndarray, " label"]) -> HeldOut:
+    """What the mean of the members says about hidden votes and labels."""
+
+    def together(parts: Sequence[Any]) -> Any:
+        return parts[0]._replace(label_probs=_mean([part.label_probs for part in parts], temperatures, base))
+
+    return HeldOut(*([together(same) for same in zip(*kinds, strict=True)] for kinds in zip(*held, strict=True)))
+
+
+def _member_estimate(estimate: Estimate, place: int) -> Estimate:
+    """What a member found, from the state of the whole."""
+    arrays: dict[str, dict[str, np.ndarray]] = {"params": {}, "state": {}}
+    for name, value in estimate.state.items():
+        member, _, rest = name.partition(SEPARATOR)
+        if rest and member == str(place):
+            kind, _, own = rest.partition(SEPARATOR)
+            arrays[kind][own] = value
+    return Estimate(arrays["params"], state=arrays["state"])

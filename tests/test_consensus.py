@@ -1,0 +1,67 @@
+"""Consensus: the mean of tempered posteriors, by hand and on votes that mislead one of its members."""
+
+import numpy as np
+import pytest
+
+from latentens import load_fit
+from latentens.methods import Consensus, DawidSkeneEM, Ebcc, MajorityVote, Tempered
+from latentens.methods.tempering.temperature import temper, usual_shares
+from latentens.votes import Votes
+from tests.reference import KEY, votes_of_classes
+
+MEMBERS = DawidSkeneEM(random_starts=1), MajorityVote()
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    votes, labels = votes_of_classes(3, num_items=200, missing=0.2)
+    return votes, labels, Consensus(MEMBERS, folds=2).fit(votes, key=KEY)
+
+
+def test_it_is_the_mean_of_what_its_members_say_at_their_temperatures(fitted):
+    votes, _, fit = fitted
+    base, parts = usual_shares(votes), []
+    for member, temperature in zip(MEMBERS, fit.diagnostics["member_temperatures"], strict=True):
+        tempered = Tempered(member, folds=2).fit(votes, key=KEY)
+        assert tempered.diagnostics["temperature"] == temperature  # the same votes are hidden
+        parts.append(tempered.label_probs)
+    expected = temper(np.mean(parts, axis=0), float(fit.params["temperature"]), base)
+    np.testing.assert_allclose(fit.label_probs, expected, atol=1e-12)
+
+
+def test_new_votes_and_saved_fits_are_predicted_alike(fitted, tmp_path):
+    votes, _, fit = fitted
+    np.testing.assert_allclose(fit.predict(votes), fit.label_probs, atol=1e-9)
+    fit.save(tmp_path / "fit.nc")
+    np.testing.assert_allclose(load_fit(tmp_path / "fit.nc").predict(votes.take(np.arange(9))), fit.label_probs[:9])
+
+
+def test_labels_that_are_known_reach_the_members_and_choose_the_temperature(fitted):
+    votes, labels, _ = fitted
+    gold = np.where(np.arange(200) < 80, labels, -1)
+    fit = Consensus(MEMBERS, folds=2).fit(votes, key=KEY, gold=gold)
+    np.testing.assert_array_equal(fit.labels[:80], labels[:80])
+    assert "temperature_by_votes" in fit.diagnostics
+
+
+def test_its_members_differ_by_the_number_of_classes():
+    two, three = (Consensus().chosen_members(number) for number in (2, 3))
+    assert DawidSkeneEM(form="class") in three
+    assert [type(member) for member in two] == [DawidSkeneEM, Ebcc, MajorityVote]
+
+
+def test_it_stays_near_the_majority_where_a_member_does_not():
+    """Four of ten voters copy a poor one: independent voters follow the copies."""
+    generator = np.random.default_rng(2)
+    labels = generator.integers(3, size=300)
+    wrong = (labels[:, None] + generator.integers(1, 3, (300, 10))) % 3
+    rates = np.array([0.5, 0.5, 0.5, 0.5, 0.75, 0.75, 0.75, 0.75, 0.75, 0.75])
+    matrix = np.where(generator.random((300, 10)) < rates, labels[:, None], wrong)
+    matrix[:, 1:4] = matrix[:, :1]
+    votes = Votes.from_matrix(matrix, 3)
+    alone, together, majority = (
+        np.mean(method.fit(votes, key=KEY).labels == labels)
+        for method in (DawidSkeneEM(random_starts=1), Consensus(MEMBERS, folds=2), MajorityVote())
+    )
+    assert alone < majority - 0.05
+    assert together > alone
