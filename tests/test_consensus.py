@@ -1,4 +1,4 @@
-"""Consensus: the mean of tempered posteriors, by hand and on votes that mislead one of its members."""
+"""Consensus: the mean of tempered posteriors, by hand."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,6 @@ import pytest
 from latentens import load_fit
 from latentens.methods import Consensus, DawidSkeneEM, Ebcc, MajorityVote, Tempered
 from latentens.methods.tempering.temperature import temper, usual_shares
-from latentens.votes import Votes
 from tests.reference import KEY, votes_of_classes
 
 MEMBERS = DawidSkeneEM(random_starts=1), MajorityVote()
@@ -48,20 +47,3 @@ def test_its_members_differ_by_the_number_of_classes():
     two, three = (Consensus().chosen_members(number) for number in (2, 3))
     assert DawidSkeneEM(form="class") in three
     assert [type(member) for member in two] == [DawidSkeneEM, Ebcc, MajorityVote]
-
-
-def test_it_stays_near_the_majority_where_a_member_does_not():
-    """Four of ten voters copy a poor one: independent voters follow the copies."""
-    generator = np.random.default_rng(2)
-    labels = generator.integers(3, size=300)
-    wrong = (labels[:, None] + generator.integers(1, 3, (300, 10))) % 3
-    rates = np.array([0.5, 0.5, 0.5, 0.5, 0.75, 0.75, 0.75, 0.75, 0.75, 0.75])
-    matrix = np.where(generator.random((300, 10)) < rates, labels[:, None], wrong)
-    matrix[:, 1:4] = matrix[:, :1]
-    votes = Votes.from_matrix(matrix, 3)
-    alone, together, majority = (
-        np.mean(method.fit(votes, key=KEY).labels == labels)
-        for method in (DawidSkeneEM(random_starts=1), Consensus(MEMBERS, folds=2), MajorityVote())
-    )
-    assert alone < majority - 0.05
-    assert together > alone

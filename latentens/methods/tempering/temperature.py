@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from scipy.optimize import minimize_scalar
 from scipy.special import softmax
 
@@ -54,7 +54,7 @@ def temper(probs: Posterior, temperature: float, base: Float[np.ndarray, " label
     """The posterior p_τ(y) ∝ b(y)^(1 − τ) p(y)^τ: less confident for τ below 1, more confident above.
 
     The base b is what is known of an item before its votes, and all that is left at τ = 0; for τ above 1 it does not
-    count. The best label stays the best: where the base would change it, both labels get the same probability.
+    count. The best label stays the best: where the base would change that, it draws level with those ahead of it.
 
     Args:
         probs: The posterior p.
@@ -65,13 +65,25 @@ def temper(probs: Posterior, temperature: float, base: Float[np.ndarray, " label
     if base is None or temperature >= 1:
         return softmax(logs, axis=1)
     tempered = softmax(logs + (1 - max(temperature, TRACE)) * np.log(base), axis=1)
-    best, first = probs.argmax(axis=1), tempered.argmax(axis=1)
-    changed = np.flatnonzero(best != first)
-    best, first = best[changed], first[changed]
-    both = (tempered[changed, best] + tempered[changed, first]) / 2
-    tempered[changed, first] = both
-    tempered[changed, best] = np.nextafter(both, 1.0)
+    best = probs.argmax(axis=1)
+    changed = np.flatnonzero(tempered.argmax(axis=1) != best)
+    tempered[changed] = _leading(tempered[changed], best[changed])
     return tempered
+
+
+def _leading(probs: Posterior, label: Int[np.ndarray, " item"]) -> Posterior:
+    """The nearest probabilities of which a given label's is the highest: it draws level with those that were higher."""
+    items = np.arange(len(label))
+    own = probs[items, label]
+    rest = probs.copy()
+    rest[items, label] = -1.0
+    rest = -np.sort(-rest, axis=1)[:, :-1]
+    levels = (own[:, None] + rest.cumsum(axis=1)) / np.arange(2, probs.shape[1] + 1)
+    enough = levels >= np.pad(rest[:, 1:], ((0, 0), (0, 1)), constant_values=-1.0)
+    level = levels[items, enough.argmax(axis=1)]
+    leading = np.minimum(probs, level[:, None])
+    leading[items, label] = np.nextafter(level, 1.0)
+    return leading
 
 
 def usual_shares(votes: Votes) -> Float[np.ndarray, " label"]:
