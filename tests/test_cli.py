@@ -16,7 +16,7 @@ from latentens.datasets import PAPER_MODELS, simulate_paper
 from latentens.datasets import load as load_dataset
 from latentens.errors import LatentensError
 from latentens.evaluation import check_signal
-from latentens.methods import DawidSkeneEM
+from latentens.methods import Consensus, DawidSkeneEM
 from latentens.models import Tree
 from tests.conftest import run_command
 from tests.reference import besides_signal, votes_of_classes
@@ -233,12 +233,26 @@ def test_methods_are_looked_at_before_any_work(invoke, tmp_path):
     assert error.strip() == "latentens: Nuts: model must be a GenerativeModel, not MajorityVote()"
 
 
+def test_a_fit_without_a_method_is_the_consensus(invoke, tmp_path):
+    votes, _ = votes_of_classes(2, num_items=40, num_voters=5)
+    votes.to_frame().to_csv(tmp_path / "v.csv")
+    code, _, error = invoke("fit", "v.csv", "--out", "labels.csv", "--voters", "voters.csv", cwd=tmp_path)
+    assert (code, "labels.csv" in error) == (0, True), error
+    fit = Consensus().fit(Votes.from_csv(tmp_path / "v.csv"), key=jax.random.key(1))
+    written = pd.read_csv(tmp_path / "labels.csv")
+    np.testing.assert_allclose(written["confidence"], fit.label_probs.max(axis=1), atol=1e-6)
+    assert len(pd.read_csv(tmp_path / "voters.csv")) == 5
+    code, _, error = invoke("fit", "DawidSkeneEM", "--out", "labels.csv", cwd=tmp_path)
+    assert code == 2  # the only argument is the file
+    assert "DawidSkeneEM" in error
+
+
 def test_default_methods_suit_the_number_of_classes(invoke, tmp_path):
     votes, _ = votes_of_classes(3, num_items=60, num_voters=5)
     votes.to_frame().to_csv(tmp_path / "three.csv")
     code, shown, error = invoke("compare", "--votes", "three.csv", cwd=tmp_path)
     assert (code, besides_signal(error)) == (0, "")
-    assert all(name in shown for name in ("MajorityVote", "DawidSkeneEM", "Glad", "Ebcc"))
+    assert all(name in shown for name in ("Consensus", "MajorityVote", "DawidSkeneEM", "Glad", "Ebcc"))
 
 
 def test_without_arguments_the_papers_sets_are_compared_into_a_folder(invoke, tmp_path):

@@ -1,3 +1,4 @@
+import jax
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,7 +8,9 @@ from hypothesis.extra.numpy import arrays
 
 from latentens import Votes
 from latentens.errors import VotesError
+from latentens.methods import DawidSkeneEM, MajorityVote
 from latentens.votes import Triplets, tabulation
+from latentens.votes.matching import align
 
 MATRICES = arrays(np.int8, st.tuples(st.integers(1, 12), st.integers(1, 20)), elements=st.integers(-1, 3))
 
@@ -119,7 +122,7 @@ def test_one_voter_constant_voter_and_no_vote_at_all():
         ([[0, 3]], 2, "vote 3 is out of range: with 2 classes"),
         ([[0, -2]], None, "vote -2 is out of range"),
         ([[-1, 1], [1, -1]], None, r"recode them as \(votes \+ 1\) // 2"),
-        ([[0, 500]], None, "501 classes; between 2 and 127"),
+        ([[0, 40_000]], None, "40001 classes; between 2 and 32767"),
         ([["a", "a"]], None, "1 class .*name them with classes"),
         ([["a", "1"]], None, "mix numbers and text"),
         ([["a", "b"]], 3, "3 classes were asked for"),
@@ -240,3 +243,24 @@ def test_patterns_of_some_voters_are_those_of_their_votes(voters):
     np.testing.assert_array_equal(found.rows, rows)
     np.testing.assert_array_equal(found.counts, counts)
     assert found.votes.voter_names == tuple(voters)
+
+
+def test_more_classes_than_a_byte_holds():
+    """Codes take two bytes then; reading, distinct rows and matching by name go on as before."""
+    generator = np.random.default_rng(0)
+    labels = np.concatenate([np.arange(300), generator.integers(0, 300, 100)])
+    matrix = np.where(generator.random((400, 4)) < 0.8, labels[:, None], generator.integers(0, 300, (400, 4)))
+    votes = Votes.from_matrix(matrix, 300)
+    assert votes.matrix.dtype == np.int16
+    np.testing.assert_array_equal(votes.matrix, matrix)
+    rows, counts, inverse = votes.patterns
+    np.testing.assert_array_equal(rows.matrix[inverse], matrix)
+    assert counts.sum() == 400
+    assert votes.tally.sum() == 1600
+    again = Votes.from_long(votes.to_long(), classes=range(300), duplicates="error")
+    np.testing.assert_array_equal(again.matrix, matrix)
+    found = align(Votes.from_long(votes.to_long(), classes=range(299, -1, -1)), votes.voter_names, votes.class_names)
+    np.testing.assert_array_equal(found.matrix, matrix)
+    assert Votes.from_matrix(matrix % 127, 127).matrix.dtype == np.int8
+    for method in (DawidSkeneEM(random_starts=0), MajorityVote()):
+        assert np.mean(method.fit(votes, key=jax.random.key(0)).labels == labels) > 0.9

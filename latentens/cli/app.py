@@ -173,19 +173,30 @@ def _hand_over(tree: "DataTree", out: Path | None) -> None:
 @app.command()
 @reads_votes
 def fit(
-    method: Annotated[str, Argument(help="A method's name, perhaps with settings (see `latentens methods`).")],
-    votes: VotesFile,
+    method: Annotated[
+        str,
+        Argument(
+            metavar="[METHOD]",
+            help="A method's name, perhaps with settings (see `latentens methods`); Consensus if there is none.",
+        ),
+    ],
+    votes: Annotated[
+        Path | None,
+        Argument(metavar="VOTES", help="CSV or Parquet file: columns item, voter, vote, or one column per voter."),
+    ] = None,
+    *,
     out: Annotated[Path, Option(help="CSV file for each item's label, its confidence and all probabilities.")],
     gold: GoldFile = None,
     anchor: Anchor = None,
     voters: Annotated[Path | None, Option(help="CSV file for the quality of each voter, with intervals.")] = None,
     seed: Seed = 1,
-    *,
     reading: "TableOptions",
 ) -> None:
     """Estimate the labels behind a file of votes.
 
     Examples:
+        latentens fit votes.csv --out labels.csv
+
         latentens fit DawidSkeneEM votes.csv --out labels.csv --voters voters.csv
 
         latentens fit 'RBMStack(hidden=(3, 1))' votes.csv --out labels.csv
@@ -196,6 +207,8 @@ def fit(
     from latentens.cli.method_names import find_methods
     from latentens.methods.base import fit_known
 
+    if votes is None:  # the only argument is the file
+        method, votes = "Consensus", Path(method)
     for file in filter(None, (out, voters)):
         check_file(file)
     ((name, chosen),) = find_methods([method]).items()

@@ -25,8 +25,10 @@ from latentens.reporting.prediction_part import WARNING, ranking_frame
 from latentens.reporting.view import views
 
 TEMPERED = "Tempered(DawidSkeneEM)"
-TWO_CLASS_METHODS = ("MajorityVote", "SpectralMetaLearner", "DawidSkeneEM", TEMPERED, "LatentSpectral", "RBMStack")
-MANY_CLASS_METHODS = ("MajorityVote", "DawidSkeneEM", TEMPERED, "Glad", "Ebcc")
+TWO_CLASS_METHODS = (
+    *("Consensus", "MajorityVote", "SpectralMetaLearner", "DawidSkeneEM", TEMPERED, "LatentSpectral", "RBMStack"),
+)
+MANY_CLASS_METHODS = ("Consensus", "MajorityVote", "DawidSkeneEM", TEMPERED, "Glad", "Ebcc")
 CHAIN = "TopDownMLE(starts=2)"
 """With fewer starts than by default: a first look need not wait for all."""
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Array, Float, Int, Int8
+from jaxtyping import Array, Float, Int
 from numpyro import handlers
 
 from latentens.errors import VotesError
@@ -19,7 +19,7 @@ from latentens.programs.tracing import run_alone
 from latentens.runtime.precision import double_precision
 from latentens.runtime.quick_compilation import compile_quickly
 from latentens.votes import Triplets, Votes
-from latentens.votes.labels import MISSING
+from latentens.votes.labels import MISSING, code_type
 
 ITEMS_PER_KEY = 2**16
 VOTES_PER_KEY = 2**22
@@ -143,10 +143,11 @@ def simulate_like(
 
 def _draw_part(
     draw: Callable[[dict[str, Any], Array], Drawn], params: dict[str, np.ndarray], pattern: Votes, key: Array
-) -> tuple[Int8[np.ndarray, " item"], Int8[np.ndarray, "item voter"] | Int8[np.ndarray, " entry"]]:
+) -> tuple[Int[np.ndarray, " item"], Int[np.ndarray, "item voter"] | Int[np.ndarray, " entry"]]:
     """Labels and votes of the pattern's items, of which `draw` may draw more: all parts share one compiled program."""
     hidden, votes = draw(params, key)
-    labels, matrix = np.asarray(hidden["label"]).astype(np.int8)[: pattern.num_items], np.asarray(votes)
+    labels, matrix = np.asarray(hidden["label"])[: pattern.num_items], np.asarray(votes)
+    labels = labels.astype(code_type(int(labels.max(initial=0)) + 1))
     if isinstance(pattern.storage, np.ndarray):
         return labels, np.where(pattern.storage == MISSING, np.int8(MISSING), matrix[: pattern.num_items])
     item, voter, turn = pattern.storage.item, pattern.storage.voter, pattern.storage.turn
@@ -169,7 +170,7 @@ def _items(model: GenerativeModel, num_items: int, known: dict[str, Any], key: A
     with run_alone(), handlers.trace() as trace, handlers.seed(rng_seed=key), handlers.substitute(data=known):
         model.program(num_items)
     hidden = {name: trace[name]["value"] for name in inspect(model).hidden}
-    return hidden, trace["vote"]["value"].astype("int8")
+    return hidden, trace["vote"]["value"].astype(code_type(inspect(model).num_vote_classes))
 
 
 _draw_items = jax.jit(_items, static_argnums=(0, 1))

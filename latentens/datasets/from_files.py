@@ -6,7 +6,7 @@ from typing import Unpack
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Int8
+from jaxtyping import Int
 
 from latentens.datasets.dataset import Dataset
 from latentens.errors import VotesError
@@ -14,7 +14,7 @@ from latentens.votes import Votes
 from latentens.votes.coded import join
 from latentens.votes.columns import truth_columns
 from latentens.votes.files import naming, open_table
-from latentens.votes.labels import MISSING, label_text, without
+from latentens.votes.labels import MISSING, code_type, label_text, without
 from latentens.votes.matching import known_items, positions
 from latentens.votes.names import listed, natural_names, suggestion
 from latentens.votes.reading import Reading, TableOptions
@@ -67,7 +67,7 @@ def from_files(votes: str | Path, truth: str | Path | None = None, **options: Un
         options: As in `Votes.from_csv`.
     """
     read = read_votes(votes, **options)
-    labels = np.full(read.num_items, MISSING, dtype=np.int8)
+    labels = np.full(read.num_items, MISSING, dtype=code_type(read.num_classes))
     if truth is not None:
         known = read_labels(truth, item=options.get("item"), missing=options.get("missing", ()))
         with naming(truth):
@@ -75,7 +75,7 @@ def from_files(votes: str | Path, truth: str | Path | None = None, **options: Un
     return Dataset(Path(votes).stem, read, labels)
 
 
-def _truth_codes(votes: Votes, truth: Mapping[Hashable, Hashable]) -> Int8[np.ndarray, " item"]:
+def _truth_codes(votes: Votes, truth: Mapping[Hashable, Hashable]) -> Int[np.ndarray, " item"]:
     items = known_items(truth, votes, "true label")
     labels = np.array([*truth.values()], dtype=object)[items >= 0]
     codes = positions(map(label_text, labels), [label_text(name) for name in votes.class_names])
@@ -85,6 +85,6 @@ def _truth_codes(votes: Votes, truth: Mapping[Hashable, Hashable]) -> Int8[np.nd
             f"no voter ever says {strange[0]!r} (if it is a class all the same, say "
             f"classes={(*votes.class_names, *strange)}): {suggestion(strange[0], votes.class_names)}"
         )
-    found = np.full(votes.num_items, MISSING, dtype=np.int8)
+    found = np.full(votes.num_items, MISSING, dtype=code_type(votes.num_classes))
     found[items[items >= 0]] = codes
     return found

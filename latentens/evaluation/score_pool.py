@@ -21,7 +21,7 @@ from latentens.programs.row_layout import DenseRows
 from latentens.programs.row_sums import Tables, row_log_likelihood
 from latentens.programs.tables import build_tables
 from latentens.votes import Votes
-from latentens.votes.labels import MISSING
+from latentens.votes.labels import MISSING, code_type
 
 POOL_ITEMS = 10_000
 """Items that are simulated to estimate variances under the model."""
@@ -83,14 +83,14 @@ def draw_votes(states: States, pattern: Votes, generator: np.random.Generator) -
     num_classes = states.emission.shape[2]
     if isinstance(pattern.storage, np.ndarray):
         uniform = generator.random(pattern.shape)
-        drawn = np.zeros(pattern.shape, dtype=np.int8)
+        drawn = np.zeros(pattern.shape, dtype=code_type(num_classes))
         for vote in range(num_classes - 1):
             drawn += uniform > thresholds[state, :, vote]
         drawn[pattern.storage == MISSING] = MISSING
         return Votes(drawn, *pattern.shape, num_classes)
     item, voter, _ = pattern.storage
     cumulative = thresholds[state[item], voter, : num_classes - 1]
-    drawn = (generator.random((len(item), 1)) > cumulative).sum(axis=1, dtype=np.int8)
+    drawn = (generator.random((len(item), 1)) > cumulative).sum(axis=1, dtype=code_type(num_classes))
     return Votes(pattern.storage._replace(vote=drawn).in_order(), *pattern.shape, num_classes)
 
 

@@ -46,6 +46,10 @@ from latentens.votes import Votes
 SPECTRAL_VOTERS = 2000
 """With more voters than this the spectral starts cost more than all iterations and are left out."""
 
+MOST_ENTRIES = 2**24
+"""Random starts have at most this many entries of confusion matrices together (128 MiB), of which a dozen copies are
+in memory at a time."""
+
 SHRINKING_ROUNDS, SETTLED = 100, 1e-4
 """Shrinkage is chosen anew in each round until one gains less than this many nats per item, a hundred at most: by then
 labels no longer change, and what changes the shrinkage after is a small part of a voter's votes."""
@@ -81,7 +85,7 @@ class DawidSkeneEM(Method):
             the number of items of each class. If only one of the two is given, it stands for both.
         form: What a voter has: a `confusion` matrix, or one accuracy per `class` and equally likely mistakes, or one
             accuracy for all classes (`coin`). It does not count where pseudo-counts are given.
-        random_starts: Number of random starts.
+        random_starts: Number of random starts; fewer where voters and classes are so many that memory is scarce.
         tolerance: A start has converged when an iteration gains less than this in mean log-likelihood.
         max_iterations: Limit on the number of iterations.
     """
@@ -156,10 +160,12 @@ class DawidSkeneEM(Method):
         self, votes: Votes, data: CountedRows, informed: Expected, rule: PriorRule, key: jax.Array
     ) -> Expected:
         """Expected counts of all starts."""
-        if not self.random_starts:
+        affordable = MOST_ENTRIES // informed.votes[:, 0].size
+        if not min(self.random_starts, affordable):
             return informed
         generator = numpy_generator(key)
-        drawn = random_estimates(generator, self.random_starts, votes.num_voters, votes.num_classes)
+        sizes = votes.num_voters, votes.num_classes
+        drawn = random_estimates(generator, min(self.random_starts, affordable), *sizes)
         if len(votes.patterns.counts) >= 2 * SCREENED_ROWS:
             drawn = self._screen(votes, drawn, rule, generator)
         return _side_by_side(informed, expectation(data, drawn))

@@ -150,7 +150,7 @@ def _count_votes(votes: Votes) -> Int[np.ndarray, "row voter state"] | Bool[np.n
     """How often each voter voted for each class on each item."""
     num_states = max(2, votes.num_classes)
     if not votes.has_repeats:
-        return votes.matrix[:, :, None] == np.arange(num_states, dtype=np.int8)
+        return votes.matrix[:, :, None] == np.arange(num_states, dtype=votes.matrix.dtype)
     item, voter, vote = votes.triplets
     cells = (item.astype(np.int64) * votes.num_voters + voter) * num_states + vote
     counts = np.bincount(cells, minlength=votes.num_items * votes.num_voters * num_states)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Unpack
 
 import numpy as np
-from jaxtyping import Int, Int8
+from jaxtyping import Int
 
 from latentens.errors import VotesError
 from latentens.runtime.limits import check_memory
@@ -141,6 +141,6 @@ def _merge(parts: Sequence[tuple[Coded, Counts]]) -> tuple[Coded, Counts]:
     return Coded(codes, together.names), totals
 
 
-def _distinct(codes: Int8[np.ndarray, "row voter"], counts: Counts) -> tuple[Int8[np.ndarray, "row voter"], Counts]:
+def _distinct(codes: Int[np.ndarray, "row voter"], counts: Counts) -> tuple[Int[np.ndarray, "row voter"], Counts]:
     found = distinct_matrix_rows(codes)
     return codes[found.representative], np.bincount(found.inverse, counts).round().astype(np.int64)

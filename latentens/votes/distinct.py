@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from jaxtyping import Int, Int8
+from jaxtyping import Int
 
 from latentens.runtime.blocks import BLOCK_ELEMENTS, row_blocks
 
@@ -39,7 +39,7 @@ class Patterns(NamedTuple):
     inverse: Int[np.ndarray, " item"]
 
     @property
-    def rows(self) -> Int8[np.ndarray, "row voter"]:
+    def rows(self) -> Int[np.ndarray, "row voter"]:
         """The distinct rows as a matrix."""
         return self.votes.matrix
 
@@ -93,7 +93,7 @@ def worth_while(sample: Distinct, num_rows: int) -> bool:
 
 
 def distinct_matrix_rows(
-    codes: Int8[np.ndarray, "row digit"], *, word: int = WORD, table_size: int = TABLE_SIZE
+    codes: Int[np.ndarray, "row digit"], *, word: int = WORD, table_size: int = TABLE_SIZE
 ) -> Distinct:
     """The distinct rows of a matrix, in lexicographic order."""
     lowest = int(codes.min())
@@ -123,7 +123,7 @@ def equal_groups(num_digits: int, num_groups: int) -> list[slice]:
 
 
 def pack_digits(
-    codes: Int8[np.ndarray, "row digit"], base: int, lowest: int, *, block_elements: int = BLOCK_ELEMENTS
+    codes: Int[np.ndarray, "row digit"], base: int, lowest: int, *, block_elements: int = BLOCK_ELEMENTS
 ) -> Int[np.ndarray, " row"]:
     """Each row as one number, its first digit the most significant; digits are counted from `lowest`."""
     powers = float(base) ** np.arange(codes.shape[1])[::-1]

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Int8
+from jaxtyping import Int
 
 from latentens.errors import VotesError
 from latentens.votes.coded import Coded
@@ -14,7 +14,7 @@ from latentens.votes.names import SHOWN, as_text, listed, natural_names, suggest
 from latentens.votes.reading import Classes
 
 MISSING = -1
-MAX_CLASSES = 127
+MAX_CLASSES = 2**15 - 1
 
 FEW_LABELS = 10
 """More distinct labels than this are doubted where most votes have one of their own."""
@@ -22,6 +22,11 @@ FEW_LABELS = 10
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 WHOLE = re.compile(r"(-?\d+)\.0+", re.ASCII)
 """An integer as pandas writes it in a column with gaps."""
+
+
+def code_type(num_classes: int) -> type[np.signedinteger]:
+    """The type of codes: one byte for up to 127 classes, else two."""
+    return np.int8 if num_classes <= np.iinfo(np.int8).max else np.int16
 
 
 def as_numbers(array: np.ndarray, truth_values: bool = False) -> np.ndarray | None:
@@ -38,7 +43,7 @@ def as_numbers(array: np.ndarray, truth_values: bool = False) -> np.ndarray | No
     return np.where(pd.isna(array), np.nan, array).astype(float) if kind in numeric else None
 
 
-def encode_codes(numbers: np.ndarray, num_classes: int | None) -> tuple[Int8[np.ndarray, "..."], int]:
+def encode_codes(numbers: np.ndarray, num_classes: int | None) -> tuple[Int[np.ndarray, "..."], int]:
     """Check an array of class codes; −1 and NaN mean missing.
 
     Args:
@@ -67,10 +72,10 @@ def encode_codes(numbers: np.ndarray, num_classes: int | None) -> tuple[Int8[np.
     if low < MISSING or high >= num_classes:
         odd = low if low < MISSING else high
         raise VotesError(f"vote {odd} is out of range: with {num_classes} classes the codes are 0 … {num_classes - 1}")
-    return numbers.astype(np.int8), num_classes
+    return numbers.astype(code_type(num_classes)), num_classes
 
 
-def encode_labels(column: Coded, classes: Classes = None) -> tuple[Int8[np.ndarray, "..."], tuple[Any, ...]]:
+def encode_labels(column: Coded, classes: Classes = None) -> tuple[Int[np.ndarray, "..."], tuple[Any, ...]]:
     """Turn labels into codes.
 
     Labels that are all integers count as such, even if some are written like 1.0; other labels are text.
@@ -96,7 +101,7 @@ def encode_labels(column: Coded, classes: Classes = None) -> tuple[Int8[np.ndarr
         if label not in code_of:
             hint = suggestion(label, classes)
             raise VotesError(f"label {label!r} is no class: {hint}")
-    codes = np.array([*(code_of[label] for label in labels), MISSING], dtype=np.int8)
+    codes = np.array([*(code_of[label] for label in labels), MISSING], dtype=code_type(len(classes)))
     return codes[column.codes], tuple(classes)
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 from jaxtyping import Int
 
 from latentens.errors import LatentensWarning, VotesError
-from latentens.votes.labels import MISSING
+from latentens.votes.labels import MISSING, code_type
 from latentens.votes.names import Names, listed, suggestion
 from latentens.votes.triplets import Triplets
 from latentens.votes.votes import Votes
@@ -36,9 +36,9 @@ def align(votes: Votes, voter_names: Names, class_names: Names) -> Votes:
     voters, classes = positions(votes.voter_names, voter_names), positions(votes.class_names, class_names)
     _refuse_unknown_classes(votes, classes, class_names)
     _report_unknown_voters(votes, voters, voter_names)
-    recode = np.append(classes, MISSING).astype(np.int8)  # code −1 picks the last
+    recode = np.append(classes, MISSING).astype(code_type(len(class_names)))  # code −1 picks the last
     if isinstance(votes.storage, np.ndarray):
-        matrix = np.full((votes.num_items, len(voter_names)), MISSING, dtype=np.int8)
+        matrix = np.full((votes.num_items, len(voter_names)), MISSING, dtype=recode.dtype)
         matrix[:, voters[voters >= 0]] = recode[votes.storage[:, voters >= 0]]
         storage: np.ndarray | Triplets = matrix
     else:

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Int8
+from jaxtyping import Int
 
 from latentens.errors import VotesError
 from latentens.votes.coded import Coded, code, in_order, join
@@ -26,7 +26,7 @@ CELLS_A_VOTE = 9
 class Content(NamedTuple):
     """What `Votes` hold."""
 
-    storage: Int8[np.ndarray, "item voter"] | Triplets
+    storage: Int[np.ndarray, "item voter"] | Triplets
     num_items: int
     num_voters: int
     num_classes: int
@@ -63,7 +63,7 @@ def _is_dense(shape: tuple[int, int], num_votes: int) -> bool:
     return np.prod(shape, dtype=float) <= max(SMALL_CELLS, CELLS_A_VOTE * num_votes)
 
 
-def _stored(codes: Int8[np.ndarray, "item voter"]) -> Int8[np.ndarray, "item voter"] | Triplets:
+def _stored(codes: Int[np.ndarray, "item voter"]) -> Int[np.ndarray, "item voter"] | Triplets:
     """A matrix of votes as it is, or as triplets where few of its cells are filled."""
     return codes if _is_dense(codes.shape, int(np.count_nonzero(codes != MISSING))) else to_triplets(codes)
 
@@ -138,8 +138,8 @@ def _tabulate_wide(layout: Wide, table: Table, reading: Reading) -> Content:
 
 
 def _by_item(
-    item: Coded, codes: Int8[np.ndarray, "row voter"], duplicates: Duplicates
-) -> Int8[np.ndarray, "item voter"] | Triplets:
+    item: Coded, codes: Int[np.ndarray, "row voter"], duplicates: Duplicates
+) -> Int[np.ndarray, "item voter"] | Triplets:
     """The votes in the rows of a wide table, whose items may have several rows."""
     if len(item.names) == len(codes):
         return _stored(codes)

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Int, Int8
+from jaxtyping import Bool, Int
 
 from latentens.errors import VotesError
 from latentens.runtime.blocks import BLOCK_ELEMENTS, row_blocks
@@ -22,7 +22,7 @@ class Triplets(NamedTuple):
 
     item: Int[np.ndarray, " entry"]
     voter: Int[np.ndarray, " entry"]
-    vote: Int8[np.ndarray, " entry"]
+    vote: Int[np.ndarray, " entry"]
 
     @property
     def repeated(self) -> Bool[np.ndarray, " entry"]:
@@ -57,7 +57,7 @@ class Triplets(NamedTuple):
         return self.at(np.lexsort((self.vote, self.voter, self.item)))
 
 
-def sort_triplets(item: Coded, voter: Coded, codes: Int8[np.ndarray, " entry"], duplicates: Duplicates) -> Triplets:
+def sort_triplets(item: Coded, voter: Coded, codes: Int[np.ndarray, " entry"], duplicates: Duplicates) -> Triplets:
     """The votes that were cast, in order and, unless repeated ones are kept, one for each item and voter.
 
     They are sorted only where they are not in order yet.
@@ -82,19 +82,19 @@ def sort_triplets(item: Coded, voter: Coded, codes: Int8[np.ndarray, " entry"], 
     return triplets if cast.all() else triplets.at(cast)
 
 
-def to_matrix(triplets: Triplets, shape: tuple[int, int]) -> Int8[np.ndarray, "item voter"]:
+def to_matrix(triplets: Triplets, shape: tuple[int, int]) -> Int[np.ndarray, "item voter"]:
     """The votes as a matrix, −1 where missing."""
     check_memory(
         float(shape[0]) * shape[1],
         f"the matrix of {shape[0]:,} items × {shape[1]:,} voters",
         "use a method that works on triplets, such as DawidSkeneEM, or fewer voters",
     )
-    matrix = np.full(shape, MISSING, dtype=np.int8)
+    matrix = np.full(shape, MISSING, dtype=triplets.vote.dtype)
     matrix[triplets.item, triplets.voter] = triplets.vote
     return matrix
 
 
-def to_triplets(matrix: Int8[np.ndarray, "item voter"], *, block_elements: int = BLOCK_ELEMENTS) -> Triplets:
+def to_triplets(matrix: Int[np.ndarray, "item voter"], *, block_elements: int = BLOCK_ELEMENTS) -> Triplets:
     """The votes in a matrix that were cast, one entry each."""
     parts = []
     for block in row_blocks(len(matrix), matrix.shape[1], block_elements):
@@ -103,7 +103,7 @@ def to_triplets(matrix: Int8[np.ndarray, "item voter"], *, block_elements: int =
     return Triplets(*map(np.concatenate, zip(*parts, strict=True)))
 
 
-def count_votes(storage: Int8[np.ndarray, "item voter"] | Triplets, out: Int[np.ndarray, "item label"]) -> None:
+def count_votes(storage: Int[np.ndarray, "item voter"] | Triplets, out: Int[np.ndarray, "item label"]) -> None:
     """Write into `out` how many votes each item got for each class."""
     if isinstance(storage, Triplets):
         cell = storage.item.astype(np.int64) * out.shape[1] + storage.vote

@@ -8,7 +8,7 @@ from typing import Any, Self, Unpack
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Int, Int8
+from jaxtyping import Int
 
 from latentens.errors import VotesError
 from latentens.runtime.blocks import BLOCK_ELEMENTS, row_blocks
@@ -46,7 +46,7 @@ class Votes:
         anchor: Positions of voters that are known to be better than chance; the order of the labels follows them alone.
     """
 
-    storage: Int8[np.ndarray, "item voter"] | Triplets
+    storage: Int[np.ndarray, "item voter"] | Triplets
     num_items: int
     num_voters: int
     num_classes: int
@@ -190,7 +190,7 @@ class Votes:
             )
 
     @cached_property
-    def matrix(self) -> Int8[np.ndarray, "item voter"]:
+    def matrix(self) -> Int[np.ndarray, "item voter"]:
         """The votes as a matrix, −1 where missing; refused if there are repeated votes."""
         if isinstance(self.storage, np.ndarray):
             return self.storage
