@@ -27,13 +27,13 @@ from rich.progress import track
 from scaling import dense_votes, load_per_core
 
 from latentens.errors import LimitError
-from latentens.inference.costly import gradient_seconds
-from latentens.inference.program_losses import MarginalLoss
+from latentens.inference.nuts_chains import gradient_seconds, log_density
 from latentens.methods import DawidSkeneEM, Ebcc, Glad, MaximumLikelihood, Nuts, SpectralMetaLearner
 from latentens.methods.base import Method
 from latentens.methods.label_files import write_labels
 from latentens.models import DawidSkene, HierarchicalDawidSkene
-from latentens.programs.marginal import observe, to_point
+from latentens.programs.marginal import observe
+from latentens.programs.transforms import to_point
 from latentens.runtime.precision import double_precision
 from latentens.votes import Triplets, Votes, count_votes_in
 
@@ -213,7 +213,7 @@ def communication(cell: dict[str, Any]) -> dict[str, Any]:
     model = DawidSkene(cell["voters"], CLASSES)
     observations, _ = observe(model, votes)
     point = to_point(model, model.example_params(jax.random.key(cell["seed"])))
-    gradient = jax.jit(jax.value_and_grad(MarginalLoss(model, use_prior=False)))
+    gradient = jax.jit(jax.value_and_grad(lambda at, seen: log_density(model, seen, at)))
     compiled = gradient.lower(point, observations).compile()
     text = compiled.as_text()
     jax.block_until_ready(compiled(point, observations))

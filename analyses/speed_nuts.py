@@ -29,7 +29,8 @@ from rich.table import Table
 from latentens import GenerativeModel, Votes, simulate
 from latentens.inference.nuts_chains import Sampler, log_density
 from latentens.models import DawidSkene, TopDown, Tree
-from latentens.programs.marginal import observe, to_point, unconstrain
+from latentens.programs.marginal import observe, unconstrain
+from latentens.programs.transforms import to_point
 
 
 @config_enumerate

@@ -10,7 +10,8 @@ from latentens.datasets import simulate
 from latentens.inference.nuts_chains import Sampler, log_density
 from latentens.methods import MaximumLikelihood
 from latentens.models import DawidSkene
-from latentens.programs.marginal import observe, to_point
+from latentens.programs.marginal import observe
+from latentens.programs.transforms import to_point
 from latentens.rbm import ExactTraining, rows_from_votes
 from latentens.runtime.devices import fetch
 from latentens.runtime.precision import double_precision

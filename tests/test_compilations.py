@@ -13,8 +13,9 @@ from latentens.methods import DawidSkeneEM, MaximumLikelihood, Nuts, RBMStack
 from latentens.methods.base import Method
 from latentens.models import Confounder, DawidSkene, ItemDifficulty, OneCoin
 from latentens.programs import marginal
-from latentens.programs.marginal import observe, to_point
+from latentens.programs.marginal import observe
 from latentens.programs.tables import checked_tables
+from latentens.programs.transforms import to_point
 from latentens.runtime.precision import double_precision
 
 MODEL = OneCoin(9)

@@ -9,7 +9,6 @@ import pytest
 from latentens.errors import LimitError, VotesError
 from latentens.methods import DawidSkeneEM, SpectralMetaLearner, dawid_skene_em, indicator
 from latentens.methods import spectral_meta_learner as spectral
-from latentens.methods.independent.incidence import incidence_of
 from latentens.methods.independent.label_counts import count_rows, expectation
 from latentens.methods.indicator import vote_indicator
 from latentens.methods.spectral import imbalance, moments
@@ -28,6 +27,7 @@ from latentens.runtime.compiled_blocks import count_row_blocks
 from latentens.runtime.limits import MEMORY_VARIABLE, TIME_VARIABLE, check_time, memory_limit
 from latentens.runtime.precision import double_precision
 from latentens.votes import Triplets, Votes, distinct
+from latentens.votes.incidence import incidence_of
 from tests.reference import KEY, as_triplets, independent_votes, votes_of_classes
 
 RATES = np.linspace(0.6, 0.9, 7), np.linspace(0.85, 0.65, 7)

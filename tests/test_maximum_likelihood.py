@@ -7,8 +7,6 @@ import pytest
 
 from latentens import GenerativeModel, Votes, log_likelihood, simulate
 from latentens.errors import ContractError, VotesError
-from latentens.inference import costly as costs
-from latentens.inference.program_losses import towards_labels
 from latentens.methods import DawidSkeneEM, MaximumLikelihood
 from latentens.methods.maximum_likelihood import _bound_warnings
 from latentens.models import (
@@ -20,8 +18,7 @@ from latentens.models import (
     Tree,
     TruncatedGaussian,
 )
-from latentens.programs import marginal
-from latentens.programs.marginal import observe, sample_rows, to_params, to_point
+from latentens.programs.transforms import to_params, to_point
 from latentens.runtime.precision import double_precision
 from tests.conftest import arbitrary_params
 
@@ -169,35 +166,6 @@ def test_same_key_same_result(voters):
     np.testing.assert_array_equal(first.label_probs, again.label_probs)
 
 
-@pytest.fixture
-def costly(monkeypatch):
-    """Every gradient counts as costly, and a hundred rows are a sample."""
-    monkeypatch.setattr(costs, "COSTLY_SECONDS", 0.0)
-    monkeypatch.setattr(costs.screen, "__kwdefaults__", {"num_rows": 100})
-
-
-def test_costly_votes_get_the_same_optimum_from_fewer_starts(voters, height_by_hand, costly):
-    fit = MaximumLikelihood(voters.model, starts=4).fit(voters.votes, key=KEY)
-    assert fit.diagnostics["log_likelihood"] / 3000 == pytest.approx(height_by_hand / 3000, abs=1e-6)
-    assert sum(optimum["starts"] for optimum in fit.diagnostics["optima"]) == 2
-    assert fit.diagnostics["converged"]
-    assert not any("flat" in warning for warning in fit.diagnostics["warnings"])
-    assert np.all(np.diff(fit.diagnostics["curve"]) > -1e-6)
-
-
-@pytest.mark.slow
-def test_costly_votes_of_a_program_without_a_closed_form(voters, costly, monkeypatch):
-    model = HierarchicalDawidSkene(9)
-    method = MaximumLikelihood(model, starts=2, use_prior=True, initial=(to_params(model, zero_point(model)),))
-    few = method.fit(voters.votes, key=KEY)
-    monkeypatch.setattr(costs, "COSTLY_SECONDS", np.inf)
-    all_starts = method.fit(voters.votes, key=KEY)
-    for fit, number in ((few, 3), (all_starts, 4)):  # what was given is not screened
-        assert sum(optimum["starts"] for optimum in fit.diagnostics["optima"]) == number
-    assert few.diagnostics["objective"] / 3000 == pytest.approx(all_starts.diagnostics["objective"] / 3000, abs=1e-6)
-    assert np.mean(few.labels == all_starts.labels) > 0.999
-
-
 def test_deviations_do_not_vanish_with_their_scale():
     """Without priors the hierarchical model can do all that Dawid and Skene's can, so it must not end lower."""
     generator, shape = np.random.default_rng(0), (1000, 50)
@@ -208,34 +176,6 @@ def test_deviations_do_not_vanish_with_their_scale():
     limit = DawidSkeneEM(1e-10, 1e-10).fit(votes, key=KEY).diagnostics["log_likelihood"] / 1000
     method = MaximumLikelihood(HierarchicalDawidSkene(50, 4), starts=0, max_iterations=100)
     assert method.fit(votes, key=KEY).diagnostics["log_likelihood"] / 1000 > limit - 0.02
-
-
-def zero_point(model):
-    return {name: np.zeros_like(value) for name, value in to_point(model, model.example_params(KEY)).items()}
-
-
-@double_precision
-def test_soft_labels_are_counted_once_where_the_loss_is_linear(voters, monkeypatch):
-    observations, inverse = observe(voters.model, voters.votes)
-    share = np.random.default_rng(0).random(3000)
-    totals = np.stack([np.bincount(inverse, part, len(observations.counts)) for part in (share, 1 - share)])
-    start = zero_point(voters.model)
-    found = []
-    for seconds in (np.inf, 0.0):
-        monkeypatch.setattr(costs, "COSTLY_SECONDS", seconds)
-        found.append(towards_labels(voters.model, observations, totals, start))
-    for name in start:
-        np.testing.assert_allclose(found[0][name], found[1][name], atol=1e-6)
-
-
-@double_precision
-def test_a_sample_of_rows_has_no_row_that_only_fills_up(voters, monkeypatch):
-    monkeypatch.setattr(marginal, "mostly_occur", lambda *_: False)  # all possible rows are never sampled
-    observations, _ = observe(voters.model, voters.votes)
-    sample = sample_rows(observations, 50)
-    assert len(sample.counts) == 50
-    assert np.all(np.asarray(sample.counts) > 0)
-    assert sample_rows(observations, 10**6) is observations
 
 
 def test_many_parameters_at_their_bounds_are_counted():

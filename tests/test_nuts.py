@@ -7,7 +7,7 @@ import pytest
 
 from latentens import GenerativeModel, bayes_posterior, log_likelihood, simulate
 from latentens.errors import ContractError, LimitError
-from latentens.inference import costly, nuts_chains
+from latentens.inference import nuts_chains
 from latentens.inference.nuts_chains import CHUNK, Sampler
 from latentens.methods import Nuts
 from latentens.methods.nuts import _convergence_words, _divergence_words
@@ -112,7 +112,7 @@ def test_a_label_that_votes_say_nothing_about_is_refused():
 
 def test_sampling_for_hours_is_refused_in_front(monkeypatch):
     votes, _ = independent_votes(60, np.full(6, 0.7), np.full(6, 0.7))
-    monkeypatch.setattr(costly, "PRODUCT_SECONDS", 1.0)
+    monkeypatch.setattr(nuts_chains, "PRODUCT_SECONDS", 1.0)
     with pytest.raises(LimitError, match=r"4 chains of 13 parameters would take about .* seconds, .* 14,400; use"):
         Nuts(DawidSkene(6)).fit(votes, key=KEY)
     monkeypatch.setenv("LATENTENS_MEMORY", "1KiB")

@@ -237,8 +237,8 @@ def test_prior_factors_are_no_parameters():
 
 def test_quadrature_support_has_the_moments_of_the_normal_distribution():
     nodes = QuadratureNormal()
-    moments = [np.sum(np.exp(nodes.log_quadrature_weights) * nodes.nodes**k) for k in (0, 1, 2, 4, 16)]
-    np.testing.assert_allclose(moments, [1, 0, 1, 3, 2027025], rtol=1e-10, atol=1e-10)
+    moments = [np.sum(np.exp(nodes.log_quadrature_weights) * nodes.nodes**k) for k in (0, 1, 2, 4, 8)]
+    np.testing.assert_allclose(moments, [1, 0, 1, 3, 105], rtol=1e-10, atol=1e-10)
 
 
 @double_precision

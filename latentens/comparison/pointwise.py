@@ -11,7 +11,7 @@ from latentens.errors import LatentensError
 from latentens.evaluation.fit_check import check_fit
 from latentens.evaluation.predictive import held_out_log_likelihood, leave_one_out
 from latentens.methods.base import Fit, Method, model_params
-from latentens.programs.marginal import to_point
+from latentens.programs.transforms import to_point
 from latentens.runtime.precision import double_precision
 from latentens.votes import Votes
 

@@ -15,11 +15,12 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 from scipy.linalg import eigh
 
-from latentens.programs.marginal import to_point, unpack
+from latentens.programs.marginal import unpack
 from latentens.programs.model import GenerativeModel, Params
 from latentens.programs.row_layout import DenseRows
 from latentens.programs.row_sums import Tables, row_log_likelihood
 from latentens.programs.tables import build_tables
+from latentens.programs.transforms import to_point
 from latentens.votes import Votes
 from latentens.votes.labels import MISSING, code_type
 

@@ -12,16 +12,22 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 from numpyro.infer.hmc import HMCState, hmc
 
-from latentens.inference.costly import gradient_seconds
 from latentens.inference.optimise import in_parallel, stack
 from latentens.programs.contract import inspect
 from latentens.programs.marginal import Observations, marginal_log_likelihood, unpack
 from latentens.programs.model import GenerativeModel
+from latentens.programs.row_layout import AllRows, DenseRows
 from latentens.programs.tables import build_tables
 from latentens.runtime.devices import fetch, num_workers
 from latentens.runtime.limits import check_memory, check_time
 from latentens.runtime.parallel import stop_if_asked
 from latentens.runtime.progress import Advance, task
+
+LOOK_UP_SECONDS = 1e-8
+"""What a vote takes in a likelihood and its gradient for each state of what votes depend on, looked up in a table."""
+
+PRODUCT_SECONDS = 5e-10
+"""The same for an element of an indicator matrix."""
 
 CHUNK = 50
 """Steps of a chain between two returns to Python."""
@@ -176,3 +182,14 @@ def _advance(sampler: Sampler, density: _Density, observations: Observations, st
 @partial(jax.jit, static_argnums=0)
 def _constrain_draws(density: _Density, points: Float[Array, "chain draw coordinate"]) -> dict[str, Array]:
     return jax.vmap(jax.vmap(lambda flat: unpack(density.model, density.unravel(flat)).params))(points)
+
+
+def gradient_seconds(model: GenerativeModel, observations: Observations) -> float:
+    """The time that a likelihood and its gradient are estimated to take on one core."""
+    structure = inspect(model)
+    states = math.prod(len(structure.hidden[name].support) for name in structure.vote_parents)
+    rows = observations.rows
+    if isinstance(rows, AllRows):
+        return 2 * PRODUCT_SECONDS * states * len(observations.counts)
+    seconds = PRODUCT_SECONDS if isinstance(rows, DenseRows) else LOOK_UP_SECONDS
+    return seconds * states * rows[0].size

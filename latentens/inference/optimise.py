@@ -18,8 +18,13 @@ from latentens.runtime.precision import double_precision
 from latentens.runtime.threads import one_blas_thread
 
 Loss = Callable[[Any, Any], Float[Array, ""]]
-STALLED = 20
-"""So many iterations together tell whether a start still gets anywhere."""
+GiveUp = Callable[[Float[np.ndarray, " element"], float, float], bool]
+ValueAndGradient = Callable[[Float[np.ndarray, " element"]], tuple[float, Float[np.ndarray, " element"]]]
+STALLED = 5
+"""This many iterations together tell whether a start still gets anywhere."""
+
+EARLY = 40
+"""Before this many iterations the order of starts says little about the order of their ends."""
 
 Start = TypeVar("Start")
 End = TypeVar("End")
@@ -53,12 +58,19 @@ def continued(first: Optima, second: Optima) -> Optima:
 
 
 class Descent(NamedTuple):
-    """Where one start ended."""
+    """Where one start ended.
 
-    point: PyTree[Float[np.ndarray, "..."]]
+    Attributes:
+        point: The point.
+        loss: The loss there.
+        slope: Largest entry of the gradient.
+        curve: The loss at the start and after each iteration.
+    """
+
+    point: Float[np.ndarray, " element"]
     loss: float
     slope: float
-    iterations: int
+    curve: Float[np.ndarray, " iteration"]
 
 
 @one_blas_thread()
@@ -85,48 +97,76 @@ def minimise(
         description: What the progress bar says.
         least_gain: A start ends too when `STALLED` iterations together gain less than this.
     """
-    run = partial(descend, loss, data=data, max_iterations=max_iterations, tolerance=tolerance, least_gain=least_gain)
-    descend(loss, starts[0], data, max_iterations=0, tolerance=tolerance)  # compiles
-    descents, curves = zip(*in_parallel(run, starts, description), strict=True)
-    points, losses, slopes, iterations = zip(*descents, strict=True)
-    return Optima(stack(points), np.array(losses), np.array(slopes), np.array(iterations), list(curves))
+    form = _Form.of(starts[0])
+
+    def value_and_gradient(flat: Float[np.ndarray, " element"]) -> tuple[float, Float[np.ndarray, " element"]]:
+        return fetch(_value_and_gradient(loss, form, flat, data))
+
+    flat_starts = [np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(start)]) for start in starts]
+    value_and_gradient(flat_starts[0])  # compiles
+    run = partial(
+        descend_from, value_and_gradient, max_iterations=max_iterations, tolerance=tolerance, least_gain=least_gain
+    )
+    optima = gathered(in_parallel(run, flat_starts, description))
+    return optima._replace(points=stack([form.unflatten(point) for point in optima.points]))
 
 
-def descend(
-    loss: Loss,
-    start: PyTree[Float[np.ndarray, "..."]],
-    data: PyTree,
+def gathered(descents: Sequence[Descent]) -> Optima:
+    """The ends of several descents."""
+    points, losses, slopes, curves = zip(*descents, strict=True)
+    iterations = np.array([len(curve) - 1 for curve in curves])
+    return Optima(np.stack(points), np.array(losses), np.array(slopes), iterations, list(curves))
+
+
+def descend_from(
+    value_and_gradient: ValueAndGradient,
+    start: Float[np.ndarray, " element"],
     *,
     max_iterations: int,
     tolerance: float,
     least_gain: float = 0.0,
-) -> tuple[Descent, Float[np.ndarray, " iteration"]]:
-    """Minimise a function from one start by L-BFGS; also returns the loss after each iteration."""
-    form = _Form.of(start)
-    flat_start = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(start)])
+    window: int = STALLED,
+    give_up: GiveUp | None = None,
+) -> Descent:
+    """Minimise a function of a vector from one start by L-BFGS.
 
-    def value_and_gradient(flat: np.ndarray) -> tuple[float, np.ndarray]:
+    Args:
+        value_and_gradient: The function and its gradient.
+        start: Where to start.
+        max_iterations: Limit on the iterations.
+        tolerance: It has converged when no entry of the gradient exceeds this.
+        least_gain: It ends too when as many iterations as `window` together gain less than this.
+        window: That number of iterations.
+        give_up: Asked after `EARLY` iterations, twice as many and so on, with the point, the loss and what the later
+            half of them gained; ends it as well.
+    """
+
+    def watched(point: Float[np.ndarray, " element"]) -> tuple[float, Float[np.ndarray, " element"]]:
         stop_if_asked()
-        value, gradient = fetch(_value_and_gradient(loss, form, flat, data))
+        value, gradient = value_and_gradient(point)
         return float(value), gradient
 
-    curve = [value_and_gradient(flat_start)[0]]
+    curve = [watched(start)[0]]
 
     def end_if_stalled(intermediate_result: OptimizeResult) -> None:
         curve.append(float(intermediate_result.fun))
-        if len(curve) > STALLED and curve[-1 - STALLED] - curve[-1] < least_gain:
-            raise StopIteration
+        if len(curve) > window:
+            number, rest = divmod(len(curve) - 1, EARLY)
+            asked = give_up is not None and rest == 0 and number.bit_count() == 1
+            later_half = curve[(len(curve) - 1) // 2] - curve[-1]
+            gain = curve[-1 - window] - curve[-1]
+            if gain < least_gain or (asked and give_up(intermediate_result.x, curve[-1], later_half)):
+                raise StopIteration
 
     end = minimize(
-        value_and_gradient,
-        flat_start,
+        watched,
+        start,
         jac=True,
         method="L-BFGS-B",
         callback=end_if_stalled,
         options={"maxiter": max_iterations, "maxfun": 20 * max_iterations, "gtol": tolerance, "ftol": 0, "maxcor": 20},
     )
-    slope = float(np.abs(end.jac).max(initial=0.0))
-    return Descent(form.unflatten(end.x), float(end.fun), slope, int(end.nit)), np.array(curve)
+    return Descent(end.x, float(end.fun), float(np.abs(end.jac).max(initial=0.0)), np.array(curve))
 
 
 def in_parallel(run: Callable[[Start], End], starts: Sequence[Start], description: str) -> list[End]:

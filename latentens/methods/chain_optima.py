@@ -13,10 +13,9 @@ from latentens.inference.optima import group_starts
 from latentens.inference.orient import orientation
 from latentens.inference.stability import fits_about_as_well
 from latentens.methods.base import GoldCodes, Posterior
-from latentens.methods.maximum_likelihood import MaximumLikelihood, rows_log_joint
-from latentens.programs.marginal import observe
+from latentens.methods.maximum_likelihood import MaximumLikelihood
 from latentens.programs.model import Params
-from latentens.runtime.devices import fetch
+from latentens.programs.rows import Rows
 from latentens.runtime.numerics import entropy
 from latentens.votes import Votes
 
@@ -80,13 +79,13 @@ def chain_optima(
         key: Random key of its starts.
         gold: The code of each item's true label, −1 where it is unknown; None if none is known.
     """
-    observations, inverse = observe(climb.model, votes, gold)
-    ends = climb.climb(votes, observations, inverse, key, gold)
+    rows = Rows.of(climb.model, votes, gold)
+    ends = climb.climb(votes, rows, key, gold)
     found = []
     for start, *_ in group_starts(-votes.num_items * ends.losses):
         params = ends.point(start)
-        joint = fetch(rows_log_joint(climb.model, params, observations))
-        probs, likelihood = softmax(joint, axis=0).T[inverse], logsumexp(joint, axis=0)[inverse]
+        joint = climb.log_joint(params, rows)
+        probs, likelihood = softmax(joint, axis=0).T[rows.inverse], logsumexp(joint, axis=0)[rows.inverse]
         number = sum(np.size(value) for value in params.values())
         found.append(ChainOptimum(size, params, number, likelihood, probs[:, orientation(probs, votes, gold)]))
     return found

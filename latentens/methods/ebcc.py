@@ -13,7 +13,6 @@ from latentens.datasets.dataset import certain_where_known
 from latentens.inference.orient import orientation, vote_shares
 from latentens.inference.stability import Labelling, label_change, label_warnings
 from latentens.methods.base import Estimate, GoldCodes, Method, Posterior
-from latentens.methods.independent.incidence import incidence_of
 from latentens.methods.independent.likelihood import from_named_params, gold_posterior, named_params
 from latentens.methods.independent.subtype_ascent import (
     CLASS_CONCENTRATION,
@@ -30,6 +29,7 @@ from latentens.runtime.numerics import safe_log
 from latentens.runtime.randomness import numpy_generator
 from latentens.runtime.settings import Count, Positive
 from latentens.votes import Votes
+from latentens.votes.incidence import incidence_of
 
 SCREENED_ITEMS = 2**13
 """Whether classes have several subtypes is tried on a sample of this many items, or half of all, if there are as many

@@ -1,56 +1,39 @@
 """Maximum likelihood, or the posterior mode, of any generative program."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, Literal
 
 import jax
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 from numpyro.distributions import constraints
 from scipy.special import logsumexp, softmax
 
 from latentens.datasets.dataset import certain_where_known
 from latentens.errors import LatentensError, SettingError
-from latentens.inference.costly import is_costly, screen
 from latentens.inference.em import Expectation
+from latentens.inference.objectives import maximise_likelihood, towards_labels
 from latentens.inference.optima import list_optima
-from latentens.inference.optimise import Optima, continued, minimise, stack
+from latentens.inference.optimise import Optima, stack
 from latentens.inference.orient import orientation
-from latentens.inference.program_losses import MarginalLoss, towards_labels
 from latentens.inference.stability import Labelling, label_change, label_warnings
 from latentens.methods.base import Estimate, GoldCodes, Method, Posterior, fit_known
+from latentens.methods.dawid_skene_em import DawidSkeneEM
 from latentens.methods.independent.likelihood import gold_posterior
 from latentens.methods.majority_vote import MajorityVote
+from latentens.programs.compiled import compiled_program
 from latentens.programs.contract import inspect
-from latentens.programs.marginal import (
-    Observations,
-    label_log_joint,
-    observe,
-    parameter_supports,
-    to_params,
-    to_point,
-)
+from latentens.programs.marginal import parameter_supports
 from latentens.programs.model import GenerativeModel, Params
-from latentens.programs.start_points import draw_starts, normal_start
-from latentens.programs.tables import (
-    bayes_posterior,
-    build_tables,
-    checked_params,
-    checked_tables,
-    log_likelihood,
-)
-from latentens.runtime.devices import fetch, shard_rows
-from latentens.runtime.randomness import numpy_generator
+from latentens.programs.rows import Rows
+from latentens.programs.start_points import draw_params, normal_point
+from latentens.programs.tables import bayes_posterior, checked_params, log_likelihood
+from latentens.programs.transforms import Flat, flatten, transform_of, unflatten
+from latentens.runtime.randomness import key_from, numpy_generator
 from latentens.runtime.settings import Count, CountOrZero, PartialShare, Positive
 from latentens.votes import Votes
-
-APPROACH = 100, 1e-7
-"""Before gradients on costly votes: the most rounds of EM, and the gain per item below which they end."""
-
-LEAST_GAIN = 1e-7
-"""A start on costly votes ends too when twenty iterations gain less than this per item."""
 
 AT_BOUND = 1e-6
 """A probability this close to 0 or 1 is reported."""
@@ -90,7 +73,7 @@ class MaximumLikelihood(Method):
     model: GenerativeModel
     algorithm: Literal["lbfgs", "em"] = "lbfgs"
     starts: CountOrZero = 8
-    warm: tuple[Method, ...] = (MajorityVote(),)
+    warm: tuple[Method, ...] = (DawidSkeneEM(0.0, 0.0), MajorityVote())
     initial: Sequence[Mapping[str, Any]] = field(default=(), hash=False)
     use_prior: bool = False
     held_out: PartialShare = 0.0
@@ -102,61 +85,51 @@ class MaximumLikelihood(Method):
         if self.starts + len(self.warm) + len(self.initial) < 1:
             raise SettingError("MaximumLikelihood has no start; give starts, warm or initial")
 
-    def climb(
-        self,
-        votes: Votes,
-        observations: Observations,
-        inverse: np.ndarray,
-        key: jax.Array,
-        gold: GoldCodes | None = None,
-    ) -> Optima:
+    def climb(self, votes: Votes, rows: Rows, key: jax.Array, gold: GoldCodes | None = None) -> Optima:
         """Where each start ends; the points are parameters, the losses are per item.
 
         Args:
             votes: The votes.
-            observations: What `observe` makes of votes and gold labels.
-            inverse: The row of each item, likewise.
+            rows: What `Rows.of` makes of votes and gold labels.
             key: Random key.
             gold: The code of each item's true label, −1 where it is unknown; None if none is known.
         """
-        starts = self._starts(votes, observations, inverse, key, gold)
-        checked_tables(self.model, starts[0])
-        return self._optimise(starts, observations)
+        starts = self._starts(votes, rows, key, gold)
+        program = compiled_program(self.model, self.use_prior)
+        program.check(starts[0])
+        optima = self._optimise(starts, rows)
+        return optima._replace(points=stack([unflatten(params, program.shapes) for params in optima.points]))
+
+    def log_joint(self, params: Params, rows: Rows) -> Float[np.ndarray, "label row"]:
+        """`log p(label, votes)` of each row at some parameters, −∞ for a label that is known to be another."""
+        program = compiled_program(self.model, self.use_prior)
+        return rows.label_log_joint(program(flatten(params, program.shapes)).tables)
 
     def _fit(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
-        observations, inverse = observe(self.model, votes, gold)
-        start_key, split_key = jax.random.split(key)
-        optima = self.climb(votes, observations, inverse, start_key, gold)
+        rows = Rows.of(self.model, votes, gold)
+        optima = self.climb(votes, rows, key, gold)
         found = optima.point(optima.best)
-        joint = fetch(rows_log_joint(self.model, found, observations))
-        total = float(fetch(observations.counts) @ logsumexp(joint, axis=0))
-        change = self._label_change(optima, votes, observations, inverse, gold)
+        joint = self.log_joint(found, rows)
+        total = float(rows.counts @ logsumexp(joint, axis=0))
+        change = self._label_change(optima, votes, rows, gold)
         diagnostics = self._report(optima, found, total, change, votes.num_cases)
-        diagnostics |= self._held_out(votes, gold, split_key)
-        return Estimate(found, diagnostics, label_probs=softmax(joint, axis=0).T[inverse])
+        diagnostics |= self._held_out(votes, gold, key)
+        return Estimate(found, diagnostics, label_probs=softmax(joint, axis=0).T[rows.inverse])
 
-    def _label_change(
-        self,
-        optima: Optima,
-        votes: Votes,
-        observations: Observations,
-        inverse: Int[np.ndarray, " item"],
-        gold: GoldCodes | None,
-    ) -> float:
+    def _label_change(self, optima: Optima, votes: Votes, rows: Rows, gold: GoldCodes | None) -> float:
         """The largest share of labels that change where another start ended, if that fits about as well.
 
         Starts of the same likelihood count too: they may have come to different places on a ridge.
         """
-        counts = fetch(observations.counts)
 
         def labelling(start: int) -> Labelling:
-            joint = fetch(rows_log_joint(self.model, optima.point(start), observations))
+            joint = self.log_joint(optima.point(start), rows)
             if not self.model.anchored:
-                joint = joint[orientation(softmax(joint, axis=0).T[inverse], votes, gold)]
+                joint = joint[orientation(softmax(joint, axis=0).T[rows.inverse], votes, gold)]
             return Labelling(logsumexp(joint, axis=0), joint.argmax(axis=0))
 
         best, *others = map(labelling, np.argsort(optima.losses, kind="stable").tolist())
-        return max((label_change(best, other, counts) for other in others), default=0.0)
+        return max((label_change(best, other, rows.counts) for other in others), default=0.0)
 
     def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
         return bayes_posterior(self.model, estimate.params, votes)
@@ -166,62 +139,45 @@ class MaximumLikelihood(Method):
         del estimate
         return self.model
 
-    def _starts(
-        self, votes: Votes, observations: Observations, inverse: np.ndarray, key: Array, gold: GoldCodes | None
-    ) -> list[dict[str, np.ndarray]]:
-        drawn_key, warm_key = jax.random.split(key)
-        points = draw_starts(self.model, drawn_key, self.starts) if self.starts else []
-        keys = [jax.random.split(jax.random.fold_in(warm_key, i)) for i in range(len(self.warm) + 1)]
-        beliefs = [
-            fit_known(method, votes, pair[0], gold).label_probs for method, pair in zip(self.warm, keys, strict=False)
+    def _starts(self, votes: Votes, rows: Rows, key: Array, gold: GoldCodes | None) -> list[Flat]:
+        """Parameters to start from: those given, what suits labels that are about right, and draws from the priors."""
+        generator, transform = numpy_generator(key), transform_of(self.model)
+        given = [flatten(checked_params(self.model, params), transform.shapes) for params in self.initial]
+        # at a bound derivatives vanish: what is drawn there starts a little inside
+        drawn = [
+            transform.constrain(transform.unconstrain(draw_params(self.model, generator))) for _ in range(self.starts)
         ]
+        beliefs = [fit_known(method, votes, key_from(generator), gold).label_probs for method in self.warm]
         if gold is not None and inspect(self.model).num_labels == votes.num_classes:
             beliefs.append(certain_where_known(gold_posterior(votes, gold, votes), gold))
-        for probs, (_, point_key) in zip(beliefs, keys, strict=False):
+        warm = []
+        for probs in beliefs:
             probs = probs if votes.counts is None else probs * votes.counts[:, None]
-            size = len(observations.counts)
-            totals = shard_rows(np.stack([np.bincount(inverse, column, minlength=size) for column in probs.T]))
-            points.append(towards_labels(self.model, observations, totals, normal_start(self.model, point_key)))
-        given = [checked_params(self.model, params) for params in self.initial]
-        return given + [to_params(self.model, point) for point in points]
+            totals = np.stack([np.bincount(rows.inverse, part, len(rows.counts)) for part in probs.T], axis=1)
+            point = towards_labels(self.model, rows, totals, normal_point(self.model, generator))
+            warm.append(transform.constrain(point))
+        return given + warm + drawn
 
-    def _optimise(self, starts: list[dict[str, np.ndarray]], observations: Observations) -> Optima:
+    def _optimise(self, starts: list[Flat], rows: Rows) -> Optima:
         """Maximise from every start; the points of the result are parameters."""
         if self.algorithm == "em":
-            return Expectation(self.model, self.use_prior, self.max_iterations, self.tolerance or 1e-10).maximise(
-                starts, observations
-            )
-        loss, costly, before = MarginalLoss(self.model, self.use_prior), is_costly(self.model, observations), None
-        if costly:
-            starts = self._survivors(loss, starts, observations)
-            before = Expectation(self.model, self.use_prior, *APPROACH).approach(starts, observations)
-        if before is not None:
-            starts = [before.point(i) for i in range(len(starts))]
-        optima = minimise(
-            loss,
-            [to_point(self.model, params) for params in starts],
-            observations,
+            expectation = Expectation(self.model, rows, self.use_prior, self.max_iterations, self.tolerance or 1e-10)
+            return expectation.maximise(starts)
+        transform = transform_of(self.model)
+        optima = maximise_likelihood(
+            self.model,
+            rows,
+            [transform.unconstrain(params) for params in starts],
+            use_prior=self.use_prior,
             max_iterations=self.max_iterations,
             tolerance=self.tolerance or 1e-7,
-            description="maximum likelihood",
-            least_gain=LEAST_GAIN if costly else 0.0,
         )
-        params = [to_params(self.model, optima.point(i)) for i in range(len(starts))]
-        optima = optima._replace(points=stack(params))
-        return optima if before is None else continued(before, optima)
-
-    def _survivors(
-        self, loss: MarginalLoss, starts: list[dict[str, np.ndarray]], observations: Observations
-    ) -> list[dict[str, np.ndarray]]:
-        """The starts that were given, and the best of the others after a few iterations on a sample."""
-        given, others = starts[: len(self.initial)], starts[len(self.initial) :]
-        kept = screen(loss, [to_point(self.model, params) for params in others], observations)
-        return given + [others[i] for i in kept]
+        return optima._replace(points=np.stack([transform.constrain(point) for point in optima.points]))
 
     def _report(
         self, optima: Optima, params: Params, likelihood: float, change: float, num_items: int
     ) -> dict[str, Any]:
-        dimension = sum(np.size(leaf) for leaf in to_point(self.model, params).values())
+        dimension = sum(math.prod(shape) for shape in transform_of(self.model).point_shapes.values())
         best = optima.best
         objectives = -num_items * optima.losses
         return {
@@ -244,22 +200,21 @@ class MaximumLikelihood(Method):
         """Log-likelihood per item of items that a fit of its own did not see."""
         if not self.held_out:
             return {}
-        split_key, fit_key = jax.random.split(key)
-        chosen = kept_back(votes, self.held_out, split_key)
+        generator = numpy_generator(key)
+        chosen = kept_back(votes, self.held_out, generator)
         remaining = (1 if votes.counts is None else votes.counts) - chosen
         used = np.flatnonzero(remaining)
         if len(used) == 0:
             raise LatentensError(f"{votes.num_cases} items are too few to keep {self.held_out:.0%} of them back")
         known = None if gold is None else gold[used]
-        fitted = fit_known(replace(self, held_out=0.0), _counted(votes, remaining), fit_key, known)
+        fitted = fit_known(replace(self, held_out=0.0), _counted(votes, remaining), key_from(generator), known)
         unseen = _counted(votes, chosen)
         return {"held_out_log_likelihood": log_likelihood(self.model, fitted.params, unseen) / unseen.num_cases}
 
 
-def kept_back(votes: Votes, share: float, key: Array) -> Int[np.ndarray, " item"]:
+def kept_back(votes: Votes, share: float, generator: np.random.Generator) -> Int[np.ndarray, " item"]:
     """How many of the items that each row of the votes stands for are kept back: a random share of all items."""
     number = max(1, round(share * votes.num_cases))
-    generator = numpy_generator(key)
     if votes.counts is not None:  # rows are split up: a model that has seen no item of a row would be misjudged
         return generator.multivariate_hypergeometric(votes.counts, number, method="marginals")
     return np.bincount(generator.permutation(votes.num_items)[:number], minlength=votes.num_items)
@@ -296,9 +251,3 @@ def _bound_warnings(name: str, value: np.ndarray) -> list[str]:
         f"{name}{list(map(int, index)) if index.size else ''} is at its bound, {value[tuple(index)]:.0f}"
         for index in at_bound
     ]
-
-
-@partial(jax.jit, static_argnums=0)
-def rows_log_joint(model: GenerativeModel, params: Any, observations: Observations) -> Float[Array, "label row"]:
-    """`label_log_joint` at some parameters, compiled."""
-    return label_log_joint(build_tables(model, params), observations)

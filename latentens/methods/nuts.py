@@ -13,9 +13,11 @@ from latentens.inference.nuts_chains import Sampler
 from latentens.inference.orient import best_order, order_evidence
 from latentens.methods.base import Estimate, GoldCodes, Method, Posterior
 from latentens.methods.maximum_likelihood import MaximumLikelihood
-from latentens.programs.marginal import Observations, label_log_joint, observe, to_point
+from latentens.programs.marginal import Observations, label_log_joint, observe
 from latentens.programs.model import GenerativeModel, Params
+from latentens.programs.rows import Rows
 from latentens.programs.tables import build_tables
+from latentens.programs.transforms import to_point
 from latentens.runtime.devices import fetch
 from latentens.runtime.randomness import numpy_generator
 from latentens.runtime.settings import Count, above, below
@@ -66,7 +68,7 @@ class Nuts(Method):
             self.model, self.num_warmup, self.num_samples, self.dense_mass, self.target_accept, self.max_tree_depth
         )
         sampler.check_cost(observations, self.num_chains)
-        starts, modes = self._starts(votes, observations, inverse, start_key, gold)
+        starts, modes = self._starts(votes, start_key, gold)
         draws, statistics = sampler.run(observations, starts, sample_key)
         flat = {name: value.reshape(-1, *value.shape[2:]) for name, value in draws.items()}
         size = len(observations.counts)
@@ -103,13 +105,11 @@ class Nuts(Method):
         del estimate
         return self.model
 
-    def _starts(
-        self, votes: Votes, observations: Observations, inverse: np.ndarray, key: Array, gold: GoldCodes | None
-    ) -> tuple[list[dict[str, np.ndarray]], list]:
+    def _starts(self, votes: Votes, key: Array, gold: GoldCodes | None) -> tuple[list[dict[str, np.ndarray]], list]:
         """Points near posterior modes that are not hopelessly worse than the best one."""
         climb_key, jitter_key = jax.random.split(key)
         climb = MaximumLikelihood(self.model, starts=self.num_chains + 2, use_prior=True, tolerance=1e-4)
-        optima = climb.climb(votes, observations, inverse, climb_key, gold)
+        optima = climb.climb(votes, Rows.of(self.model, votes, gold), climb_key, gold)
         objectives = -votes.num_items * optima.losses
         size = sum(np.size(leaf[0]) for leaf in optima.points.values())
         good = np.flatnonzero(objectives > objectives.max() - 10 - size)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import jax
 import numpy as np
 import pandas as pd
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from latentens.errors import VotesError
 from latentens.methods.base import Estimate, Fit, GoldCodes, Method, Posterior, fit_known
@@ -17,7 +17,7 @@ from latentens.methods.spectral.tree_correlations import best_groups
 from latentens.methods.spectral.voter_groups import candidate_groups, group_scores
 from latentens.models import DawidSkene, Tree
 from latentens.runtime.precision import double_precision
-from latentens.runtime.randomness import numpy_generator
+from latentens.runtime.randomness import key_from, numpy_generator
 from latentens.runtime.settings import Count, CountOrZero
 from latentens.votes import Votes
 from latentens.votes.agreement import agreement_moments
@@ -43,22 +43,26 @@ class TreeMLE(Method):
 
     def _fit(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
         votes.refuse_repeats("TreeMLE")
-        group_key, start_key, fit_key = jax.random.split(key, 3)
-        independent = MaximumLikelihood(DawidSkene(votes.num_voters, votes.num_classes), starts=self.starts)
-        fits = {"independent": fit_known(independent, votes, fit_key, gold)}
-        tree = _tree(votes, group_key, self.max_groups) if votes.num_voters > 3 else None
+        generator = numpy_generator(key)
+        fits = {"independent": fit_known(DawidSkeneEM(0.0, 0.0), votes, key_from(generator), gold)}
+        tree = _tree(votes, generator, self.max_groups) if votes.num_voters > 3 else None
         if tree is not None:
-            begin = (_start(votes, tree, start_key),)
+            begin = (_start(votes, tree, generator),)
             climb = MaximumLikelihood(tree, starts=self.starts, warm=(), initial=begin)
-            fits["tree"] = fit_known(climb, votes, fit_key, gold)
+            fits["tree"] = fit_known(climb, votes, key_from(generator), gold)
             fits["tree"] = replace(fits["tree"], params={**fits["tree"].params, "groups": np.array(tree.groups)})
-        by_model = {name: fit.diagnostics["bic"] for name, fit in fits.items()}
+        by_model = {
+            name: np.log(votes.num_cases) * _num_parameters(votes, tree if name == "tree" else None)
+            - 2 * fit.diagnostics["log_likelihood"]
+            for name, fit in fits.items()
+        }
         best: Fit = fits[min(by_model, key=lambda name: by_model[name])]
         notes = []
         if gold is None and not best.diagnostics["identified"] and fits["independent"].diagnostics["identified"]:
             best = fits["independent"]
             notes = ["groups explain the votes better, but too few of them are informative to identify a label"]
-        return replace(best, diagnostics={**best.diagnostics, "bic_by_model": by_model, "notes": notes})
+        told = {"bic": min(by_model.values()), "bic_by_model": by_model, "notes": notes}
+        return replace(best, diagnostics={**best.diagnostics, **told})
 
     def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
         params = {name: value for name, value in estimate.params.items() if name != "groups"}
@@ -91,14 +95,20 @@ def find_tree(votes: Votes, *, key: jax.Array, max_groups: int = 8) -> Tree:
     votes.refuse_repeats("find_tree")
     if votes.num_voters < 4:
         raise VotesError(f"groups need at least four voters, but there are {votes.num_voters}")
-    tree = _tree(votes, key, max_groups)
+    tree = _tree(votes, numpy_generator(key), max_groups)
     if tree is None:
         raise VotesError("the votes have no groups: the agreement of voters with one another shows no pattern at all")
     return tree
 
 
-def _tree(votes: Votes, key: Array, max_groups: int) -> Tree | None:
-    generator, moments = numpy_generator(key), agreement_moments(votes)
+def _num_parameters(votes: Votes, tree: Tree | None) -> int:
+    """The shares of the classes, and a confusion matrix for each voter and each group of a tree."""
+    matrices = votes.num_voters + (0 if tree is None else tree.num_groups)
+    return (votes.num_classes - 1) * (1 + matrices * votes.num_classes)
+
+
+def _tree(votes: Votes, generator: np.random.Generator, max_groups: int) -> Tree | None:
+    moments = agreement_moments(votes)
     scores = group_scores(moments.covariance, generator)
     _, *candidates = candidate_groups(scores, max_groups, RESTARTS, generator)
     if not candidates or scores.max() < ROUNDING:
@@ -108,20 +118,19 @@ def _tree(votes: Votes, key: Array, max_groups: int) -> Tree | None:
     return Tree(tuple(numbered.tolist()), votes.num_classes)
 
 
-def _start(votes: Votes, tree: Tree, key: Array) -> dict[str, np.ndarray]:
+def _start(votes: Votes, tree: Tree, generator: np.random.Generator) -> dict[str, np.ndarray]:
     """Opinions from each group's own votes, labels from the opinions, and confusion matrices by counting."""
     groups, classes = np.array(tree.groups), votes.num_classes
-    label_key, *keys = jax.random.split(key, tree.num_groups + 1)
     opinions, confusion = [], np.empty((votes.num_voters, classes, classes))
-    for group, group_key in enumerate(keys):
+    for group in range(tree.num_groups):
         members = np.flatnonzero(groups == group)
         own = Votes.from_matrix(votes.matrix[:, members], num_classes=classes)
         method = DawidSkeneEM(1.0, 1.0, random_starts=2) if len(members) > 2 else MajorityVote()
-        opinions.append(method.fit(own, key=group_key).label_probs)
+        opinions.append(method.fit(own, key=key_from(generator)).label_probs)
         for voter in members:
             confusion[voter] = _count(opinions[-1], votes.matrix[:, voter, None] == np.arange(classes))
     seen = Votes.from_matrix(np.stack([probs.argmax(axis=1) for probs in opinions], axis=1), num_classes=classes)
-    labels = DawidSkeneEM(1.0, 1.0, random_starts=2).fit(seen, key=label_key).label_probs
+    labels = DawidSkeneEM(1.0, 1.0, random_starts=2).fit(seen, key=key_from(generator)).label_probs
     hidden = named_params(labels.mean(axis=0), np.stack([_count(labels, probs) for probs in opinions]))
     voters = named_params(labels.mean(axis=0), confusion)
     start = {f"hidden_{name}": value for name, value in hidden.items() if name != "prevalence"}

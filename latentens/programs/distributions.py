@@ -1,6 +1,7 @@
 """Distributions of hidden sites that NumPyro lacks, each of which can be summed out; and whether one is proper."""
 
 import itertools
+import math
 
 import jax
 import jax.numpy as jnp
@@ -11,11 +12,10 @@ from jaxtyping import Array, Bool, Float, Int
 from numpyro.distributions import constraints
 from scipy.special import log_softmax
 
-REACH = 12.0
-"""A normal factor is summed over this many standard deviations on either side."""
+from latentens.runtime.numerics import SMALLEST
 
-SERIES = 20.0
-"""Farther out than this, the tail of a normal distribution is its asymptotic series to rounding error."""
+REACH = 8.5
+"""A normal factor is summed over this many standard deviations on either side: beyond are 2e-17 of its probability."""
 
 ROUNDING = 1e-6
 """Probabilities may be this far beyond 0 and 1, and shares this far from adding up to one."""
@@ -26,45 +26,17 @@ def binary_states(num_units: int) -> Int[np.ndarray, "state unit"]:
     return np.array(list(itertools.product((0, 1), repeat=num_units))).reshape(-1, num_units)
 
 
-@jax.custom_jvp
-def log_normal_tail(distance: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
-    """`log Φ(−distance)` for distances from 0 on, in a third of the time of `log_ndtr`, which serves both sides."""
-    far = distance > SERIES
-    inverse = 1 / jnp.maximum(distance, SERIES)
-    square = inverse**2
-    # far out Φ(−d) = φ(d) (1 − 1/d² + 3/d⁴ − 15/d⁶ + …) / d, where φ(d) is too small for a number
-    series = (1 - (1 - (3 - 15 * square) * square) * square) * inverse / np.sqrt(2 * np.pi)
-    near = erfc(jnp.minimum(distance, SERIES) / np.sqrt(2)) / 2
-    return jnp.log(jnp.where(far, series, near)) - jnp.where(far, distance**2 / 2, 0.0)
-
-
-@log_normal_tail.defjvp
-def _slope_of_tail(
-    primals: tuple[Float[Array, "*batch"]], tangents: tuple[Float[Array, "*batch"]]
-) -> tuple[Float[Array, "*batch"], Float[Array, "*batch"]]:
-    (distance,), (change,) = primals, tangents
-    log_tail = log_normal_tail(distance)
-    return log_tail, -change * jnp.exp(-(distance**2) / 2 - np.log(2 * np.pi) / 2 - log_tail)
-
-
 def log_normal_cells(bounds: Float[Array, "*batch bound"]) -> Float[Array, "*batch cell"]:
     """Log-probabilities of a standard normal variable between ascending bounds, and below and above all of them.
 
-    Accurate in both tails; between two bounds that coincide it is about −69 in place of −∞.
+    Differences are taken on the side of the smaller tails, so that they are accurate in both; what is too small for a
+    number has the logarithm of the smallest one.
     """
-    below_middle = bounds <= 0
-    log_tail = log_normal_tail(jnp.where(below_middle, -bounds, bounds))  # beyond each bound, away from 0
-    log_rest = jnp.log(1 - jnp.exp(log_tail))
-    first = jnp.where(below_middle, log_tail, log_rest)[..., :1]
-    last = jnp.where(below_middle, log_rest, log_tail)[..., -1:]
-    if bounds.shape[-1] == 1:
-        return jnp.concatenate([first, last], axis=-1)
-    left, right = log_tail[..., :-1], log_tail[..., 1:]
-    larger, smaller = jnp.maximum(left, right), jnp.minimum(left, right)
-    one_side = larger + jnp.log(-jnp.expm1(jnp.minimum(smaller - larger, -1e-30)))
-    both_sides = jnp.log(jnp.maximum(1 - jnp.exp(left) - jnp.exp(right), 1e-30))
-    middle = jnp.where(below_middle[..., :-1] == below_middle[..., 1:], one_side, both_sides)
-    return jnp.concatenate([first, middle, last], axis=-1)
+    low = bounds <= 0
+    tail = erfc(jnp.abs(bounds) / np.sqrt(2)) / 2  # beyond each bound, away from 0
+    below, above = jnp.where(low, tail, 1 - tail), jnp.where(low, 1 - tail, tail)
+    middle = jnp.where(low[..., :-1], below[..., 1:] - below[..., :-1], above[..., :-1] - above[..., 1:])
+    return jnp.log(jnp.maximum(jnp.concatenate([below[..., :1], middle, above[..., -1:]], axis=-1), SMALLEST))
 
 
 class QuadratureNormal(dist.Normal):
@@ -90,9 +62,9 @@ class QuadratureNormal(dist.Normal):
         """Nodes enough for the votes of so many voters, whose product narrows like 1/√num_voters.
 
         Posteriors are exact to rounding error where the factor explains four fifths of a vote's variance, and to about
-        1e-10 where it explains nine tenths. Whoever knows that items have few votes may say how many nodes to take.
+        1e-9 where it explains nine tenths. Pass `num_nodes` to use fewer where items have few votes.
         """
-        return cls(num_nodes or max(201, int(60 * np.sqrt(num_voters))))
+        return cls(num_nodes or math.ceil(2 * REACH / min(0.12, 0.4 / math.sqrt(num_voters))) + 1)
 
     def enumerate_support(self, expand: bool = True) -> Float[Array, "node *batch"]:
         """The nodes."""

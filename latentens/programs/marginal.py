@@ -19,13 +19,12 @@ from latentens.programs.contract import inspect
 from latentens.programs.model import GenerativeModel, Params
 from latentens.programs.row_layout import EncodedRows, all_rows, can_part, encode, mostly_occur, possible_rows
 from latentens.programs.row_sums import Tables, log_joint, row_log_likelihood
-from latentens.programs.tables import check_form, fixed_hidden
+from latentens.programs.tables import check_form, fixed_hidden, prior_density
 from latentens.programs.tracing import run_alone
 from latentens.runtime.blocks import BLOCK_ELEMENTS, COPIES, few_lengths
 from latentens.runtime.compiled_blocks import count_row_blocks, map_row_blocks
-from latentens.runtime.devices import fetch, round_up, shard_rows
+from latentens.runtime.devices import round_up, shard_rows
 from latentens.runtime.limits import check_memory
-from latentens.runtime.quick_compilation import compile_quickly
 from latentens.votes import Votes
 from latentens.votes.distinct import pack_digits
 
@@ -99,17 +98,6 @@ def _observe_all(votes: Votes, num_vote_classes: int) -> tuple[Observations, Int
     return Observations(all_rows(votes.num_voters, num_vote_classes), jnp.asarray(of_all), None), number[inverse]
 
 
-def sample_rows(observations: Observations, num_rows: int) -> Observations:
-    """Some of the rows, at random but always the same; all of them if there are no more or they cannot part."""
-    rows, counts, log_allowed = fetch(observations)
-    occurring, size = np.flatnonzero(counts), round_up(num_rows)  # others only fill up
-    if len(occurring) <= size or not can_part(observations.rows):
-        return observations
-    chosen = np.sort(np.random.default_rng(0).choice(occurring, size, replace=False))
-    some = jax.tree.map(lambda array: shard_rows(array[..., chosen]), (rows, counts, log_allowed))
-    return Observations(*some)
-
-
 def label_log_joint(
     tables: Tables, observations: Observations, *, block_elements: int = BLOCK_ELEMENTS
 ) -> Float[Array, "label row"]:
@@ -159,9 +147,7 @@ def unpack(model: GenerativeModel, point: dict[str, Array]) -> Unpacked:
 
     trace = trace_parameters(model, handlers.substitute(substitute_fn=constrain))
     params = {name: trace[name]["value"] for name in point}
-    log_prior = sum((jnp.sum(trace[name]["fn"].log_prob(value)) for name, value in params.items()), jnp.array(0.0))
-    factors = [site for site in trace.values() if site["type"] == "sample" and site["is_observed"]]
-    log_prior += sum(jnp.sum(site["fn"].log_prob(site["value"])) for site in factors)
+    log_prior = prior_density(trace, params)
     log_volume = jnp.array(0.0)
     for name, value in params.items():
         transform = biject_to(trace[name]["fn"].support)
@@ -209,21 +195,3 @@ def trace_parameters(model: GenerativeModel, handler: Any) -> dict[str, Any]:
     with run_alone(), handlers.trace() as trace, handlers.substitute(data=hidden), handler:
         model.program(1)
     return trace
-
-
-def to_point(model: GenerativeModel, params: Params) -> dict[str, np.ndarray]:
-    """`unconstrain`, compiled, in NumPy."""
-    return jax.device_get(_unconstrain(model, dict(params)))
-
-
-def to_params(model: GenerativeModel, point: Params) -> dict[str, np.ndarray]:
-    """The parameters of `unpack`, compiled, in NumPy."""
-    return jax.device_get(_constrain(model, dict(point)))
-
-
-_unconstrain = compile_quickly(unconstrain, static_argnums=0)
-
-
-@partial(compile_quickly, static_argnums=0)
-def _constrain(model: GenerativeModel, point: dict[str, Array]) -> dict[str, Array]:
-    return unpack(model, point).params

@@ -13,12 +13,12 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from jaxtyping import Array, Float
+from numpyro.distributions.transforms import AffineTransform
 from numpyro.primitives import Messenger
 from scipy.special import softmax
 
 from latentens.programs.distributions import innermost
 from latentens.runtime.numerics import SMALLEST
-from latentens.runtime.randomness import numpy_generator
 
 Sampler = Callable[..., np.ndarray]
 
@@ -51,15 +51,27 @@ def _draw(distribution: dist.Distribution, key: Array) -> Array | None:
 def stands_alone(distribution: dist.Distribution) -> bool:
     """Whether `draw_alone` can draw from a distribution that was met while a program was being traced."""
     base = innermost(distribution)
+    if isinstance(base, dist.TransformedDistribution):
+        affine = all(isinstance(transform, AffineTransform) for transform in base.transforms)
+        return affine and stands_alone(base.base_dist)
     return bool(_known_settings(base)) and not any(isinstance(part, jax.core.Tracer) for part in _known_settings(base))
 
 
-def draw_alone(distribution: dist.Distribution, key: Array) -> np.ndarray:
-    """What `numpy_draws` draws from a distribution whose settings are numbers."""
-    generator, shape, base = numpy_generator(key), distribution.shape(), innermost(distribution)
+def draw_alone(
+    distribution: dist.Distribution, generator: np.random.Generator, shape: tuple[int, ...] | None = None
+) -> np.ndarray:
+    """A draw, of the distribution's own shape or another, from a distribution whose settings are numbers."""
+    shape, base = distribution.shape() if shape is None else shape, innermost(distribution)
+    if isinstance(base, dist.TransformedDistribution):
+        drawn = draw_alone(base.base_dist, generator, shape)
+        for transform in base.transforms:
+            drawn = np.asarray(transform.loc) + np.asarray(transform.scale) * drawn
+        return drawn
     settings = [np.asarray(part, dtype=np.float64) for part in _known_settings(base)]
     if isinstance(base, dist.Normal):
         return settings[0] + settings[1] * standard_normal(generator, np.zeros(shape))
+    if isinstance(base, dist.HalfNormal):
+        return settings[0] * np.abs(standard_normal(generator, np.zeros(shape)))
     if isinstance(base, dist.Dirichlet):
         return shares(generator, np.broadcast_to(settings[0], shape))
     both = np.stack(np.broadcast_arrays(*settings), axis=-1)
@@ -67,9 +79,11 @@ def draw_alone(distribution: dist.Distribution, key: Array) -> np.ndarray:
 
 
 def _known_settings(base: dist.Distribution) -> tuple[Any, ...]:
-    """The settings of a normal, Dirichlet or beta distribution; none of any other."""
+    """The settings of a normal, half-normal, Dirichlet or beta distribution; none of any other."""
     if isinstance(base, dist.Normal):
         return base.loc, base.scale
+    if isinstance(base, dist.HalfNormal):
+        return (base.scale,)
     if isinstance(base, dist.Dirichlet):
         return (base.concentration,)
     return (base.concentration1, base.concentration0) if isinstance(base, dist.Beta) else ()

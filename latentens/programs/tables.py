@@ -5,9 +5,9 @@ hidden sites on which the votes depend directly. The log-joint of every distinct
 product and one log-sum over states, and everything else follows from it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -35,19 +35,36 @@ LOG_ZERO = float(np.log(np.finfo(np.float64).tiny))
 """Stands for the logarithm of probability zero, so that 0 · log 0 is 0 and gradients stay finite."""
 
 
+class LaidOut(NamedTuple):
+    """What a program says at some parameters.
+
+    Attributes:
+        tables: The tables.
+        log_prior: The log density of the parameters' priors, factors included.
+        in_range: For each parameter, whether it is where its prior allows it to be.
+        proper: For each site inside the plate, whether its probabilities are probabilities.
+    """
+
+    tables: Tables
+    log_prior: Float[Array, ""]
+    in_range: dict[str, Bool[Array, ""]]
+    proper: dict[str, Bool[Array, ""]]
+
+
 def build_tables(model: GenerativeModel, params: Params) -> Tables:
     """Run the program on its configurations. Can be traced and differentiated in the parameters."""
-    return _lay_out(model, params)[0]
+    return lay_out(model, params).tables
 
 
-def _lay_out(model: GenerativeModel, params: Params) -> tuple[Tables, dict[str, Bool[Array, ""]]]:
-    """The tables, and for each site inside the plate whether its probabilities are probabilities."""
+def lay_out(model: GenerativeModel, params: Params) -> LaidOut:
+    """The tables and all that a run of the program says beside them; what is not used is not computed if compiled."""
     structure = inspect(model)
     factors = {name: _log_factor(model, structure, params, name) for name in structure.hidden}
     log_prior = _eliminate(model, structure, [log_factor for log_factor, _ in factors.values()])
     family = _in_order(structure, structure.vote_parents)
     _refuse_too_many(model, structure, family)
-    votes = _run(model, structure, params, family)["vote"]["fn"]
+    trace = _run(model, structure, params, family)
+    votes = trace["vote"]["fn"]
     log_emission = log_probabilities(votes.base_dist, structure.num_vote_classes)
     sizes = [len(structure.hidden[name].support) for name in family]
     log_emission = log_emission.reshape(*sizes, *log_emission.shape[1:])
@@ -56,7 +73,16 @@ def _lay_out(model: GenerativeModel, params: Params) -> tuple[Tables, dict[str, 
     parents = structure.num_labels if "label" in family else 1
     log_emission = log_emission.reshape(parents, -1, *log_emission.shape[-2:])
     proper = {name: holds for name, (_, holds) in factors.items()} | {"vote": is_proper(votes)}
-    return Tables(jnp.maximum(log_prior, LOG_ZERO), jnp.maximum(log_emission, LOG_ZERO)), proper
+    in_range = {name: jnp.all(trace[name]["fn"].support(params[name])) for name in structure.parameter_shapes}
+    tables = Tables(jnp.maximum(log_prior, LOG_ZERO), jnp.maximum(log_emission, LOG_ZERO))
+    return LaidOut(tables, prior_density(trace, structure.parameter_shapes), in_range, proper)
+
+
+def prior_density(trace: Mapping[str, Any], names: Iterable[str]) -> Float[Array, ""]:
+    """The log density of the parameters in a trace of a program, and of its factors."""
+    factors = (site for site in trace.values() if site["type"] == "sample" and site["is_observed"])
+    sites = [*(trace[name] for name in names), *factors]
+    return sum((jnp.sum(site["fn"].log_prob(site["value"])) for site in sites), jnp.array(0.0))
 
 
 def _log_factor(
@@ -232,7 +258,7 @@ def check_form(model: GenerativeModel, votes: Votes) -> Structure:
 
 def checked_tables(model: GenerativeModel, params: Params) -> Tables:
     """The tables at the given parameters, which are checked for name, shape and range."""
-    tables, in_range, proper = _tables_and_ranges(model, checked_params(model, params))
+    tables, _, in_range, proper = _laid_out(model, checked_params(model, params))
     for name, inside in in_range.items():
         if not inside:
             raise ParameterError(f"parameter {name!r} of {model} is out of range")
@@ -258,13 +284,8 @@ def checked_params(model: GenerativeModel, params: Params) -> dict[str, Float[np
 
 
 @partial(compile_quickly, static_argnums=0)
-def _tables_and_ranges(
-    model: GenerativeModel, params: Params
-) -> tuple[Tables, dict[str, Bool[Array, ""]], dict[str, Bool[Array, ""]]]:
-    trace = _run(model, inspect(model), params, ["label"])
-    in_range = {name: jnp.all(trace[name]["fn"].support(value)) for name, value in params.items()}
-    tables, proper = _lay_out(model, params)
-    return tables, in_range, proper
+def _laid_out(model: GenerativeModel, params: Params) -> LaidOut:
+    return lay_out(model, params)
 
 
 @partial(jax.jit, static_argnums=0)

@@ -6,3 +6,6 @@ import jax
 
 compile_quickly = partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
 """`jax.jit` in a half or a third of the time, for programs that then take about twice as long; not inside of others."""
+
+ONE_THREAD = {"xla_cpu_multi_thread_eigen": False}
+"""Compiler options by which sums have one order, whatever the number of cores."""

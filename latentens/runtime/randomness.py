@@ -9,6 +9,11 @@ def numpy_generator(key: jax.Array) -> np.random.Generator:
     return np.random.default_rng(key_words(key))
 
 
+def key_from(generator: np.random.Generator) -> jax.Array:
+    """A JAX key, drawn by NumPy: nothing is compiled for it, as for splitting a key."""
+    return jax.random.wrap_key_data(generator.integers(2**32, size=2, dtype=np.uint32))
+
+
 def key_words(key: jax.Array) -> tuple[int, ...]:
     """What seeds `numpy_generator`: numbers by which results of a key can be kept and looked up."""
     return tuple(np.asarray(jax.random.key_data(key)).ravel().tolist())

@@ -12,10 +12,10 @@ from jaxtyping import Float, Int
 from scipy import sparse
 
 from latentens.methods.base import Posterior
-from latentens.methods.independent.incidence import Block, Incidence, Sums, incidence_of
 from latentens.runtime.blocks import BLOCK_ELEMENTS
 from latentens.runtime.numerics import safe_log
 from latentens.votes import Votes
+from latentens.votes.incidence import Block, Incidence, Sums, incidence_of
 
 LARGEST_EXPONENT = 700.0
 """Exponentials up to this do not overflow, not even a sum of a hundred."""

@@ -14,8 +14,8 @@ from jaxtyping import Float, Int
 from scipy.special import digamma, gammaln
 
 from latentens.methods.independent.ascent import FIRST_JUMP, LONGER_JUMP, PLAIN_ROUNDS
-from latentens.methods.independent.incidence import Block, Incidence, Sums
 from latentens.runtime.parallel import stop_if_asked
+from latentens.votes.incidence import Block, Incidence, Sums
 
 CLASS_CONCENTRATION = 1.0
 SUBTYPE_CONCENTRATION = 0.1

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy import sparse
 
-from latentens.runtime.blocks import BLOCK_ELEMENTS
+from latentens.runtime.blocks import BLOCK_ELEMENTS, row_blocks
 from latentens.runtime.parallel import in_threads, stop_if_asked
 from latentens.votes import Votes
 from latentens.votes.distinct import JOINT_VOTES, digit_groups, pack_digits
@@ -81,11 +81,18 @@ class Incidence:
         return tuple(sum(parts[1:], start=parts[0]) for parts in zip(*sums, strict=True))
 
 
-def incidence_of(votes: Votes, *, joint_votes: int = JOINT_VOTES, block_elements: int = BLOCK_ELEMENTS) -> Incidence:
+def incidence_of(
+    votes: Votes,
+    *,
+    elements_per_row: int = 0,
+    joint_votes: int = JOINT_VOTES,
+    block_elements: int = BLOCK_ELEMENTS,
+) -> Incidence:
     """Lay rows of votes out.
 
     Args:
         votes: The votes.
+        elements_per_row: Size of what is made of a row, if that is more than the votes themselves.
         joint_votes: The most joint votes of a group of voters.
         block_elements: Size of what is made of a block.
     """
@@ -96,6 +103,9 @@ def incidence_of(votes: Votes, *, joint_votes: int = JOINT_VOTES, block_elements
         columns, bounds, merged = _grouped(votes, joint_votes)
         num_columns = merged.shape[0]
     places = votes.row_blocks(block_elements)
+    if elements_per_row:
+        smaller = row_blocks(votes.num_items, elements_per_row, block_elements)
+        places = max(places, smaller, key=len)
     edges = [bounds[place.start : place.stop + 1] for place in places]
     ones = np.ones(max(int(edge[-1] - edge[0]) for edge in edges))  # shared by all blocks
     blocks = []
