@@ -1,33 +1,40 @@
-"""Starts are the draws that the program itself would make, whether or not anything is compiled for them."""
+"""Starts are draws from the priors of a program."""
 
 import jax
 import numpy as np
 import pytest
+from scipy import stats
 
-from latentens.models import Confounder, DawidSkene, LayeredGraph, OneCoin, TopDown, Tree, TruncatedGaussian
-from latentens.programs import start_points
-from latentens.programs.marginal import unconstrain
+from latentens.models import Confounder, HierarchicalDawidSkene, LayeredGraph, Tree
+from latentens.programs.contract import inspect
+from latentens.programs.start_points import draw_params, normal_point
+from latentens.programs.transforms import transform_of, unflatten
 from latentens.runtime.precision import double_precision
-
-KEY = jax.random.key(3)
-ALONE = DawidSkene(4), DawidSkene(4, 3), TopDown(4, 3), Tree((0, 0, 1, 1)), OneCoin(4), TruncatedGaussian(4)
+from latentens.runtime.randomness import key_from
 
 
 @double_precision
-@pytest.mark.parametrize("model", [*ALONE, LayeredGraph(4, (2, 2))], ids=str)
-def test_priors_that_stand_alone_are_drawn_as_the_program_draws_them(model):
-    assert start_points._prior_sites(model).alone
-    drawn, by_program = start_points._draw(model, KEY), start_points._draw_together(model, KEY)
-    assert drawn.keys() == by_program.keys()
-    for name, value in by_program.items():
-        np.testing.assert_array_equal(drawn[name], value)
-    shapes = jax.eval_shape(lambda params: unconstrain(model, params), by_program)
-    normal = start_points.normal_start(model, KEY)
-    assert {name: value.shape for name, value in normal.items()} == {name: s.shape for name, s in shapes.items()}
+def test_draws_have_the_distributions_of_the_priors():
+    model, generator = Confounder(4, num_classes=3), np.random.default_rng(0)
+    drawn = [unflatten(draw_params(model, generator), inspect(model).parameter_shapes) for _ in range(300)]
+    loading = (1 + np.array([params["loading"] for params in drawn])) / 2
+    assert stats.kstest(loading.ravel(), stats.beta(*model.loading_prior).cdf).pvalue > 1e-3
+    shares = np.array([params["prevalence"] for params in drawn])
+    assert stats.kstest(shares[:, 0], stats.beta(2.0, 4.0).cdf).pvalue > 1e-3
+    model = HierarchicalDawidSkene(4)
+    spread = [unflatten(draw_params(model, generator), inspect(model).parameter_shapes)["spread"] for _ in range(300)]
+    assert stats.kstest(np.ravel(spread), stats.halfnorm.cdf).pvalue > 1e-3
 
 
 @double_precision
-def test_priors_that_depend_on_one_another_are_drawn_by_the_program():
-    model = Confounder(4)
-    assert not start_points._prior_sites(model).alone
-    assert start_points.draw_starts(model, KEY, 2)[0].keys() == start_points.normal_start(model, KEY).keys()
+@pytest.mark.parametrize("model", [Tree((0, 0, 1, 1)), LayeredGraph(4, (2, 2))], ids=str)
+def test_the_generator_decides(model):
+    first, again = (draw_params(model, np.random.default_rng(3)) for _ in range(2))
+    np.testing.assert_array_equal(first, again)
+    size = sum(int(np.prod(shape)) for shape in transform_of(model).point_shapes.values())
+    assert normal_point(model, np.random.default_rng(0)).size == size
+
+
+def test_keys_drawn_by_numpy_are_keys():
+    first, second = (key_from(np.random.default_rng(seed)) for seed in (0, 1))
+    assert jax.random.normal(first) != jax.random.normal(second)

@@ -82,6 +82,7 @@ def maximise_likelihood(
     use_prior: bool,
     max_iterations: int,
     tolerance: float,
+    needed: float = np.inf,
 ) -> Optima:
     """Climb to the maximum from several points of unconstrained space, one after the other.
 
@@ -97,12 +98,15 @@ def maximise_likelihood(
         use_prior: Whether to maximise the posterior density instead of the likelihood.
         max_iterations: Limit on the iterations of each start.
         tolerance: The best start has converged when no entry of the gradient per item exceeds this.
+        needed: A loss per item; starts are also given up when as much again would leave them above it.
     """
     objective = Objective(model, rows.expect, rows.num_items, use_prior)
     descents: list[Descent] = []
     best: tuple[float, Float[np.ndarray, " row"]] | None = None
 
     def is_hopeless(point: Flat, loss: float, gain: float) -> bool:
+        if loss - gain > needed:
+            return True
         if best is None or loss - gain <= best[0]:
             return False
         here = rows.log_likelihood(objective.tables(point))
@@ -122,7 +126,8 @@ def maximise_likelihood(
         if best is None or end.loss < best[0]:
             best = end.loss, rows.log_likelihood(objective.tables(end.point))
     leader = min(range(len(starts)), key=lambda i: descents[i].loss)
-    descents[leader] = _polished(objective, descents[leader], max_iterations, tolerance)
+    if descents[leader].loss <= needed:
+        descents[leader] = _polished(objective, descents[leader], max_iterations, tolerance)
     return gathered(descents)
 
 

@@ -152,10 +152,11 @@ def descend_from(
         curve.append(float(intermediate_result.fun))
         if len(curve) > window:
             number, rest = divmod(len(curve) - 1, EARLY)
-            asked = give_up is not None and rest == 0 and number.bit_count() == 1
             later_half = curve[(len(curve) - 1) // 2] - curve[-1]
-            gain = curve[-1 - window] - curve[-1]
-            if gain < least_gain or (asked and give_up(intermediate_result.x, curve[-1], later_half)):
+            if curve[-1 - window] - curve[-1] < least_gain:
+                raise StopIteration
+            is_time = rest == 0 and number.bit_count() == 1
+            if give_up is not None and is_time and give_up(intermediate_result.x, curve[-1], later_half):
                 raise StopIteration
 
     end = minimize(

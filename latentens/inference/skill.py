@@ -20,12 +20,12 @@ from latentens.programs.marginal import (
     marginal_log_likelihood,
     observe,
     parameter_supports,
-    to_point,
     unpack,
 )
 from latentens.programs.model import GenerativeModel, Params
 from latentens.programs.row_sums import Tables
 from latentens.programs.tables import bayes_posterior, build_tables
+from latentens.programs.transforms import to_point
 from latentens.runtime.devices import fetch
 from latentens.runtime.precision import double_precision
 from latentens.runtime.quick_compilation import compile_quickly

@@ -56,16 +56,18 @@ class MaximumLikelihood(Method):
         model: The generative model.
         algorithm: `lbfgs` climbs the likelihood in unconstrained space, `em` alternates expected counts from the tables
             with an M-step: in closed form where the program has one, else by gradient.
-        starts: Number of starts at draws from the priors. Where the votes are so many that a gradient takes long, all
-            starts but those of `initial` compete on a sample first, and two go on: by rounds of EM if these have a
-            closed form, then by gradient, which also ends when twenty iterations gain less than 1e-7 per item.
+        starts: Number of starts at draws from the priors. Starts run one after the other. Each is left once it gains
+            next to nothing, or is clearly behind the best before it and would stay so; the best then goes on until it
+            has converged.
         warm: Cheaper methods; the parameters that suit each one's labels best are a start as well. With gold labels, so
             are those that suit what these alone say.
         initial: Parameters to start from as well.
-        use_prior: Whether to maximise the posterior density (MAP) in place of the likelihood.
+        use_prior: Whether to maximise the posterior density (MAP) instead of the likelihood.
         held_out: Share of the items that are kept back in a fit of their own, to report their log-likelihood.
         max_iterations: Limit on the iterations of each start.
         tolerance: `lbfgs`: largest entry of the gradient per item at convergence; `em`: smallest gain per item.
+        at_least: Log-likelihood that the fit needs to be of any use, as in a choice between models; starts that would
+            stay below it are given up.
     """
 
     counts_rows = True
@@ -79,6 +81,7 @@ class MaximumLikelihood(Method):
     held_out: PartialShare = 0.0
     max_iterations: Count = 2000
     tolerance: Positive | None = None
+    at_least: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -171,6 +174,7 @@ class MaximumLikelihood(Method):
             use_prior=self.use_prior,
             max_iterations=self.max_iterations,
             tolerance=self.tolerance or 1e-7,
+            needed=np.inf if self.at_least is None else -self.at_least / rows.num_items,
         )
         return optima._replace(points=np.stack([transform.constrain(point) for point in optima.points]))
 

@@ -48,7 +48,9 @@ class TreeMLE(Method):
         tree = _tree(votes, generator, self.max_groups) if votes.num_voters > 3 else None
         if tree is not None:
             begin = (_start(votes, tree, generator),)
-            climb = MaximumLikelihood(tree, starts=self.starts, warm=(), initial=begin)
+            price = _num_parameters(votes, tree) - _num_parameters(votes, None)
+            needed = fits["independent"].diagnostics["log_likelihood"] + price * np.log(votes.num_cases) / 2
+            climb = MaximumLikelihood(tree, starts=self.starts, warm=(), initial=begin, at_least=float(needed))
             fits["tree"] = fit_known(climb, votes, key_from(generator), gold)
             fits["tree"] = replace(fits["tree"], params={**fits["tree"].params, "groups": np.array(tree.groups)})
         by_model = {

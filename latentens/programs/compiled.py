@@ -8,7 +8,7 @@ model alone.
 
 import math
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -76,7 +76,7 @@ class CompiledProgram:
         holds = jnp.array(list(found.proper.values())).all().astype(float)
         return (found.tables.log_prior, found.tables.log_emission, log_prior), holds
 
-    def _split(self, flat: Array) -> tuple[Array, Array, Array]:
+    def _split(self, flat: Any) -> tuple[Any, Any, Any]:
         first, second, third, fourth = self._edges
         prior, emission = flat[first:second], flat[second:third]
         return prior.reshape(self._table_shapes[0]), emission.reshape(self._table_shapes[1]), flat[third:fourth][0]

@@ -1,6 +1,6 @@
 """The log-joint of label and votes, and the log-likelihood, of each row of votes, from the tables of a program."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,10 +12,13 @@ from latentens.runtime.numerics import SMALLEST
 
 
 class Tables(NamedTuple):
-    """A program at given parameters. `parent` is the label if votes depend on it directly, else of size one."""
+    """A program at given parameters, in JAX or NumPy; also counts or derivatives in the places of its elements.
 
-    log_prior: Float[Array, "label state"]
-    log_emission: Float[Array, "parent state voter vote"]
+    `parent` is the label if votes depend on it directly, else of size one.
+    """
+
+    log_prior: Float[Any, "label state"]
+    log_emission: Float[Any, "parent state voter vote"]
 
 
 def log_joint(tables: Tables, rows: EncodedRows) -> Float[Array, "label row"]:

@@ -1,5 +1,7 @@
 """Random numbers for code that works in NumPy."""
 
+from typing import Any
+
 import jax
 import numpy as np
 
@@ -11,7 +13,8 @@ def numpy_generator(key: jax.Array) -> np.random.Generator:
 
 def key_from(generator: np.random.Generator) -> jax.Array:
     """A JAX key, drawn by NumPy: nothing is compiled for it, as for splitting a key."""
-    return jax.random.wrap_key_data(generator.integers(2**32, size=2, dtype=np.uint32))
+    words: Any = generator.integers(2**32, size=2, dtype=np.uint32)
+    return jax.random.wrap_key_data(words)
 
 
 def key_words(key: jax.Array) -> tuple[int, ...]:

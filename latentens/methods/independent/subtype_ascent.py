@@ -208,15 +208,28 @@ class SubtypeAscent:
         """The same with one subtype given to a class that has room for it and more of the votes on the subtype's items.
 
         A class that fewer of these votes name may raise the bound too, where it has an unusual voter or two in common
-        with the subtype, but the voters do not mean it. No class of known items is emptied.
+        with the subtype, but the voters do not mean it. No class of known items is emptied. Each subtype has one
+        neighbour at most, with the class that raises the bound most as long as responsibilities stay: what the Dirichlet
+        distributions of the two classes and of its voters then say is all that changes.
         """
-        sizes = np.bincount(subtypes.label, minlength=self.num_classes)
-        free = np.ones(len(subtypes.label), bool) if self.log_allowed is None else sizes[subtypes.label] > 1
-        room, places = np.flatnonzero(sizes < self.num_subtypes), np.arange(len(subtypes.label))
-        named = subtypes.votes.reshape(-1, self.num_classes, len(places)).sum(axis=0)  # vote, subtype
-        own = named[subtypes.label, places]
-        moves = [(i, k) for i in np.flatnonzero(free) for k in room if named[k, i] > own[i]]
-        return [subtypes._replace(label=np.where(places == i, k, subtypes.label)) for i, k in moves]
+        label, items, votes = subtypes
+        places = np.arange(len(label))
+        sizes, in_class = np.bincount(label, minlength=self.num_classes), np.bincount(label, items, self.num_classes)
+        of_votes = votes.reshape(-1, self.num_classes, len(label))
+        as_right = gammaln(RIGHT_CONCENTRATION + of_votes) - gammaln(WRONG_CONCENTRATION + of_votes)
+        with_it = _class_evidence(in_class[:, None] + items) - _class_evidence(in_class)[:, None]
+        gain = as_right.sum(axis=0) + with_it  # (class, subtype)
+        named = of_votes.sum(axis=0)
+        gain[(named <= named[label, places]) | (sizes == self.num_subtypes)[:, None]] = -np.inf
+        best, free = gain.argmax(axis=0), np.isfinite(gain.max(axis=0))
+        if self.log_allowed is not None:
+            free &= sizes[label] > 1
+        return [subtypes._replace(label=np.where(places == i, best[i], label)) for i in np.flatnonzero(free)]
+
+
+def _class_evidence(items: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
+    """What the number of a class's items adds to the bound, by its share of all and by the shares of its subtypes."""
+    return gammaln(CLASS_CONCENTRATION + items) - gammaln(SUBTYPE_CONCENTRATION + items)
 
 
 def _dirichlet(
