@@ -39,7 +39,7 @@ class CompiledProgram:
         parts, _ = jax.eval_shape(self._run, jax.ShapeDtypeStruct((num_parameters,), np.float64))
         self._table_shapes = [part.shape for part in parts[:2]]
         self._edges = np.cumsum([0, *(part.size for part in parts)]).tolist()
-        self._nothing = jnp.zeros(self._edges[-1])
+        self._nothing = jax.device_put(np.zeros(self._edges[-1]))
 
         def evaluate(params: Array, derivatives: Array) -> Array:
             found, pull_back, holds = jax.vjp(self._run, params, has_aux=True)

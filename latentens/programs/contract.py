@@ -19,6 +19,7 @@ from latentens.programs.faults import site_place, told_with_their_line
 from latentens.programs.model import GenerativeModel
 from latentens.programs.tracing import run_alone
 from latentens.runtime.precision import double_precision
+from latentens.runtime.randomness import some_key
 
 MAX_CONFIGURATIONS = 2**20
 """The most joint configurations of hidden sites that are laid out in one table."""
@@ -136,7 +137,7 @@ def _probe(model: GenerativeModel, num_items: int) -> dict[str, dict[str, Any]]:
             if site["type"] == "sample" and not _is_prior_factor(site):
                 sites[name] = _describe(model, site, num_items)
 
-    jax.eval_shape(run, jax.random.key(0))
+    jax.eval_shape(run, some_key())
     return sites
 
 

@@ -15,6 +15,7 @@ from numpyro.primitives import Messenger
 from latentens.errors import ContractError, LatentensError
 from latentens.programs.model import GenerativeModel
 from latentens.programs.tracing import run_alone
+from latentens.runtime.randomness import some_key
 
 WORDS: tuple[tuple[type[Exception], str], ...] = (
     (
@@ -66,7 +67,7 @@ def site_place(model: GenerativeModel, site: str) -> str:
         with run_alone(), lines, handlers.seed(rng_seed=key):
             model.program(1)
 
-    jax.eval_shape(run, jax.random.key(0))
+    jax.eval_shape(run, some_key())
     return lines.places.get(site, _beginning(model))
 
 

@@ -25,6 +25,7 @@ from latentens.runtime.blocks import BLOCK_ELEMENTS, COPIES, few_lengths
 from latentens.runtime.compiled_blocks import count_row_blocks, map_row_blocks
 from latentens.runtime.devices import round_up, shard_rows
 from latentens.runtime.limits import check_memory
+from latentens.runtime.randomness import some_key
 from latentens.votes import Votes
 from latentens.votes.distinct import pack_digits
 
@@ -178,7 +179,7 @@ def parameter_supports(model: GenerativeModel) -> dict[str, constraints.Constrai
         for name in inspect(model).parameter_shapes:
             supports[name] = _support_of_elements(trace[name])
 
-    jax.eval_shape(run, jax.random.key(0))
+    jax.eval_shape(run, some_key())
     return supports
 
 

@@ -19,7 +19,7 @@ from latentens.programs.prior_draws import draw_alone, numpy_draws, stands_alone
 from latentens.programs.tracing import run_alone
 from latentens.programs.transforms import Flat, flatten, transform_of
 from latentens.runtime.quick_compilation import compile_quickly
-from latentens.runtime.randomness import key_from
+from latentens.runtime.randomness import key_from, some_key
 
 
 def draw_params(model: GenerativeModel, generator: np.random.Generator) -> Flat:
@@ -45,7 +45,7 @@ def _priors(model: GenerativeModel) -> dict[str, dist.Distribution] | None:
         trace = trace_parameters(model, handlers.seed(rng_seed=key))
         found.update({name: trace[name]["fn"] for name in inspect(model).parameter_shapes})
 
-    jax.eval_shape(run, jax.random.key(0))
+    jax.eval_shape(run, some_key())
     return found if all(map(stands_alone, found.values())) else None
 
 

@@ -23,6 +23,7 @@ from latentens.programs.marginal import FARTHEST, trace_parameters, unconstrain,
 from latentens.programs.model import GenerativeModel, Params
 from latentens.runtime.numerics import SMALLEST
 from latentens.runtime.quick_compilation import compile_quickly
+from latentens.runtime.randomness import some_key
 
 Flat = Float[np.ndarray, " element"]
 Shapes = Mapping[str, tuple[int, ...]]
@@ -209,7 +210,7 @@ def transform_of(model: GenerativeModel) -> _ByParameter | _ByProgram:
             transforms[name] = _in_numpy(support)
             point_shapes[name] = biject_to(support).inverse_shape(shapes[name])
 
-    jax.eval_shape(run, jax.random.key(0))
+    jax.eval_shape(run, some_key())
     known = {name: transform for name, transform in transforms.items() if transform is not None}
     if len(known) == len(shapes):
         return _ByParameter(known, shapes, point_shapes)

@@ -17,6 +17,11 @@ def key_from(generator: np.random.Generator) -> jax.Array:
     return jax.random.wrap_key_data(words)
 
 
+def some_key() -> jax.Array:
+    """A key for runs in which only shapes matter; nothing is compiled for it."""
+    return key_from(np.random.default_rng(0))
+
+
 def key_words(key: jax.Array) -> tuple[int, ...]:
     """What seeds `numpy_generator`: numbers by which results of a key can be kept and looked up."""
     return tuple(np.asarray(jax.random.key_data(key)).ravel().tolist())

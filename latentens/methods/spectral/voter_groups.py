@@ -3,11 +3,9 @@
 import numpy as np
 from jaxtyping import Float, Int
 from scipy import linalg
-from threadpoolctl import threadpool_limits
 
 from latentens.methods.spectral.moments import Matrix, complete_blocks, leading_vector
 from latentens.runtime.parallel import stop_if_asked
-from latentens.runtime.threads import one_blas_thread
 
 Groups = Int[np.ndarray, " voter"]
 """The group of each voter, 0 … number of groups − 1."""
@@ -63,23 +61,60 @@ def candidate_groups(
         restarts: Starts of k-means.
         generator: Seeds k-means.
     """
-    from sklearn.cluster import KMeans  # imported late: it takes a second that other methods need not wait
-
     num_voters = len(scores)
     degree = scores.sum(axis=1)
     shrink = np.where(degree > 0, 1 / np.sqrt(np.where(degree > 0, degree, 1.0)), 0.0)
     laplacian = np.diag((degree > 0).astype(float)) - shrink[:, None] * scores * shrink
     vectors = linalg.eigh(laplacian)[1]
     found = [np.arange(num_voters)]
-    # with so few points threads, which wait for each other by spinning, cost more than they give
-    with one_blas_thread(), threadpool_limits(1, user_api="openmp"):
-        for num_groups in range(3, min(most, num_voters - 1) + 1):
-            stop_if_asked()
-            points = vectors[:, :num_groups]
-            if len(np.unique(points.round(9), axis=0)) >= num_groups:
-                seed = int(generator.integers(2**31))
-                found.append(KMeans(num_groups, n_init=restarts, random_state=seed).fit_predict(points))
+    for num_groups in range(3, min(most, num_voters - 1) + 1):
+        stop_if_asked()
+        points = vectors[:, :num_groups]
+        if len(np.unique(points.round(9), axis=0)) >= num_groups:
+            found.append(k_means(points, num_groups, restarts, generator))
     return found
+
+
+def k_means(
+    points: Float[np.ndarray, "voter dimension"], num_groups: int, restarts: int, generator: np.random.Generator
+) -> Groups:
+    """The best of several k-means clusterings, all starts (k-means++, Arthur & Vassilvitskii 2007) side by side.
+
+    Of a few hundred points at most, so that there is nothing to gain by a library that takes a second to import.
+
+    Args:
+        points: The points.
+        num_groups: Number of groups; there are as many distinct points at least.
+        restarts: Number of starts.
+        generator: Draws the starts.
+    """
+    chosen = generator.integers(len(points), size=(restarts, 1))
+    while chosen.shape[1] < num_groups:
+        nearest = _squared_distances(points, points[chosen]).min(axis=2)
+        reach = np.cumsum(nearest, axis=1)
+        drawn = (reach < generator.random((restarts, 1)) * reach[:, -1:]).sum(axis=1)
+        chosen = np.column_stack([chosen, drawn.clip(max=len(points) - 1)])
+    centres, groups = points[chosen], np.full((restarts, len(points)), -1)
+    while True:
+        stop_if_asked()
+        distances = _squared_distances(points, centres)
+        moved = distances.argmin(axis=2)
+        if np.array_equal(moved, groups):
+            best = distances.min(axis=2).sum(axis=1).argmin()
+            return groups[best]
+        groups = moved
+        members = groups[:, :, None] == np.arange(num_groups)
+        sizes = members.sum(axis=1)
+        means = np.einsum("rpg,pd->rgd", members, points) / np.maximum(sizes, 1)[:, :, None]
+        # a group that has lost all its points begins anew at the point that is farthest from its centre
+        farthest = points[distances.min(axis=2).argmax(axis=1)]
+        centres = np.where(sizes[:, :, None] > 0, means, farthest[:, None])
+
+
+def _squared_distances(
+    points: Float[np.ndarray, "voter dimension"], centres: Float[np.ndarray, "start group dimension"]
+) -> Float[np.ndarray, "start voter group"]:
+    return ((points[:, None] - centres[:, None]) ** 2).sum(axis=-1)
 
 
 def group_residual(covariance: Matrix, groups: Groups) -> float:
