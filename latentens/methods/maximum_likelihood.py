@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import jax
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 from numpyro.distributions import constraints
 from scipy.special import logsumexp, softmax
 

@@ -209,7 +209,7 @@ class SubtypeAscent:
 
         A class that fewer of these votes name may raise the bound too, where it has an unusual voter or two in common
         with the subtype, but the voters do not mean it. No class of known items is emptied. Each subtype has one
-        neighbour at most, with the class that raises the bound most as long as responsibilities stay: what the Dirichlet
+        neighbour at most, with the class that raises the bound most while responsibilities stay: what the Dirichlet
         distributions of the two classes and of its voters then say is all that changes.
         """
         label, items, votes = subtypes
