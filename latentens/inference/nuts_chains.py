@@ -16,7 +16,7 @@ from latentens.inference.optimise import in_parallel, stack
 from latentens.programs.contract import inspect
 from latentens.programs.marginal import Observations, marginal_log_likelihood, unpack
 from latentens.programs.model import GenerativeModel
-from latentens.programs.row_layout import AllRows, DenseRows
+from latentens.programs.row_layout import DenseRows
 from latentens.programs.tables import build_tables
 from latentens.runtime.devices import fetch, num_workers
 from latentens.runtime.limits import check_memory, check_time
@@ -189,7 +189,5 @@ def gradient_seconds(model: GenerativeModel, observations: Observations) -> floa
     structure = inspect(model)
     states = math.prod(len(structure.hidden[name].support) for name in structure.vote_parents)
     rows = observations.rows
-    if isinstance(rows, AllRows):
-        return 2 * PRODUCT_SECONDS * states * len(observations.counts)
     seconds = PRODUCT_SECONDS if isinstance(rows, DenseRows) else LOOK_UP_SECONDS
     return seconds * states * rows[0].size

@@ -17,7 +17,7 @@ from numpyro.distributions.transforms import biject_to
 from latentens.errors import ContractError
 from latentens.programs.contract import inspect
 from latentens.programs.model import GenerativeModel, Params
-from latentens.programs.row_layout import EncodedRows, all_rows, can_part, encode, mostly_occur, possible_rows
+from latentens.programs.row_layout import EncodedRows, can_part, encode, possible_rows
 from latentens.programs.row_sums import Tables, log_joint, row_log_likelihood
 from latentens.programs.tables import check_form, fixed_hidden, prior_density
 from latentens.programs.tracing import run_alone
@@ -27,7 +27,6 @@ from latentens.runtime.devices import round_up, shard_rows
 from latentens.runtime.limits import check_memory
 from latentens.runtime.randomness import some_key
 from latentens.votes import Votes
-from latentens.votes.distinct import pack_digits
 
 FARTHEST = 15.0
 """Parameters given at a bound start this far out in unconstrained space."""
@@ -69,8 +68,6 @@ def observe(
             "use simulate and bayes_posterior with known parameters, or a model whose votes depend on the label"
         )
     patterns = votes.patterns
-    if gold is None and mostly_occur(votes, structure.num_vote_classes):
-        return _observe_all(votes, structure.num_vote_classes)
     if gold is None:
         rows, counts, log_allowed, inverse = patterns.votes, patterns.counts, None, patterns.inverse
     else:
@@ -90,13 +87,6 @@ def observe(
     spare = num_rows - len(counts)
     allowed = None if log_allowed is None else shard_rows(np.pad(log_allowed, ((0, 0), (0, spare))))
     return Observations(laid_out, shard_rows(np.pad(counts, (0, spare)).astype(float)), allowed), inverse
-
-
-def _observe_all(votes: Votes, num_vote_classes: int) -> tuple[Observations, Int[np.ndarray, " item"]]:
-    distinct, counts, inverse = votes.patterns
-    number = pack_digits(distinct.matrix, num_vote_classes, 0)
-    of_all = np.bincount(number, counts, num_vote_classes**votes.num_voters)
-    return Observations(all_rows(votes.num_voters, num_vote_classes), jnp.asarray(of_all), None), number[inverse]
 
 
 def label_log_joint(

@@ -2,8 +2,6 @@
 
 Few rows are an indicator matrix: their sums are one matrix product. Of many rows only the columns of such a matrix are
 kept that are not zero: joint votes of groups of voters, or single votes where the voters are many and their votes few.
-Where a good part of all possible rows occurs, all of them are laid out, whatever the votes: sums over states are then a
-product of two small matrices, and data of one form share their compiled programs.
 """
 
 from collections.abc import Iterable
@@ -31,22 +29,6 @@ FILLED = 0.25
 """At least this share of the places of pieces holds a vote."""
 
 
-ALL_ROWS = 2**16
-"""At most this many rows are laid out as all that are possible."""
-
-OCCURRING = 1 / 16
-"""At least this share of them occurs then: a row takes about so much of the time of one in an indicator matrix."""
-
-
-class AllRows(NamedTuple):
-    """Every possible row of complete votes, as the joint votes of some voters times those of the others."""
-
-    left: Float[Array, "voter_vote joint"]
-    """Indicators of the joint votes of the first voters, the last of them changing fastest."""
-    right: Float[Array, "voter_vote joint"]
-    """The same of the other voters, whose votes change faster than those of the first ones."""
-
-
 class DenseRows(NamedTuple):
     """Rows as an indicator matrix; a missing vote is a column of zeros."""
 
@@ -69,33 +51,12 @@ class SparseRows(NamedTuple):
     """Only its length matters: the number of rows, known where shapes are; None if each row is one piece."""
 
 
-EncodedRows = AllRows | DenseRows | GroupedRows | SparseRows
+EncodedRows = DenseRows | GroupedRows | SparseRows
 
 
 def can_part(rows: EncodedRows) -> bool:
-    """Whether some of the rows are rows of the same kind: not if pieces of a row may part, or halves belong to all."""
-    return not isinstance(rows, AllRows) and getattr(rows, "row", None) is None
-
-
-def all_rows(num_voters: int, num_vote_classes: int) -> AllRows:
-    """All rows that so many voters can make."""
-    first = (num_voters + 1) // 2
-    return AllRows(*(_joint_votes(size, num_vote_classes) for size in (first, num_voters - first)))
-
-
-def _joint_votes(num_voters: int, num_vote_classes: int) -> Float[Array, "voter_vote joint"]:
-    votes = np.indices((num_vote_classes,) * num_voters).reshape(num_voters, 1, -1)
-    indicator = votes == np.arange(num_vote_classes)[:, None]
-    return jnp.asarray(indicator.reshape(num_voters * num_vote_classes, -1).astype(float))
-
-
-def mostly_occur(votes: Votes, num_vote_classes: int) -> bool:
-    """Whether to lay out all possible rows: of complete votes, on one device, where enough of the rows occur."""
-    if jax.device_count() > 1 or votes.has_repeats or votes.num_missing:
-        return False
-    possible = num_vote_classes ** min(votes.num_voters, ALL_ROWS.bit_length())
-    # few rows are filled up to one number in any case
-    return possible <= ALL_ROWS and votes.patterns.votes.num_items >= max(SMALL_ROWS + 1, OCCURRING * possible)
+    """Whether some of the rows are rows of the same kind: not if pieces of a row may part."""
+    return getattr(rows, "row", None) is None
 
 
 def encode(
@@ -138,9 +99,6 @@ def possible_rows(votes: Votes) -> int:
 def sum_votes(table: Float[Array, "state voter vote"], rows: EncodedRows) -> Float[Array, "state row"]:
     """The sum over the votes of each row of their entries in a table."""
     flat = table.reshape(len(table), -1)
-    if isinstance(rows, AllRows):
-        left, right = sum_halves(table, rows)
-        return (left[:, :, None] + right[:, None]).reshape(len(table), -1)
     if isinstance(rows, DenseRows):
         return flat @ rows.indicator
     if isinstance(rows, GroupedRows):
@@ -151,15 +109,6 @@ def sum_votes(table: Float[Array, "state voter vote"], rows: EncodedRows) -> Flo
     if rows.row is not None and rows.counter is not None:
         sums = jax.ops.segment_sum(sums, rows.row, len(rows.counter), indices_are_sorted=True)
     return sums.T
-
-
-def sum_halves(
-    table: Float[Array, "state voter vote"], rows: AllRows
-) -> tuple[Float[Array, "state joint"], Float[Array, "state joint"]]:
-    """The sums of both halves of all possible rows."""
-    flat = table.reshape(len(table), -1)
-    left, right = jnp.split(flat, [len(rows.left)], axis=1)
-    return left @ rows.left, right @ rows.right
 
 
 def _add_up(parts: Iterable[Array]) -> Array:
