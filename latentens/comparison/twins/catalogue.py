@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import NamedTuple
 
-from latentens import methods as catalogue_of_methods
 from latentens.comparison.sweep import MethodFactory, named_methods
 from latentens.methods import (
+    Consensus,
     DawidSkeneEM,
     Ebcc,
     Glad,
@@ -15,6 +15,7 @@ from latentens.methods import (
     MaximumLikelihood,
     RBMStack,
     SpectralMetaLearner,
+    Stacked,
     Tempered,
     TopDownMLE,
     TreeMLE,
@@ -25,7 +26,7 @@ from latentens.votes import Votes
 
 SAFEST: Mapping[str, str] = {
     "Stacked": "it learns from the gold labels how far other methods and each voter are to be believed",
-    "Consensus": "it rests on several methods",
+    "Consensus": "it is the mean of methods that are seldom wrong in the same way",
     "Tempered(DawidSkeneEM)": (
         "of the methods that use no gold labels its probabilities have lost least in the worst case on real votes"
     ),
@@ -111,8 +112,10 @@ def default_methods(votes: Votes, *, quick: bool, has_gold: bool = False) -> dic
     if votes.num_classes == 2 and _is_dense(votes) and votes.num_voters > 3:
         methods["LatentSpectral"] = LatentSpectral()
     methods["Tempered(DawidSkeneEM)"] = Tempered(DawidSkeneEM())
-    if has_gold and (stacked := getattr(catalogue_of_methods, "Stacked", None)) is not None:
-        methods["Stacked"] = stacked()
+    if has_gold:
+        methods["Stacked"] = Stacked()
+    if not (quick and has_gold):  # with gold labels it is fitted six times, and what is quick must do without it
+        methods["Consensus"] = Consensus()
     if quick:
         return methods
     if votes.num_classes == 2 and not votes.has_repeats and votes.num_voters <= MOST_TREE_VOTERS:
