@@ -16,7 +16,7 @@ from pathlib import Path
 import pandas as pd
 
 FOLDER = Path(__file__).parent
-PAGES = tuple(FOLDER / name for name in ("README.md", "RECOMMEND.md", "GOLD.md"))
+PAGES = tuple(FOLDER / name for name in ("README.md", "RECOMMEND.md", "REAL.md", "GOLD.md"))
 PLACE = re.compile(r"(<!-- table ([\w ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -77,11 +77,45 @@ def plain(table: pd.DataFrame, below_one: int = 2) -> str:
     return markdown([name.replace("_", " ") for name in table.columns], rows)
 
 
+def judged(table: pd.DataFrame, folder: str) -> str:
+    """The rows of one folder or kind, best accuracy first."""
+    rows = table[table.iloc[:, 0] == folder].sort_values("accuracy", ascending=False)
+    rows = rows.drop(columns=[table.columns[0], *(name for name in ("worst set",) if name in rows)])
+    cells = [
+        [str(row.iloc[0]), str(int(row["sets"])), *(_judged_cell(name, row[name]) for name in rows.columns[2:])]
+        for _, row in rows.iterrows()
+    ]
+    return markdown([*rows.columns], cells)
+
+
+def _judged_cell(name: str, value: float) -> str:
+    digits = {"below majority": 0, "log score": 3, "calibration": 3, "rank": 1, "above .99": 1, "of these wrong": 1}
+    return figure(value, digits.get(name, 2))
+
+
 def _cell(value: object, below_one: int) -> str:
     return figure(value, below_one if abs(value) < 1 else 2) if isinstance(value, float) else str(value)
 
 
 precise = partial(plain, below_one=3)
+
+
+def mean_by(table: pd.DataFrame, column: str) -> pd.DataFrame:
+    """Means of all numbers in percent, by the values of a column."""
+    return (100 * table.groupby(column, sort=False).mean(numeric_only=True)).reset_index()
+
+
+def accuracy_by_kind(table: pd.DataFrame) -> str:
+    """Accuracy and, in brackets, the worst loss to the majority: kinds by methods."""
+    methods = list(dict.fromkeys(table["method"]))
+    rows = []
+    for kind in dict.fromkeys(table["kind"]):
+        part = table[table["kind"] == kind].set_index("method")
+        cells = [
+            f"{part.loc[m, 'accuracy']:.1f} ({part.loc[m, 'worst']:.1f})" if m in part.index else "–" for m in methods
+        ]
+        rows.append([kind, str(int(part["sets"].iloc[0])), *cells])
+    return markdown(["", "sets", *methods], rows)
 
 
 TABLES: dict[str, tuple[str, Callable[[pd.DataFrame], str]]] = {
@@ -97,6 +131,13 @@ TABLES: dict[str, tuple[str, Callable[[pd.DataFrame], str]]] = {
     "recommended sets": ("recommend_sets", plain),
     "recommend coverage": ("recommend_coverage", precise),
     "recommend coins": ("recommend_coins", plain),
+    "real ensembles": ("real_votes_summary", partial(judged, folder="ensembles")),
+    "real peers": ("real_votes_peers", precise),
+    "real crowds": ("real_votes_summary", partial(judged, folder="crowds")),
+    "real panels": ("real_votes_summary", partial(judged, folder="panels")),
+    "real references": ("real_votes_references", lambda table: plain(mean_by(table, "folder"))),
+    "real simulated": ("real_votes_simulated", partial(judged, folder="all")),
+    "real simulated kinds": ("real_votes_simulated", lambda table: accuracy_by_kind(table)),
     "cross fit": ("cross_fit", precise),
     "latent spectral guard": ("latent_spectral_guard", plain),
     "layered graph params": ("layered_graph_params", plain),

@@ -2,12 +2,14 @@
 
     python analyses/real_votes.py --data ROOT [--out DIR] [--keys 3] [--methods NAME …] [--folders …] [--sets NAME …]
     python analyses/real_votes.py --simulated 20 [--kinds …]
+    python analyses/real_votes.py --data ROOT --page 1 [--before DIR] [--peers DIR] [--drawn DIR]
 
 ROOT has folders `ensembles`, `panels` and `crowds` of sets: votes (`votes.csv`, wide, or `label.csv`, long) and
 `truth.csv`. Votes that are not classes of the truth ("tie", "Unsure") count as missing. Every fit is kept in
 DIR/real_votes, so that an interrupted run resumes; only means over keys leave it. Peers (extra `peers`) run at their
 defaults, and those that are not installed are left out. `--simulated` draws sets of known kinds in place of ROOT
-(`simulated_kinds.py`).
+(`simulated_kinds.py`). `--page 1` writes `results/real_votes.csv`, its figure and the tables of `REAL.md` from what is
+kept in DIR, in the DIR of an earlier version (`--before`), of peers (`--peers`) and of simulated sets (`--drawn`).
 
 True labels are used for scoring only, but for two rows that say so: the best single voter, and a supervised reference
 (logistic regression of the labels on the votes, by five folds).
@@ -25,6 +27,7 @@ import numpy as np
 import pandas as pd
 from common import run
 from matplotlib.figure import Figure
+from pages import rewrite
 from real_peers import PEERS
 from simulated_kinds import KINDS, draw_set
 
@@ -95,7 +98,13 @@ def main(
     sets: tuple[str, ...] = ("",),
     simulated: int = 0,
     kinds: tuple[str, ...] = tuple(KINDS),
+    page: int = 0,
+    before: str = "",
+    peers: str = "",
+    drawn: str = "",
 ) -> pd.DataFrame:
+    if page:
+        return write_page(data, out, *map(Path, (before, peers, drawn)))
     found = simulated_sets(kinds, simulated, seed) if simulated else real_sets(data, folders, sets)
     for folder, dataset in found:
         for name in methods:
@@ -170,10 +179,11 @@ def measured(out: Path, folder: str, dataset: Dataset, name: str, seed: int) -> 
 
 def means(out: Path) -> pd.DataFrame:
     """Everything that is kept, averaged over keys; `deviation` is that of the accuracy over keys."""
-    records = [json.loads(path.read_text()) for path in sorted((out / "real_votes").glob("*/*/*.json"))]
+    paths = sorted((out / "real_votes").glob("*/*/*.json")) if out != Path() else []
+    records = [json.loads(path.read_text()) for path in paths]
     table = pd.DataFrame([record for record in records if "accuracy" in record])
     if table.empty:
-        return table
+        return pd.DataFrame(columns=["folder", "set", "method"])
     groups = table.groupby(["folder", "set", "method"])
     return groups[[*SCORES, "seconds"]].mean().assign(deviation=groups["accuracy"].std().fillna(0.0)).reset_index()
 
@@ -227,6 +237,61 @@ def summarise(table: pd.DataFrame) -> pd.DataFrame:
             }
         )
     return pd.DataFrame(rows).set_index(["folder", "method"])
+
+
+def write_page(data: Path | None, out: Path, before: Path, peers: Path, drawn: Path) -> pd.DataFrame:
+    """Write the tables that `REAL.md` shows, its figure, and the page from them."""
+    results, figures = (Path(__file__).parent / name for name in ("results", "figures"))
+    now, earlier, other = means(out), means(before), means(peers)
+    other = other[other["method"].isin(PEERS)] if len(other) else other
+    table = pd.concat([now, earlier.assign(method=earlier["method"] + ", before"), other], ignore_index=True)
+    reference = pd.DataFrame(
+        [
+            {"folder": folder, "set": known.name, **references(known)}
+            for folder, known in real_sets(data, FOLDERS, ("",))
+        ]
+    )
+    table.round(5).to_csv(results / "real_votes.csv", index=False)
+    reference.round(5).to_csv(results / "real_votes_references.csv", index=False)
+    summary = summarise(table)
+    summary.round(4).reset_index().to_csv(results / "real_votes_summary.csv", index=False)
+    if len(other):
+        on_same_sets(table).round(4).to_csv(results / "real_votes_peers.csv", index=False)
+    if len(simulated := means(drawn)):
+        simulated_summary(simulated).round(4).to_csv(results / "real_votes_simulated.csv", index=False)
+    figure(table).savefig(figures / "real_votes.png", dpi=100)
+    print(summary.round(3).to_string())
+    rewrite()
+    return table
+
+
+def on_same_sets(table: pd.DataFrame) -> pd.DataFrame:
+    """Each peer beside the methods of the package, on the ensembles on which the peer has run."""
+    ensembles = table[(table["folder"] == "ensembles") & ~table["method"].str.endswith("before")]
+    rows = []
+    for peer in (name for name in PEERS if name in set(ensembles["method"])):
+        sets = set(ensembles[ensembles["method"] == peer]["set"])
+        for method in ("Consensus", "DawidSkeneEM", "MajorityVote", peer):
+            part = ensembles[(ensembles["method"] == method) & ensembles["set"].isin(sets)]
+            found = part[["accuracy", "log_score", "seconds"]].mean() * [100, 1, 1]
+            rows.append({"peer": peer, "sets": len(part), "method": method, **found})
+    return pd.DataFrame(rows)
+
+
+def simulated_summary(table: pd.DataFrame) -> pd.DataFrame:
+    """Means over the simulated sets of each structure, number of classes and density."""
+    parts = table["folder"].str.split(", ", expand=True)
+    table = table.assign(structure=parts[0], classes=parts[1], density=parts[2], all="all")
+    rows = []
+    for kind in ("all", "structure", "classes", "density"):
+        for name in dict.fromkeys(table[kind]):
+            some = table[table[kind] == name].assign(set=lambda part: part["folder"] + part["set"].astype(str))
+            found = summarise(some.assign(folder=name)).reset_index()
+            rows.append(found[["folder", "method", *SIMULATED_COLUMNS]].rename(columns={"folder": "kind"}))
+    return pd.concat(rows, ignore_index=True)
+
+
+SIMULATED_COLUMNS = "sets", "accuracy", "below majority", "worst", "log score", "calibration", "seconds"
 
 
 def figure(table: pd.DataFrame) -> Figure:
