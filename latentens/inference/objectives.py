@@ -120,6 +120,7 @@ def maximise_likelihood(
             max_iterations=max_iterations,
             tolerance=tolerance,
             least_gain=SAME_OPTIMUM / rows.num_items,
+            window=STALLED // 4,
             give_up=is_hopeless,
         )
         descents.append(end)
@@ -142,7 +143,6 @@ def _polished(objective: Objective, descent: Descent, max_iterations: int, toler
         max_iterations=left,
         tolerance=tolerance,
         least_gain=LEAST_GAIN,
-        window=4 * STALLED,  # the first iterations of L-BFGS gain little
     )
     return end._replace(curve=np.concatenate([descent.curve, end.curve[1:]]))
 

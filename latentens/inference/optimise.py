@@ -1,30 +1,21 @@
-"""L-BFGS from many starting points side by side, the loss compiled once for all of them."""
+"""L-BFGS from a starting point, and what several starts ended at."""
 
-import itertools
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import jax
 import numpy as np
-from jaxtyping import Array, Float, Int, PyTree
+from jaxtyping import Float, Int, PyTree
 from scipy.optimize import OptimizeResult, minimize
 
-from latentens.runtime.devices import fetch, num_workers
+from latentens.runtime.devices import num_workers
 from latentens.runtime.parallel import in_threads, stop_if_asked
 from latentens.runtime.precision import double_precision
-from latentens.runtime.threads import one_blas_thread
 
-Loss = Callable[[Any, Any], Float[Array, ""]]
 GiveUp = Callable[[Float[np.ndarray, " element"], float, float], bool]
 ValueAndGradient = Callable[[Float[np.ndarray, " element"]], tuple[float, Float[np.ndarray, " element"]]]
-STALLED = 5
+STALLED = 20
 """This many iterations together tell whether a start still gets anywhere."""
-
-EARLY = 40
-"""Before this many iterations the order of starts says little about the order of their ends."""
 
 Start = TypeVar("Start")
 End = TypeVar("End")
@@ -51,12 +42,6 @@ class Optima(NamedTuple):
         return jax.tree.map(lambda leaf: leaf[start], self.points)
 
 
-def continued(first: Optima, second: Optima) -> Optima:
-    """Where each start ended that went on from where it had ended before."""
-    curves = [np.concatenate(pair) for pair in zip(first.curves, second.curves, strict=True)]
-    return second._replace(iterations=first.iterations + second.iterations, curves=curves)
-
-
 class Descent(NamedTuple):
     """Where one start ended.
 
@@ -71,44 +56,6 @@ class Descent(NamedTuple):
     loss: float
     slope: float
     curve: Float[np.ndarray, " iteration"]
-
-
-@one_blas_thread()
-def minimise(
-    loss: Loss,
-    starts: Sequence[PyTree[Float[np.ndarray, "..."]]],
-    data: PyTree,
-    *,
-    max_iterations: int,
-    tolerance: float,
-    description: str,
-    least_gain: float = 0.0,
-) -> Optima:
-    """Minimise a function from several starts, as many at a time as there are cores.
-
-    Each start runs on its own: in one vectorised program all would pay for the line searches of the slowest.
-
-    Args:
-        loss: `loss(point, data)`; hashable, since the compiled code is kept by it.
-        starts: Starting points.
-        data: Second argument of the loss.
-        max_iterations: Limit on the iterations of each start.
-        tolerance: A start has converged when no entry of its gradient exceeds this.
-        description: What the progress bar says.
-        least_gain: A start ends too when `STALLED` iterations together gain less than this.
-    """
-    form = _Form.of(starts[0])
-
-    def value_and_gradient(flat: Float[np.ndarray, " element"]) -> tuple[float, Float[np.ndarray, " element"]]:
-        return fetch(_value_and_gradient(loss, form, flat, data))
-
-    flat_starts = [np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(start)]) for start in starts]
-    value_and_gradient(flat_starts[0])  # compiles
-    run = partial(
-        descend_from, value_and_gradient, max_iterations=max_iterations, tolerance=tolerance, least_gain=least_gain
-    )
-    optima = gathered(in_parallel(run, flat_starts, description))
-    return optima._replace(points=stack([form.unflatten(point) for point in optima.points]))
 
 
 def gathered(descents: Sequence[Descent]) -> Optima:
@@ -137,8 +84,8 @@ def descend_from(
         tolerance: It has converged when no entry of the gradient exceeds this.
         least_gain: It ends too when as many iterations as `window` together gain less than this.
         window: That number of iterations.
-        give_up: Asked after `EARLY` iterations, twice as many and so on, with the point, the loss and what the later
-            half of them gained; ends it as well.
+        give_up: Asked after twice `STALLED` iterations, four times and so on, with the point, the loss and what the
+            later half of them gained; ends it as well. Before that the order of starts says little about their ends.
     """
 
     def watched(point: Float[np.ndarray, " element"]) -> tuple[float, Float[np.ndarray, " element"]]:
@@ -151,7 +98,7 @@ def descend_from(
     def end_if_stalled(intermediate_result: OptimizeResult) -> None:
         curve.append(float(intermediate_result.fun))
         if len(curve) > window:
-            number, rest = divmod(len(curve) - 1, EARLY)
+            number, rest = divmod(len(curve) - 1, 2 * STALLED)
             later_half = curve[(len(curve) - 1) // 2] - curve[-1]
             if curve[-1 - window] - curve[-1] < least_gain:
                 raise StopIteration
@@ -181,27 +128,3 @@ def in_parallel(run: Callable[[Start], End], starts: Sequence[Start], descriptio
 def stack(trees: Sequence[PyTree]) -> PyTree:
     """One tree whose leaves have a leading axis for the trees."""
     return jax.tree.map(lambda *leaves: np.stack(leaves), *trees)
-
-
-@dataclass(frozen=True)
-class _Form:
-    """How points lie in a vector; nothing is compiled to lay one out, as `ravel_pytree` would do for every shape."""
-
-    structure: Any
-    shapes: tuple[tuple[int, ...], ...]
-
-    @classmethod
-    def of(cls, point: PyTree[Float[np.ndarray, "..."]]) -> "_Form":
-        leaves, structure = jax.tree.flatten(point)
-        return cls(structure, tuple(np.shape(leaf) for leaf in leaves))
-
-    def unflatten(self, flat: Any) -> PyTree:
-        """The point of a vector, of JAX or NumPy."""
-        ends = np.cumsum([0, *map(math.prod, self.shapes)]).tolist()
-        parts = zip(itertools.pairwise(ends), self.shapes, strict=True)
-        return jax.tree.unflatten(self.structure, [flat[start:stop].reshape(shape) for (start, stop), shape in parts])
-
-
-@partial(jax.jit, static_argnums=(0, 1))
-def _value_and_gradient(loss: Loss, form: _Form, flat: Array, data: Any) -> tuple[Array, Array]:
-    return jax.value_and_grad(lambda point: loss(form.unflatten(point), data))(flat)

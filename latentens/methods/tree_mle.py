@@ -8,7 +8,7 @@ import pandas as pd
 from jaxtyping import Float
 
 from latentens.errors import VotesError
-from latentens.methods.base import Estimate, Fit, GoldCodes, Method, Posterior, fit_known
+from latentens.methods.base import Estimate, GoldCodes, Method, Posterior, fit_known
 from latentens.methods.dawid_skene_em import DawidSkeneEM
 from latentens.methods.independent.likelihood import ROUNDING, named_params
 from latentens.methods.majority_vote import MajorityVote
@@ -58,13 +58,13 @@ class TreeMLE(Method):
             - 2 * fit.diagnostics["log_likelihood"]
             for name, fit in fits.items()
         }
-        best: Fit = fits[min(by_model, key=lambda name: by_model[name])]
-        notes = []
-        if gold is None and not best.diagnostics["identified"] and fits["independent"].diagnostics["identified"]:
-            best = fits["independent"]
+        chosen, notes = min(by_model, key=lambda name: by_model[name]), []
+        independent = fits["independent"]
+        if gold is None and not fits[chosen].diagnostics["identified"] and independent.diagnostics["identified"]:
+            chosen = "independent"
             notes = ["groups explain the votes better, but too few of them are informative to identify a label"]
-        told = {"bic": min(by_model.values()), "bic_by_model": by_model, "notes": notes}
-        return replace(best, diagnostics={**best.diagnostics, **told})
+        best, more = fits[chosen], {"bic": by_model[chosen], "bic_by_model": by_model, "notes": notes}
+        return replace(best, diagnostics={**best.diagnostics, **more})
 
     def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
         params = {name: value for name, value in estimate.params.items() if name != "groups"}
