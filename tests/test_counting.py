@@ -20,6 +20,7 @@ from latentens.methods.maximum_likelihood import kept_back
 from latentens.models import DawidSkene
 from latentens.programs.tables import pointwise_log_likelihood
 from latentens.runtime.limits import MEMORY_VARIABLE
+from latentens.runtime.randomness import key_from, numpy_generator
 from latentens.votes import CountedVotes, Votes, count_votes_in, counting, files
 from tests.reference import KEY, votes_of_classes
 
@@ -105,8 +106,8 @@ def test_held_out_likelihood_of_counted_votes_is_that_of_their_items():
     votes, _ = votes_of_classes(2, num_voters=6, num_items=900, missing=0.1)
     counted = CountedVotes(*votes.patterns[:2]).weighted
     method = MaximumLikelihood(DawidSkene(6), starts=0, held_out=0.2)
-    split_key, fit_key = jax.random.split(jax.random.key(8))
-    chosen = kept_back(counted, 0.2, split_key)
+    generator = numpy_generator(jax.random.key(8))
+    chosen, fit_key = kept_back(counted, 0.2, generator), key_from(generator)
     assert chosen.sum() == 180
     assert ((chosen >= 0) & (chosen <= counted.counts)).all()
     used, unseen = (Votes.from_patterns(counted.matrix, part) for part in (counted.counts - chosen, chosen))

@@ -122,7 +122,7 @@ def test_short_names():
         ("mine.py:ready", "'mine.py:ready' is a model; fit it by"),
         ("Tree", "'Tree' is a model; fit it by 'MaximumLikelihood(Tree)'"),
         ("DawidSkenEM", "there is no method or model 'DawidSkenEM'; did you mean DawidSkeneEM?"),
-        ("Oracle", "there is no method or model 'Oracle'; there are Cubam"),
+        ("Oracle", "there is no method or model 'Oracle'; there are Consensus, Cubam"),
         ("Cubam(1, 2, 3)", "Cubam: too many positional arguments; its settings are dimensions, rounds"),
         ("Cubam(rounds=open('x'))", "no method or model 'open'"),
         ("Cubam(rounds=1 + 1)", "'1 + 1' is neither a value nor a model"),

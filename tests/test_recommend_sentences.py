@@ -263,7 +263,7 @@ def test_no_figure_of_a_contradicted_world_is_on_terminal_page_or_in_tables(tmp_
     tree = le.recommend(made, [MajorityVote(), DawidSkeneEM()], worlds, key=KEY, twins=2)
     found = tree["votes/recommendation"].to_dataset()
     assert (found["ruled_out"] != "").all()
-    assert "contradicted by the votes" in str(found["ruled_out"].sel(world="DawidSkene").item())
+    assert any("contradicted by the votes" in str(words) for words in found["ruled_out"].values)
     assert all(values.isnull().all() for name, values in found.items() if "accuracy" in str(name))
     page = le.report(tree, tmp_path).read_text()
     assert "The votes cannot tell how accurate any method is" in page

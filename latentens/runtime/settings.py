@@ -105,6 +105,8 @@ def _wanted_tuple(hint: Any, value: Any) -> str | None:
 
 def _wanted_kind(kind: type, value: Any) -> str | None:
     words, kinds = NUMBERS.get(kind, (_with_article(kind.__name__), (kind,)))
+    if kind is float and isinstance(value, Real) and np.isnan(value):
+        return words
     if isinstance(value, kinds) and (kind is bool or kind not in NUMBERS or not isinstance(value, bool)):
         return None
     if kind is NoneType:
