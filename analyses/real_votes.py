@@ -279,7 +279,9 @@ def on_same_sets(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def simulated_summary(table: pd.DataFrame) -> pd.DataFrame:
-    """Means over the simulated sets of each structure, number of classes and density."""
+    """Means over the simulated sets of each structure, number of classes and density, as far as all methods have run."""
+    ran = table.groupby(["folder", "set"])["method"].transform("nunique")
+    table = table[ran == ran.max()]
     parts = table["folder"].str.split(", ", expand=True)
     table = table.assign(structure=parts[0], classes=parts[1], density=parts[2], all="all")
     rows = []
