@@ -279,7 +279,7 @@ def on_same_sets(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def simulated_summary(table: pd.DataFrame) -> pd.DataFrame:
-    """Means over the simulated sets of each structure, number of classes and density, as far as all methods have run."""
+    """Means over the simulated sets on which all methods ran, by structure, number of classes and density."""
     ran = table.groupby(["folder", "set"])["method"].transform("nunique")
     table = table[ran == ran.max()]
     parts = table["folder"].str.split(", ", expand=True)
