@@ -105,6 +105,19 @@ def mean_by(table: pd.DataFrame, column: str) -> pd.DataFrame:
     return (100 * table.groupby(column, sort=False).mean(numeric_only=True)).reset_index()
 
 
+def set_by_set(table: pd.DataFrame) -> str:
+    """Accuracy in percent and log score of each method of the present version on each set."""
+    table = table[~table["method"].str.endswith("before")]
+    methods = ["MajorityVote", *(name for name in dict.fromkeys(table["method"]) if name != "MajorityVote")]
+    rows = []
+    for (folder, name), part in table.groupby(["folder", "set"]):
+        part = part.set_index("method").reindex(methods)
+        shown = zip(part["accuracy"], part["log_score"], strict=True)
+        cells = ["–" if pd.isna(right) else f"{100 * right:.1f}, {loss:.2f}" for right, loss in shown]
+        rows.append([f"{folder}/{name}", *cells])
+    return markdown(["", *methods], rows)
+
+
 def accuracy_by_kind(table: pd.DataFrame) -> str:
     """Accuracy and, in brackets, the worst loss to the majority: kinds by methods."""
     methods = list(dict.fromkeys(table["method"]))
@@ -132,6 +145,7 @@ TABLES: dict[str, tuple[str, Callable[[pd.DataFrame], str]]] = {
     "recommend coverage": ("recommend_coverage", precise),
     "recommend coins": ("recommend_coins", plain),
     "real ensembles": ("real_votes_summary", partial(judged, folder="ensembles")),
+    "real sets": ("real_votes", lambda table: set_by_set(table)),
     "real peers": ("real_votes_peers", precise),
     "real crowds": ("real_votes_summary", partial(judged, folder="crowds")),
     "real panels": ("real_votes_summary", partial(judged, folder="panels")),
