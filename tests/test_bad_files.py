@@ -142,14 +142,6 @@ def item_missing(rng):
     return text(rows)
 
 
-def many_labels(rng):
-    wide = rng.random() < 0.5
-    number = int(rng.integers(130, 200))
-    cells = [[f"q{i}", f"l{i}", f"l{i}", f"l{number - i}"] for i in range(number)]
-    long = [[row[0], f"m{j}", row[j + 1]] for row in cells for j in range(3)]
-    return text([["item", "m1", "m2", "m3"], *cells] if wide else [["item", "voter", "vote"], *long])
-
-
 def any_names(rng):
     rows = votes(rng, False)
     return text([[word(rng), word(rng) + "x", word(rng) + "y"], *rows[1:]])
@@ -177,7 +169,6 @@ CONTENTS = [
     one_thing,
     second_votes,
     item_missing,
-    many_labels,
     any_names,
     empty_cells,
 ]
