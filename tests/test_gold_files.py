@@ -156,3 +156,18 @@ def test_codes_are_not_read_as_names_of_classes():
     tree = compare(Dataset("d", named, labels, gold=gold), [DawidSkeneEM(random_starts=0)], key=KEY, resamples=5)
     probs = tree["d/estimates/label_prob"].to_numpy().reshape(30, 2)
     np.testing.assert_array_equal(probs[:3], [[0, 1]] * 3)
+
+
+def test_comparing_tells_where_the_label_is_not_sure(monkeypatch, capsys, tmp_path):
+    """Half of the voters say the opposite of the others: standard error says so, once for all methods."""
+    rates = np.array([0.85, 0.85, 0.85, 0.15, 0.15, 0.16])
+    votes, _ = independent_votes(600, rates, rates, seed=4)
+    votes.to_frame().to_csv(tmp_path / "votes.csv")
+    arguments = ("compare", "--votes", "votes.csv", "-m", "DawidSkeneEM", "-m", "SpectralMetaLearner")
+    code, shown = run(monkeypatch, capsys, tmp_path, *arguments)
+    said = " ".join(shown.err.split())
+    assert code == 0
+    assert said.count("it is nearly a tie which label is '0' and which '1'") >= 1
+    assert "DawidSkeneEM" in said
+    code, shown = run(monkeypatch, capsys, tmp_path, *arguments, "--anchor", "0", "--anchor", "1", "--anchor", "2")
+    assert "nearly a tie" not in shown.err

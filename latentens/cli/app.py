@@ -152,7 +152,7 @@ def compare(
 
 def _hand_over(tree: "DataTree", out: Path | None) -> None:
     """Print a comparison's scores and failures, write it and its report, and exit with 1 where a method failed."""
-    from latentens.cli.comparison_output import failures, gold_tables, prediction_tables, score_table
+    from latentens.cli.comparison_output import failures, gold_tables, label_doubts, prediction_tables, score_table
     from latentens.comparison import save
     from latentens.reporting import report
 
@@ -160,8 +160,8 @@ def _hand_over(tree: "DataTree", out: Path | None) -> None:
         if printed is not None:
             console.print(printed)
     failed = failures(tree)
-    if failed:
-        messages.print("\n".join(failed))
+    for words in (*label_doubts(tree), *failed):
+        messages.print(words)
     if out:
         place = write_whole(out / "tree.nc", partial(save, tree))
         tell(f"The comparison is in {place}, the report in {report(tree, place.parent)}")

@@ -171,6 +171,17 @@ def prediction_tables(tree: Any) -> Iterator[RenderableType]:
         yield WARNING
 
 
+def label_doubts(tree: Any) -> list[str]:
+    """What fits say about labels that are not sure, once for all methods that say it."""
+    said: dict[tuple[str, str], list[str]] = {}
+    for view in views(tree):
+        for fit in view.fits:
+            for words in fit.diagnostics.get("label_doubts", ()):
+                methods = said.setdefault((view.name, words), [])
+                methods += [] if fit.method in methods else [fit.method]
+    return [f"{name}, {', '.join(methods)}: {words}" for (name, words), methods in said.items()]
+
+
 def failures(tree: Any) -> list[str]:
     """A sentence for each fit that failed."""
     cells = tree["scores/error"].to_dataframe().reset_index()

@@ -16,7 +16,7 @@ from latentens.datasets.dataset import certain_where_known
 from latentens.errors import LatentensError, VotesError
 from latentens.inference.identification import camp_warnings, identification_warnings
 from latentens.inference.orient import orient
-from latentens.inference.stability import NEAR
+from latentens.inference.stability import NEAR, label_warnings
 from latentens.methods.estimate import Arrays as Arrays
 from latentens.methods.estimate import Estimate as Estimate
 from latentens.methods.estimate import GoldCodes as GoldCodes
@@ -285,8 +285,7 @@ def _oriented(method: Method, estimate: Estimate, votes: Votes, gold: GoldCodes 
         words += found.warnings(votes.class_names, 0 if gold is None else int((gold >= 0).sum()))
     if not found.by_gold >= NEAR:
         words += camp_warnings(votes)
-    diagnostics["warnings"] = _joined(diagnostics, words)
-    return replace(estimate, diagnostics=diagnostics)
+    return replace(estimate, diagnostics=_with_doubts(diagnostics, words))
 
 
 def _identified(method: Method, estimate: Estimate, votes: Votes) -> Estimate:
@@ -297,13 +296,18 @@ def _identified(method: Method, estimate: Estimate, votes: Votes) -> Estimate:
         return estimate
     shares = estimate.label_probs.mean(axis=0)
     words = identification_warnings(views, shares, votes.num_cases, votes.class_names)
-    told = {"identified": not words, "warnings": _joined(estimate.diagnostics, words)}
-    return replace(estimate, diagnostics={**estimate.diagnostics, **told})
+    return replace(estimate, diagnostics={**_with_doubts(estimate.diagnostics, words), "identified": not words})
 
 
-def _joined(diagnostics: Mapping[str, Any], words: list[str]) -> list[str]:
-    """Warnings and more of them, each once: a method that rests on another one's fit has its warnings already."""
-    return list(dict.fromkeys([*diagnostics.get("warnings", []), *words]))
+def _with_doubts(diagnostics: Mapping[str, Any], words: list[str]) -> dict[str, Any]:
+    """Diagnostics with more warnings, those that are about the label also under `label_doubts`; each once.
+
+    A method that rests on another one's fit has its warnings already.
+    """
+    unstable = label_warnings(diagnostics.get("label_change", 0.0))
+    kinds = {"warnings": words, "label_doubts": [*unstable, *words]}
+    joined = {name: list(dict.fromkeys([*diagnostics.get(name, []), *more])) for name, more in kinds.items()}
+    return {**diagnostics, **joined}
 
 
 def finished(method: Predictor, estimate: Estimate, votes: Votes, start: float, gold: GoldCodes | None = None) -> Fit:
