@@ -24,7 +24,7 @@ from latentens.methods import RBMStack
 from latentens.models import DeepBeliefNet
 from latentens.programs.distributions import BoltzmannHidden
 from latentens.rbm import ExactTraining, VisibleRows
-from latentens.runtime.precision import double_precision
+from latentens.runtime.numerics import double_precision
 
 SWEEPS = {"items": (300, 1000, 3000, 10_000), "hidden units": (3, 4, 5), "coupling": (1.0, 1.5, 2.0, 3.0)}
 BASE = {"items": 3000, "hidden units": 3, "coupling": 2.0}

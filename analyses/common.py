@@ -38,8 +38,8 @@ from latentens.methods import (
 )
 from latentens.methods.base import Estimate, Method, Posterior
 from latentens.models import TruncatedGaussian
-from latentens.runtime.fingerprint import fingerprint
-from latentens.runtime.threads import available_cores
+from latentens.runtime.parallel import available_cores
+from latentens.runtime.store import fingerprint
 from latentens.votes import Votes
 
 CROWDS = ("bluebird", "dog", "rte", "zencrowd_us")

@@ -20,10 +20,10 @@ from common import run, write
 from latentens.datasets import PAPER_MODELS, simulate
 from latentens.methods import Ebcc, ebcc
 from latentens.methods.base import Fit
-from latentens.methods.labelled_rows import labelled_rows
+from latentens.methods.rows import labelled_rows
+from latentens.runtime.numerics import numpy_generator
+from latentens.runtime.parallel import one_blas_thread
 from latentens.runtime.progress import track_late
-from latentens.runtime.randomness import numpy_generator
-from latentens.runtime.threads import one_blas_thread
 from latentens.votes import Triplets, Votes
 
 CROWD_KINDS = {"crowd": 1, "two kinds of items": 2}

@@ -20,8 +20,8 @@ from common import run, write
 from latentens.datasets import load
 from latentens.rbm import Machine, SampledTraining, VisibleRows, rows_from_votes
 from latentens.rbm.stack import hidden_sample, marginal_hidden_probs
-from latentens.runtime.devices import fetch
-from latentens.runtime.precision import double_precision
+from latentens.runtime.blocks import fetch
+from latentens.runtime.numerics import double_precision
 
 NUM_HIDDEN = 25
 DIVERGENCE = {"persistent": False, "jumps": False, "held_out": 0.0}

@@ -17,7 +17,7 @@ import pandas as pd
 from common import known_set, run, write
 
 from latentens.datasets import Dataset, simulate
-from latentens.inference.stability import UNSTABLE
+from latentens.inference.identification import UNSTABLE
 from latentens.methods import TopDownMLE
 from latentens.runtime.progress import track_late
 

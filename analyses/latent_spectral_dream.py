@@ -14,12 +14,11 @@ from common import find, run, write
 
 from latentens.datasets import Dataset
 from latentens.evaluation.scores import balanced_accuracy
-from latentens.methods.indicator import vote_indicator
+from latentens.methods.rows import vote_indicator
+from latentens.methods.spectral.groups import candidate_groups, group_residual, group_scores
 from latentens.methods.spectral.moments import vote_moments
-from latentens.methods.spectral.tree_estimates import TreeEstimates, estimate_tree
-from latentens.methods.spectral.tree_likelihood import tree_log_likelihoods
-from latentens.methods.spectral.voter_groups import candidate_groups, group_residual, group_scores
-from latentens.runtime.randomness import numpy_generator
+from latentens.methods.spectral.trees import TreeEstimates, estimate_tree, tree_log_likelihoods
+from latentens.runtime.numerics import numpy_generator
 
 IMBALANCES = ("likelihood", "tensor", "published")
 

@@ -26,7 +26,7 @@ from latentens.models import (
     OneCoin,
     Tree,
 )
-from latentens.reporting import rank_figure
+from latentens.reporting import figures as rank_figure
 
 MODELS = {
     "DawidSkene": DawidSkene(5),

@@ -30,11 +30,11 @@ from latentens.errors import LimitError
 from latentens.inference.nuts_chains import gradient_seconds, log_density
 from latentens.methods import DawidSkeneEM, Ebcc, Glad, MaximumLikelihood, Nuts, SpectralMetaLearner
 from latentens.methods.base import Method
-from latentens.methods.label_files import write_labels
+from latentens.methods.persistence import write_labels
 from latentens.models import DawidSkene, HierarchicalDawidSkene
 from latentens.programs.marginal import observe
 from latentens.programs.transforms import to_point
-from latentens.runtime.precision import double_precision
+from latentens.runtime.numerics import double_precision
 from latentens.votes import Triplets, Votes, count_votes_in
 
 CLASSES, VOTES_AN_ITEM, FILE_VOTERS, MANY_VOTERS = 4, 5, 15, 40

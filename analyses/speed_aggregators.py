@@ -31,7 +31,7 @@ from latentens.methods import (
     SpectralMetaLearner,
 )
 from latentens.methods.independent.likelihood import log_likelihoods
-from latentens.methods.indicator import vote_indicator
+from latentens.methods.rows import vote_indicator
 from latentens.votes import Votes
 
 METHODS = (

@@ -27,8 +27,8 @@ from speed_aggregators import SHAPES, crowdkit_log_likelihood, simulated_crowd
 from latentens.datasets import load
 from latentens.methods import Cubam, DawidSkeneEM, Ebcc, Glad, LatentSpectral
 from latentens.methods.independent.subtype_ascent import EMPTY, SubtypeAscent, Subtypes
-from latentens.methods.indicator import vote_indicator
-from latentens.runtime.threads import one_blas_thread
+from latentens.methods.rows import vote_indicator
+from latentens.runtime.parallel import one_blas_thread
 from latentens.votes import Votes
 from latentens.votes.incidence import incidence_of
 

@@ -22,7 +22,7 @@ from latentens.evaluation.scores import balanced_accuracy
 from latentens.methods import DawidSkeneEM
 from latentens.models import DawidSkene
 from latentens.programs.tables import log_likelihood
-from latentens.runtime.threads import one_blas_thread
+from latentens.runtime.parallel import one_blas_thread
 
 NAMES = ("condInd/1", "Tree/1", "LG/1", "TG/1", "S1")
 

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from latentens.datasets import Dataset, simulate, simulate_like
     from latentens.evaluation import check_fit, check_independence, check_signal, effective_voters
     from latentens.methods.base import Fit, Method
-    from latentens.methods.fit_files import load_fit
+    from latentens.methods.persistence import load_fit
     from latentens.programs import GenerativeModel, bayes_posterior, log_likelihood, pointwise_log_likelihood
     from latentens.reporting import report
     from latentens.votes import Votes

@@ -14,16 +14,19 @@ from numpyro.distributions.transforms import AffineTransform
 
 from latentens.programs.distributions import QuadratureNormal, log_normal_cells
 from latentens.programs.model import GenerativeModel, Params
-from latentens.programs.priors import Classes, Pair, Prior, keep_positive
 from latentens.programs.sites import (
+    Classes,
+    Pair,
+    Prior,
     confusion_params,
     even_prevalence,
     flip_confusion,
+    keep_positive,
     permute_confusion,
     sample_confusion,
     sample_prevalence,
 )
-from latentens.runtime.precision import numpy_draw
+from latentens.runtime.numerics import numpy_draw
 from latentens.runtime.settings import Count
 
 INSIDE = 1e-12

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Int
 
 from latentens.programs.distributions import BoltzmannHidden
 from latentens.programs.model import GenerativeModel
-from latentens.runtime.precision import numpy_draw
+from latentens.runtime.numerics import numpy_draw
 from latentens.runtime.settings import Count, Positive
 
 

@@ -10,9 +10,8 @@ import numpyro.distributions as dist
 from jaxtyping import Array, Float, Int
 
 from latentens.programs.model import GenerativeModel
-from latentens.programs.priors import Classes, Pair, Prior, keep_positive
-from latentens.programs.sites import even_prevalence, sample_prevalence
-from latentens.runtime.precision import numpy_draw
+from latentens.programs.sites import Classes, Pair, Prior, even_prevalence, keep_positive, sample_prevalence
+from latentens.runtime.numerics import numpy_draw
 from latentens.runtime.settings import Count
 
 

@@ -10,9 +10,8 @@ import numpyro.distributions as dist
 from jaxtyping import Array, Float, Int
 
 from latentens.programs.model import GenerativeModel, Params
-from latentens.programs.priors import Classes, Prior, keep_positive
-from latentens.programs.sites import even_prevalence, permute_shares, sample_prevalence
-from latentens.runtime.precision import numpy_draw
+from latentens.programs.sites import Classes, Prior, even_prevalence, keep_positive, permute_shares, sample_prevalence
+from latentens.runtime.numerics import numpy_draw
 from latentens.runtime.settings import Count, Positive
 
 

@@ -11,17 +11,19 @@ from jaxtyping import Array, Float, Int
 
 from latentens.errors import LatentensError, SettingError
 from latentens.programs.model import GenerativeModel, Params
-from latentens.programs.priors import Classes, Prior, keep_positive
 from latentens.programs.sites import (
+    Classes,
+    Prior,
     confusion_of,
     confusion_params,
     even_prevalence,
     flip_confusion,
+    keep_positive,
     permute_confusion,
     sample_confusion,
     sample_prevalence,
 )
-from latentens.runtime.precision import numpy_draw
+from latentens.runtime.numerics import numpy_draw
 from latentens.runtime.settings import CountOrZero
 
 

@@ -12,9 +12,8 @@ from jaxtyping import Array, Float, Int
 
 from latentens.programs.distributions import QuadratureNormal
 from latentens.programs.model import GenerativeModel, Params
-from latentens.programs.priors import Pair, Prior, keep_normal, keep_positive
-from latentens.programs.sites import sample_prevalence
-from latentens.runtime.precision import numpy_draw
+from latentens.programs.sites import Pair, Prior, keep_normal, keep_positive, sample_prevalence
+from latentens.runtime.numerics import numpy_draw
 from latentens.runtime.settings import Count
 
 

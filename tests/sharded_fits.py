@@ -13,8 +13,8 @@ from latentens.models import DawidSkene
 from latentens.programs.marginal import observe
 from latentens.programs.transforms import to_point
 from latentens.rbm import ExactTraining, rows_from_votes
-from latentens.runtime.devices import fetch
-from latentens.runtime.precision import double_precision
+from latentens.runtime.blocks import fetch
+from latentens.runtime.numerics import double_precision
 from latentens.votes import Votes
 
 MODEL = DawidSkene(4)

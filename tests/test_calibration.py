@@ -16,7 +16,7 @@ from latentens.evaluation.reliability import reliabilities, reliability
 from latentens.evaluation.sbc import simulation_based_calibration, uniformity
 from latentens.methods import MajorityVote, Nuts
 from latentens.models import DawidSkene
-from latentens.runtime.randomness import numpy_generator
+from latentens.runtime.numerics import numpy_generator
 from tests.test_scores import calibrated, overconfident
 
 KEY = jax.random.key(2)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from latentens.methods.chain_optima import ChainOptimum, about_as_good, surest_consensus
+from latentens.methods.top_down_mle import ChainOptimum, about_as_good, surest_consensus
 
 GENERATOR = np.random.default_rng(0)
 LIKELIHOOD = GENERATOR.normal(-3, 1, 400)

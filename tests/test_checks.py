@@ -10,14 +10,14 @@ from scipy.stats import kstest
 from latentens import Votes, simulate
 from latentens.errors import VotesError
 from latentens.evaluation.independence import check_independence, check_model, decorrelation
-from latentens.evaluation.score_pool import states_of
+from latentens.evaluation.vote_statistics import states_of
 from latentens.methods import DawidSkeneEM, MajorityVote, RBMStack
 from latentens.methods.base import Estimate, finished
 from latentens.methods.rbm_stack import stack_machines, stack_params
 from latentens.models import DawidSkene, Tree
 from latentens.programs.tables import checked_tables
 from latentens.rbm.machine import Machine
-from latentens.runtime.precision import double_precision
+from latentens.runtime.numerics import double_precision
 from tests import oracles
 from tests.conftest import CASES, arbitrary_params
 

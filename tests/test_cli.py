@@ -10,7 +10,7 @@ import pytest
 
 from latentens import Votes, bayes_posterior
 from latentens.cli import support
-from latentens.cli.comparison_output import default_methods
+from latentens.cli.printing import default_methods
 from latentens.comparison import load
 from latentens.datasets import PAPER_MODELS, simulate_paper
 from latentens.datasets import load as load_dataset

@@ -16,7 +16,7 @@ from latentens.programs import marginal
 from latentens.programs.marginal import observe
 from latentens.programs.tables import checked_tables
 from latentens.programs.transforms import to_point
-from latentens.runtime.precision import double_precision
+from latentens.runtime.numerics import double_precision
 
 MODEL = OneCoin(9)
 """No other test fits it, so that nothing is compiled before."""

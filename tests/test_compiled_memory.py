@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from latentens.methods import MajorityVote
-from latentens.runtime import compiled_memory
+from latentens.runtime import compilation as compiled_memory
 from tests.reference import KEY, independent_votes
 
 

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from latentens.runtime.threads import available_cores
+from latentens.runtime.parallel import available_cores
 
 FITS = """
 import sys

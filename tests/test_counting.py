@@ -15,13 +15,14 @@ from latentens.methods import (
     MaximumLikelihood,
     SpectralMetaLearner,
 )
-from latentens.methods.label_files import write_labels
 from latentens.methods.maximum_likelihood import kept_back
+from latentens.methods.persistence import write_labels
 from latentens.models import DawidSkene
 from latentens.programs.tables import pointwise_log_likelihood
 from latentens.runtime.limits import MEMORY_VARIABLE
-from latentens.runtime.randomness import key_from, numpy_generator
-from latentens.votes import CountedVotes, Votes, count_votes_in, counting, files
+from latentens.runtime.numerics import key_from, numpy_generator
+from latentens.votes import CountedVotes, Votes, count_votes_in, counting
+from latentens.votes import tables as files
 from tests.reference import KEY, votes_of_classes
 
 pytest.importorskip("pyarrow")

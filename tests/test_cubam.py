@@ -5,9 +5,8 @@ from scipy.stats import norm
 
 from latentens.evaluation.scores import balanced_accuracy
 from latentens.methods import Cubam, cubam
-from latentens.methods.cells import Cells
 from latentens.methods.cubam import SIGNAL_GRID, Voters, estimate_signals, estimate_voters
-from latentens.methods.indicator import vote_indicator
+from latentens.methods.rows import Cells, vote_indicator
 from tests.reference import KEY, independent_votes, load_or_skip, percent
 
 

@@ -9,7 +9,7 @@ from latentens.methods.dawid_skene_em import random_estimates
 from latentens.methods.independent import ascent
 from latentens.methods.independent.ascent import Ascent
 from latentens.methods.independent.label_counts import VotePrior, count_rows, expectation, maximisation
-from latentens.methods.indicator import vote_indicator
+from latentens.methods.rows import vote_indicator
 from latentens.models import DawidSkene
 from latentens.votes import Triplets, Votes
 from tests.reference import KEY, independent_votes, largest_standard_score, load_or_skip, percent, votes_of_classes

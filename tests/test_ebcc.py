@@ -13,7 +13,7 @@ from latentens.methods.ebcc import (
     _responsibilities,
 )
 from latentens.methods.independent.subtype_ascent import SubtypeAscent
-from latentens.methods.indicator import vote_indicator
+from latentens.methods.rows import vote_indicator
 from latentens.votes import Votes
 from latentens.votes.incidence import incidence_of
 from tests.reference import KEY, as_triplets, independent_votes, load_or_skip, percent, votes_of_classes

@@ -5,8 +5,13 @@ import numpy as np
 import pytest
 
 from latentens import simulate
-from latentens.evaluation.effective_voters import effective_voters, voters_worth
-from latentens.evaluation.panels import panel_curve, panel_information, subset_information
+from latentens.evaluation.effective_voters import (
+    effective_voters,
+    panel_curve,
+    panel_information,
+    subset_information,
+    voters_worth,
+)
 from latentens.models import DawidSkene, Tree
 from tests import oracles
 

@@ -10,12 +10,11 @@ import pytest
 from latentens import Votes, simulate
 from latentens.errors import LatentensError
 from latentens.evaluation.fit_check import check_fit
-from latentens.evaluation.score_pool import states_of
-from latentens.evaluation.vote_statistics import Agreement, VoteCounts, VoteRates, VoteRows, statistics_of
+from latentens.evaluation.vote_statistics import Agreement, VoteCounts, VoteRates, VoteRows, states_of, statistics_of
 from latentens.methods import DawidSkeneEM, MajorityVote
 from latentens.models import DawidSkene
 from latentens.programs.tables import checked_tables
-from latentens.runtime.precision import double_precision
+from latentens.runtime.numerics import double_precision
 from tests.conftest import arbitrary_params
 
 KEY = jax.random.key(0)

@@ -13,11 +13,10 @@ from scipy.stats import binom, binomtest
 from latentens import Dataset, compare
 from latentens.cli import main
 from latentens.comparison import load, save
-from latentens.comparison.gold_folds import gold_fold
+from latentens.comparison.cell import gold_fold
 from latentens.errors import LatentensError
-from latentens.evaluation.interval_rules import mean_share_interval, wilson
-from latentens.evaluation.intervals import intervals
-from latentens.evaluation.scores import evaluate
+from latentens.evaluation.items import mean_share_interval, wilson
+from latentens.evaluation.scores import evaluate, intervals
 from latentens.methods import DawidSkeneEM, MajorityVote
 from latentens.methods.base import Estimate, Method, fit_known
 from latentens.reporting import report

@@ -56,7 +56,7 @@ def interrupt(process, number=signal.SIGINT):
 def test_a_signal_ends_what_cannot_be_interrupted(number, code):
     lines = [
         "import time",
-        "from latentens.cli.interrupts import ending_on_signals",
+        "from latentens.cli.terminal import ending_on_signals",
         "with ending_on_signals():",
         "    print('ready', flush=True)",
         f"    time.sleep({2 * PATIENCE})",  # no exception interrupts it: the handler raises none
@@ -72,7 +72,7 @@ def test_signals_that_are_ignored_stay_ignored():
     lines = [
         "import signal",
         "signal.signal(signal.SIGINT, signal.SIG_IGN)",
-        "from latentens.cli.interrupts import ending_on_signals",
+        "from latentens.cli.terminal import ending_on_signals",
         "with ending_on_signals():",
         "    signal.raise_signal(signal.SIGINT)",
         "assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN",

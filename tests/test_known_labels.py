@@ -15,8 +15,7 @@ from latentens.comparison import add_independence
 from latentens.methods import DawidSkeneEM, MajorityVote
 from latentens.reporting.dependence_part import dependence_part
 from latentens.reporting.recommendation_part import briefly
-from latentens.reporting.short_names import with_short_names
-from latentens.reporting.view import views
+from latentens.reporting.view import views, with_short_names
 from latentens.reporting.voters_part import by_known_labels, voters_part
 
 NAMES = ["first", "copy", "other", "fourth", "fifth", "silent"]

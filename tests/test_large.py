@@ -7,25 +7,29 @@ import numpy as np
 import pytest
 
 from latentens.errors import LimitError, VotesError
-from latentens.methods import DawidSkeneEM, SpectralMetaLearner, dawid_skene_em, indicator
+from latentens.methods import DawidSkeneEM, SpectralMetaLearner, dawid_skene_em
+from latentens.methods import rows as indicator
 from latentens.methods import spectral_meta_learner as spectral
 from latentens.methods.independent.label_counts import count_rows, expectation
-from latentens.methods.indicator import vote_indicator
-from latentens.methods.spectral import imbalance, moments
-from latentens.methods.spectral.moments import complete_blocks, leading_vector, scale_of, vote_moments
-from latentens.methods.spectral.sparse_covariance import (
+from latentens.methods.rows import vote_indicator
+from latentens.methods.spectral import moments
+from latentens.methods.spectral import moments as imbalance
+from latentens.methods.spectral.moments import (
+    complete_blocks,
     complete_sparse_diagonal,
     leading_sparse_vector,
+    leading_vector,
+    scale_of,
     sparse_scale_of,
+    vote_moments,
 )
 from latentens.models import DawidSkene, Tree
 from latentens.programs import marginal
 from latentens.programs.row_layout import encode, sum_votes
 from latentens.programs.row_sums import Tables
-from latentens.runtime.blocks import few_lengths, row_blocks
-from latentens.runtime.compiled_blocks import count_row_blocks
+from latentens.runtime.blocks import count_row_blocks, few_lengths, row_blocks
 from latentens.runtime.limits import MEMORY_VARIABLE, TIME_VARIABLE, check_time, memory_limit
-from latentens.runtime.precision import double_precision
+from latentens.runtime.numerics import double_precision
 from latentens.votes import Triplets, Votes, distinct
 from latentens.votes.incidence import incidence_of
 from tests.reference import KEY, as_triplets, independent_votes, votes_of_classes

@@ -6,14 +6,19 @@ from latentens import simulate
 from latentens.datasets import simulate_paper
 from latentens.evaluation.scores import balanced_accuracy
 from latentens.methods import LatentSpectral
-from latentens.methods.indicator import vote_indicator
-from latentens.methods.spectral import tree_estimates
-from latentens.methods.spectral import tree_likelihood as likelihood_module
-from latentens.methods.spectral import voter_groups as groups_module
+from latentens.methods.rows import vote_indicator
+from latentens.methods.spectral import groups as groups_module
+from latentens.methods.spectral import trees as likelihood_module
+from latentens.methods.spectral import trees as tree_estimates
+from latentens.methods.spectral.groups import group_residual, group_scores
 from latentens.methods.spectral.moments import Rates, vote_moments
-from latentens.methods.spectral.tree_estimates import TreeEstimates, estimate_tree, tree_log_likelihood
-from latentens.methods.spectral.tree_likelihood import TreeRows, tree_log_likelihoods
-from latentens.methods.spectral.voter_groups import group_residual, group_scores
+from latentens.methods.spectral.trees import (
+    TreeEstimates,
+    TreeRows,
+    estimate_tree,
+    tree_log_likelihood,
+    tree_log_likelihoods,
+)
 from latentens.models import Tree
 from latentens.programs.tables import bayes_posterior, log_likelihood
 from tests.reference import KEY, independent_votes, largest_standard_score, load_or_skip, percent

@@ -7,7 +7,7 @@ from latentens.methods import LayeredGraphMLE
 from latentens.methods.layered_graph_mle import UNDETERMINED, _linear_mixture, chain_start
 from latentens.models import LayeredGraph, TopDown
 from latentens.programs.tables import checked_tables
-from latentens.runtime.precision import double_precision
+from latentens.runtime.numerics import double_precision
 from tests.reference import KEY
 
 GRAPH = LayeredGraph(8, (3, 3))

@@ -19,7 +19,7 @@ from latentens.models import (
     TruncatedGaussian,
 )
 from latentens.programs.transforms import to_params, to_point
-from latentens.runtime.precision import double_precision
+from latentens.runtime.numerics import double_precision
 from tests.conftest import arbitrary_params
 
 KEY = jax.random.key(0)

@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from latentens.cli.method_names import find_methods, find_model
+from latentens.cli.methods import find_methods, find_model
 from latentens.errors import LatentensError
 from latentens.methods import DawidSkeneEM, MajorityVote, MaximumLikelihood, Nuts, RBMStack
 from latentens.models import DawidSkene, TopDown, Tree

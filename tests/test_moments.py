@@ -3,8 +3,14 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from latentens.methods.spectral.imbalance import third_moment_imbalance
-from latentens.methods.spectral.moments import complete_blocks, leading_vector, rates_at, scale_of, vote_moments
+from latentens.methods.spectral.moments import (
+    complete_blocks,
+    leading_vector,
+    rates_at,
+    scale_of,
+    third_moment_imbalance,
+    vote_moments,
+)
 from latentens.votes import Triplets, Votes
 from tests.reference import independent_votes
 

@@ -8,9 +8,9 @@ from rich.console import Console
 
 import latentens
 from latentens import Dataset
-from latentens.cli.comparison_output import score_table
+from latentens.cli.printing import score_table
 from latentens.evaluation import scores
-from latentens.evaluation.intervals import intervals
+from latentens.evaluation.scores import intervals
 from latentens.evaluation.statistics import averaged
 from latentens.methods import MajorityVote
 from latentens.reporting import report

@@ -7,13 +7,11 @@ import pytest
 import xarray as xr
 
 from latentens import Dataset, compare, load, save, simulate
-from latentens.cli.comparison_output import prediction_tables
+from latentens.cli.printing import prediction_tables
 from latentens.comparison import data_trees
 from latentens.evaluation.predictive import held_out_log_likelihood
 from latentens.methods import DawidSkeneEM, MajorityVote
-from latentens.reporting.check_part import check_part
-from latentens.reporting.prediction_part import prediction_part
-from latentens.reporting.signal_part import signal_part
+from latentens.reporting.evidence import check_part, prediction_part, signal_part
 from latentens.reporting.view import views
 from tests.reference import SIX_VOTERS_SAMPLED
 

@@ -9,7 +9,7 @@ from numpyro import handlers
 from scipy import stats
 
 from latentens.programs.prior_draws import numpy_draws, shares
-from latentens.runtime.precision import double_precision
+from latentens.runtime.numerics import double_precision
 
 KEY = jax.random.key(0)
 SIZE = 4000

@@ -80,7 +80,7 @@ def test_a_long_step_is_named_though_it_says_nothing():
 def test_an_interrupt_takes_the_bar_away_and_brings_the_cursor_back():
     code = """
 import os, signal, time
-from latentens.cli.interrupts import ending_on_signals
+from latentens.cli.terminal import ending_on_signals
 from latentens.runtime import progress
 with ending_on_signals(), progress.task("words", patience=0.0):
     time.sleep(0.3)

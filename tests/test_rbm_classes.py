@@ -35,7 +35,7 @@ from latentens.rbm.exact import LogLikelihood, hidden_distribution, stacked_log_
 from latentens.rbm.stack import permute_hidden, rows_above, top_probs
 from latentens.rbm.training.exact import centred_weights, squared_weights
 from latentens.rbm.training.sampled import contrastive_loss
-from latentens.runtime.precision import double_precision
+from latentens.runtime.numerics import double_precision
 from latentens.votes import Votes
 from tests.reference import votes_from, votes_of_classes
 

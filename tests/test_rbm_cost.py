@@ -23,7 +23,7 @@ from latentens.rbm.rows import RowSizes, rows_from_votes, sizes_from_votes
 from latentens.rbm.training.choice import announce
 from latentens.rbm.width_rule import has_room
 from latentens.runtime.limits import MEMORY_VARIABLE
-from latentens.runtime.precision import double_precision
+from latentens.runtime.numerics import double_precision
 from latentens.votes import Triplets
 
 

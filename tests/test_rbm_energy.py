@@ -21,7 +21,7 @@ from latentens.rbm import (
 )
 from latentens.rbm import machine as inner
 from latentens.rbm.units import Units, sum_softplus
-from latentens.runtime.precision import double_precision
+from latentens.runtime.numerics import double_precision
 
 VISIBLE, HIDDEN = 4, 3
 STATES = {size: np.array(list(itertools.product((0.0, 1.0), repeat=size))) for size in (HIDDEN, VISIBLE)}

@@ -18,8 +18,8 @@ from latentens.models import Tree
 from latentens.rbm import ExactTraining, Machine, Units, VisibleRows, rows_from_votes
 from latentens.rbm.exact import LogLikelihood, hidden_distribution
 from latentens.rbm.width_rule import SingularValueRule
-from latentens.runtime.precision import double_precision
-from latentens.runtime.threads import CORES_VARIABLE
+from latentens.runtime.numerics import double_precision
+from latentens.runtime.parallel import CORES_VARIABLE
 from latentens.votes import Votes
 
 KEY = jax.random.key(0)

@@ -11,7 +11,7 @@ from latentens.methods import RBMStack
 from latentens.rbm import Machine, Trained, Training, mean_log_likelihood, rows_from_votes
 from latentens.rbm.exact import expected_given_rows, hidden_distribution
 from latentens.rbm.stack import permute_hidden, rows_above, top_probs
-from latentens.runtime.precision import double_precision
+from latentens.runtime.numerics import double_precision
 from latentens.votes import Votes
 
 KEY = jax.random.key(0)

@@ -26,7 +26,7 @@ from latentens.rbm.chains import fill_gaps, jump, run_chains
 from latentens.rbm.exact import LogLikelihood
 from latentens.rbm.machine import hidden_states
 from latentens.rbm.training.sampled import contrastive_loss
-from latentens.runtime.precision import double_precision
+from latentens.runtime.numerics import double_precision
 
 
 def machine_of(num_visible, num_hidden, seed, scale):

@@ -24,7 +24,7 @@ from latentens.rbm import (
 from latentens.rbm.exact import LogLikelihood
 from latentens.rbm.scoring import annealed_mean
 from latentens.rbm.width_rule import held_out_items
-from latentens.runtime.precision import double_precision
+from latentens.runtime.numerics import double_precision
 from latentens.votes import Votes
 from tests.reference import load_or_skip
 

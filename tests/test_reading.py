@@ -4,7 +4,7 @@ import pytest
 
 from latentens import Votes
 from latentens.errors import VotesError
-from latentens.votes import files as reading
+from latentens.votes import tables as reading
 
 pytest.importorskip("pyarrow")
 

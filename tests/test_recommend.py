@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import latentens as le
 from latentens.cli.app import app
-from latentens.cli.method_names import find_methods
+from latentens.cli.methods import find_methods
 from latentens.comparison.cell import Outcome
 from latentens.comparison.twins import recommend as recommending
 from latentens.comparison.twins.catalogue import World, default_methods, default_worlds
@@ -30,8 +30,8 @@ from latentens.comparison.twins.verdicts import judge
 from latentens.comparison.twins.worlds import FittedWorld, open_label
 from latentens.datasets import Dataset
 from latentens.errors import LatentensError
-from latentens.evaluation.differences import compare_accuracy
 from latentens.evaluation.scores import balanced_accuracy, log_score
+from latentens.evaluation.statistics import compare_accuracy
 from latentens.methods import DawidSkeneEM, MajorityVote, MaximumLikelihood
 from latentens.models import DawidSkene, OneCoin
 from latentens.votes import Votes

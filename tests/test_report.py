@@ -20,22 +20,20 @@ from latentens import Dataset, Votes
 from latentens.comparison import EXACT, add_independence, dependence
 from latentens.datasets import load
 from latentens.errors import LatentensError, VotesError
-from latentens.evaluation.differences import PairedDifference
 from latentens.evaluation.effective_voters import EffectiveVoters, Worth
+from latentens.evaluation.statistics import PairedDifference
 from latentens.inference.orient import vote_shares
 from latentens.methods import DawidSkeneEM, MajorityVote
 from latentens.methods.base import Estimate, Method
 from latentens.models import DawidSkene
+from latentens.reporting.evidence import MOST_ITEMS, worth_part
+from latentens.reporting.figures import draws_summary, trace_figure
 from latentens.reporting.findings import find
-from latentens.reporting.fit_figures import draws_summary, trace_figure
-from latentens.reporting.html import Html, element
-from latentens.reporting.items_part import MOST_ITEMS
-from latentens.reporting.score_tables import Mean, confidence_shares, split_settings
-from latentens.reporting.table_cells import score_tables
+from latentens.reporting.html import Html, element, score_tables
+from latentens.reporting.page import safe_names
+from latentens.reporting.tables import Mean, confidence_shares, split_settings
 from latentens.reporting.view import views
 from latentens.reporting.wording import summarise
-from latentens.reporting.worth_part import worth_part
-from latentens.reporting.write import safe_names
 from tests.reference import DATA, needs_data
 
 HOSTILE = ["</script><script>alert(1)</script>", '" onload="x', "[red]m[/red]" + 200 * "n", "$v_1$ <s>"]

@@ -13,7 +13,7 @@ from latentens.programs.marginal import marginal_log_likelihood, observe, unpack
 from latentens.programs.rows import Rows
 from latentens.programs.tables import build_tables
 from latentens.programs.transforms import flatten, transform_of, unflatten
-from latentens.runtime.precision import double_precision
+from latentens.runtime.numerics import double_precision
 from tests.conftest import arbitrary_params
 
 MODELS = (

@@ -4,7 +4,7 @@ import pytest
 
 from latentens import Votes, simulate
 from latentens.datasets import simulate_paper
-from latentens.inference.stability import NEAR, Labelling, fits_about_as_well, label_change, label_warnings
+from latentens.inference.identification import NEAR, Labelling, fits_about_as_well, label_change, label_warnings
 from latentens.methods import DawidSkeneEM, MaximumLikelihood
 from latentens.models import TopDown
 

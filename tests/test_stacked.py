@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from latentens import Votes, load_fit
 from latentens.cli.app import app
-from latentens.cli.method_names import find_method
+from latentens.cli.methods import find_method
 from latentens.errors import LatentensError, SettingError
 from latentens.inference.conditional_logit import Prior, find_mode, fit_conditional_logit, log_evidence
 from latentens.methods import DawidSkeneEM, Ebcc, MajorityVote, SpectralMetaLearner, Stacked

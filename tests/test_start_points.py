@@ -9,8 +9,7 @@ from latentens.models import Confounder, HierarchicalDawidSkene, LayeredGraph, T
 from latentens.programs.contract import inspect
 from latentens.programs.start_points import draw_params, normal_point
 from latentens.programs.transforms import transform_of, unflatten
-from latentens.runtime.precision import double_precision
-from latentens.runtime.randomness import key_from
+from latentens.runtime.numerics import double_precision, key_from
 
 
 @double_precision

@@ -26,9 +26,8 @@ from latentens.errors import LatentensError
 from latentens.methods import MaximumLikelihood, RBMStack
 from latentens.models import DawidSkene, Tree
 from latentens.rbm import ExactTraining
-from latentens.runtime import code_content
-from latentens.runtime.fingerprint import fingerprint
-from latentens.runtime.store import Record, Store
+from latentens.runtime import store as code_content
+from latentens.runtime.store import Record, Store, fingerprint
 
 ROOT = Path(__file__).parents[1]
 RATE = 0.3
@@ -230,7 +229,7 @@ def test_the_users_modules_count(tmp_path, monkeypatch, program):
 
 PROCESS = """
 from dataclasses import dataclass
-from latentens.runtime.fingerprint import fingerprint
+from latentens.runtime.store import fingerprint
 
 @dataclass
 class Mine:

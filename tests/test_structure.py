@@ -15,7 +15,7 @@ from latentens.models import DawidSkene, DeepBeliefNet, LayeredGraph, Tree, Trun
 from latentens.programs import contract as structure
 from latentens.programs.contract import inspect
 from latentens.programs.distributions import QuadratureNormal, log_normal_cells, log_probabilities
-from latentens.runtime.precision import double_precision
+from latentens.runtime.numerics import double_precision
 
 
 def vote(says_one=0.7):

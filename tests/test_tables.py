@@ -9,7 +9,7 @@ from latentens.errors import ParameterError, VotesError
 from latentens.models import DawidSkene, LayeredGraph, Tree, TruncatedGaussian
 from latentens.programs import tables
 from latentens.programs.contract import inspect
-from latentens.runtime.precision import double_precision
+from latentens.runtime.numerics import double_precision
 from latentens.votes import Triplets
 from tests.conftest import slow_but
 from tests.oracles import count_votes, truncated_gaussian

@@ -9,16 +9,16 @@ import pytest
 from scipy.stats import norm
 
 from latentens import Dataset, Votes, check_independence, compare
-from latentens.evaluation.label_dependence import label_dependence
-from latentens.evaluation.number_words import probability_text
+from latentens.evaluation.pairs import label_dependence
 from latentens.evaluation.predictive import PredictiveRanking
 from latentens.evaluation.scores import find_score
 from latentens.methods.base import Estimate, Method
 from latentens.reporting.findings import find
-from latentens.reporting.score_tables import average_pairs, averages, pairs_frame, scores_frame
-from latentens.reporting.table_cells import all_pairs_table, leader_table
+from latentens.reporting.html import all_pairs_table, leader_table
+from latentens.reporting.tables import average_pairs, averages, pairs_frame, scores_frame
 from latentens.reporting.view import views
 from latentens.reporting.wording import summarise
+from latentens.runtime.text import probability_text
 from tests.reference import KEY
 
 

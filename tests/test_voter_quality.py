@@ -9,13 +9,13 @@ import pytest
 
 import latentens as le
 from latentens import Dataset, Votes
-from latentens.inference.independent_skill import count_by_label
-from latentens.inference.skill_record import (
+from latentens.inference.skill import (
     CHANCE,
     INFORMATION,
     REVERSED,
     SILENT,
     WORSE,
+    count_by_label,
     lay_out,
     skills_of,
     without_intervals,

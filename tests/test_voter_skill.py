@@ -8,14 +8,14 @@ import pytest
 
 from latentens import Votes, log_likelihood, simulate
 from latentens.errors import LatentensError
-from latentens.inference import independent_skill, skill
-from latentens.inference.skill import estimated_skill, skills
-from latentens.inference.skill_record import AS_FITTED, NOT_KNOWN
+from latentens.inference import skill
+from latentens.inference import skill as independent_skill
+from latentens.inference.skill import AS_FITTED, NOT_KNOWN, estimated_skill, skills
 from latentens.methods import DawidSkeneEM, MajorityVote
 from latentens.methods.voter_skill import voter_skill
 from latentens.models import DawidSkene, Tree
 from latentens.programs.tables import checked_tables
-from latentens.runtime.precision import double_precision
+from latentens.runtime.numerics import double_precision
 from latentens.votes import Triplets
 from tests.conftest import arbitrary_params
 

@@ -9,7 +9,8 @@ from hypothesis.extra.numpy import arrays
 from latentens import Votes
 from latentens.errors import VotesError
 from latentens.methods import DawidSkeneEM, MajorityVote
-from latentens.votes import Triplets, tabulation
+from latentens.votes import Triplets
+from latentens.votes import tables as tabulation
 from latentens.votes.matching import align
 
 MATRICES = arrays(np.int8, st.tuples(st.integers(1, 12), st.integers(1, 20)), elements=st.integers(-1, 3))

@@ -9,19 +9,27 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
-from latentens.cli.interrupts import tell_of_fits
 from latentens.cli.option_types import Anchor, GoldFile, Items, MethodNames, Seed, VotesFile, Workers
 from latentens.cli.outputs import check_file, check_folder, write_whole
 from latentens.cli.reading_options import reads_votes
 from latentens.cli.recommend_command import recommend
-from latentens.cli.terminal import console, end_if_elsewhere, messages, say, status, tell, warnings_as_sentences
+from latentens.cli.terminal import (
+    console,
+    end_if_elsewhere,
+    messages,
+    say,
+    status,
+    tell,
+    tell_of_fits,
+    warnings_as_sentences,
+)
 from latentens.errors import LatentensError
-from latentens.runtime.compiled_cache import keep_compiled
+from latentens.runtime.compilation import keep_compiled
 
 if TYPE_CHECKING:
     from xarray import DataTree
 
-    from latentens.votes.reading import TableOptions
+    from latentens.votes.labels import TableOptions
 
 app = typer.Typer(
     help="Unsupervised ensemble learning: many voters, no labels, every method next to the exact Bayes posterior.",
@@ -122,8 +130,10 @@ def compare(
     progress = tell_of_fits(out)
     import jax
 
-    from latentens.cli import comparison_output, evidence_output, support
-    from latentens.cli.method_names import find_methods, find_model
+    from latentens.cli import printing as comparison_output
+    from latentens.cli import printing as evidence_output
+    from latentens.cli import support
+    from latentens.cli.methods import find_methods, find_model
     from latentens.comparison import compare
 
     chosen, models = find_methods(methods or []), [find_model(text) for text in model or []]
@@ -152,7 +162,7 @@ def compare(
 
 def _hand_over(tree: "DataTree", out: Path | None) -> None:
     """Print a comparison's scores and failures, write it and its report, and exit with 1 where a method failed."""
-    from latentens.cli.comparison_output import failures, gold_tables, label_doubts, prediction_tables, score_table
+    from latentens.cli.printing import failures, gold_tables, label_doubts, prediction_tables, score_table
     from latentens.comparison import save
     from latentens.reporting import report
 
@@ -204,7 +214,7 @@ def fit(
     import jax
 
     from latentens.cli import support
-    from latentens.cli.method_names import find_methods
+    from latentens.cli.methods import find_methods
     from latentens.methods.base import fit_known
 
     if votes is None:  # the only argument is the file
@@ -237,7 +247,8 @@ def check(
     """
     import jax
 
-    from latentens.cli import evidence_output, support
+    from latentens.cli import printing as evidence_output
+    from latentens.cli import support
     from latentens.evaluation.independence import check_independence
     from latentens.evaluation.signal import signal_summary
 
@@ -295,7 +306,7 @@ def simulate_command(
     Example: latentens simulate Tree --items 5000 --seed 3 --out tree.csv
     """
     from latentens.cli import support
-    from latentens.cli.method_names import find_model
+    from latentens.cli.methods import find_model
 
     check_file(out)
     name, found = find_model(model)
@@ -309,7 +320,7 @@ def simulate_command(
 @app.command("models")
 def list_models() -> None:
     """List the generative models."""
-    from latentens.cli.listings import model_table
+    from latentens.cli.methods import model_table
 
     console.print(model_table())
 
@@ -317,6 +328,6 @@ def list_models() -> None:
 @app.command("methods")
 def list_methods() -> None:
     """List the methods and their settings."""
-    from latentens.cli.listings import method_table
+    from latentens.cli.methods import method_table
 
     console.print(method_table())

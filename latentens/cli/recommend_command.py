@@ -10,17 +10,16 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from typer import Option
 
-from latentens.cli.interrupts import tell_of_fits
 from latentens.cli.option_types import Anchor, GoldFile, MethodNames, Seed, VotesFile, Workers
 from latentens.cli.outputs import check_folder, write_whole
 from latentens.cli.reading_options import written_options
-from latentens.cli.terminal import console, end_if_elsewhere, tell
+from latentens.cli.terminal import console, end_if_elsewhere, tell, tell_of_fits
 from latentens.errors import LatentensError
 
 if TYPE_CHECKING:
     from xarray import DataTree
 
-    from latentens.votes.reading import TableOptions
+    from latentens.votes.labels import TableOptions
 
 
 def recommend(
@@ -53,7 +52,7 @@ def recommend(
     import jax
 
     from latentens.cli import support
-    from latentens.cli.method_names import find_methods
+    from latentens.cli.methods import find_methods
     from latentens.comparison import recommend, save
     from latentens.reporting import report
 
@@ -78,10 +77,10 @@ def recommend(
 
 def _print(tree: "DataTree") -> None:
     """The answer, tables of the methods on gold labels and in each world, and the reasons."""
-    from latentens.cli.comparison_output import gold_tables
+    from latentens.cli.printing import gold_tables
     from latentens.comparison.twins.tree_parts import plausible_worlds
     from latentens.reporting.recommendation_part import briefly
-    from latentens.reporting.short_names import with_short_names
+    from latentens.reporting.view import with_short_names
 
     found = tree["votes/recommendation"].to_dataset()
     answer, *reasons = json.loads(found.attrs["sentences"])
@@ -99,7 +98,7 @@ def _print(tree: "DataTree") -> None:
 
 def _tell_next(method: str, votes: Path, gold: Path | None, reading: "TableOptions") -> None:
     """The command that labels the votes with the recommended method, where it can be written down."""
-    from latentens.cli.method_names import find_method
+    from latentens.cli.methods import find_method
 
     try:
         find_method(method)

@@ -28,12 +28,11 @@ from latentens.errors import LatentensError
 from latentens.evaluation.signal import signal_summary
 from latentens.methods.base import Fit
 from latentens.programs.model import GenerativeModel
-from latentens.runtime.threads import available_cores
+from latentens.runtime.parallel import available_cores
 from latentens.votes import Votes
-from latentens.votes.files import naming
+from latentens.votes.labels import TableOptions, listed
 from latentens.votes.matching import gold_codes
-from latentens.votes.names import listed
-from latentens.votes.reading import TableOptions
+from latentens.votes.tables import naming
 
 LARGE_ITEMS = 200_000
 """With more items fits run one by one: each keeps all cores busy, and memory is for one of them."""

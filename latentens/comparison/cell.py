@@ -1,4 +1,4 @@
-"""One cell of a comparison: one method on one data set with one key."""
+"""What a fit says about the votes themselves: the log-likelihood of every item, seen and unseen."""
 
 import json
 import threading
@@ -6,24 +6,162 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import psutil
-from jaxtyping import UInt32
+from jaxtyping import Float, Int, UInt32
 
 from latentens.comparison.axes import axis_names
-from latentens.comparison.gold_folds import GOLD_FOLDS, HeldOut, held_out
-from latentens.comparison.pointwise import NOTHING_SAID, Pointwise, judge_pointwise, recorded_check
 from latentens.datasets.dataset import Dataset
 from latentens.errors import LatentensError
-from latentens.evaluation.intervals import intervals
-from latentens.evaluation.scores import evaluate
-from latentens.methods.base import Fit, Method, Posterior, fit_known
-from latentens.runtime.fingerprint import fingerprint
-from latentens.runtime.store import Record
+from latentens.evaluation.fit_check import check_fit
+from latentens.evaluation.predictive import held_out_log_likelihood, leave_one_out
+from latentens.evaluation.scores import evaluate, intervals
+from latentens.methods.base import Fit, GoldCodes, Method, Posterior, fit_known, model_params
+from latentens.programs.transforms import to_point
+from latentens.runtime.numerics import double_precision, numpy_generator
+from latentens.runtime.store import Record, fingerprint
+from latentens.votes import Votes
+
+MOST_VALUES = 2**24
+"""Draws are thinned so that at most this many log-likelihoods are kept."""
+
+
+class Pointwise(NamedTuple):
+    """The log-likelihood of every item's votes, labels and hidden units summed out.
+
+    Attributes:
+        log_likelihood: By the fit, at each draw; a point estimate counts as one draw of one chain.
+        log_density: Of votes that the fit has not seen, or an estimate of it; None where there is none.
+        by: How that was found.
+    """
+
+    log_likelihood: Float[np.ndarray, "chain draw item"] | None = None
+    log_density: Float[np.ndarray, " item"] | None = None
+    by: str = ""
+
+
+NOTHING_SAID = Pointwise()
+"""Of a method without a model of votes."""
+
+
+def judge_pointwise(fit: Fit, method: Method, votes: Votes, *, key: jax.Array, folds: int) -> Pointwise:
+    """What a fit and, if folds are asked for, fits to parts of the votes say about each item.
+
+    A sampled fit is judged by leaving items out (PSIS-LOO). A point estimate is judged by as many folds as are asked
+    for; without folds by AIC, its log-likelihood less the number of its parameters, which for a regular model is the
+    expected log-likelihood of new items.
+
+    Args:
+        fit: The fit.
+        method: What made it.
+        votes: The votes.
+        key: Random key of the folds.
+        folds: Number of folds; 0 for none.
+    """
+    try:
+        values = fit.log_likelihood(votes)
+    except LatentensError:
+        return NOTHING_SAID
+    if fit.draws is not None:
+        thin = -(-values.size // MOST_VALUES)
+        return Pointwise(values[:, ::thin], leave_one_out(fit, votes).log_density, "leaving one item out")
+    if folds:
+        held_out = held_out_log_likelihood(method, votes, key=key, folds=folds)
+        return Pointwise(values[None, None], held_out, f"{folds} folds")
+    number = _num_parameters(fit)
+    return Pointwise(values[None, None], None if number is None else values - number / len(values), "AIC")
+
+
+def recorded_check(fit: Fit, votes: Votes, *, key: jax.Array) -> str:
+    """What `check_fit` says, as JSON: the verdict, and the histogram of vote counts; nothing without a model."""
+    if fit.model is None:
+        return ""
+    check = check_fit(fit, votes, key=key)
+    histogram = check.statistics[0]
+    return json.dumps(
+        {
+            "summary": check.summary,
+            "p_value": check.p_value,
+            "rejected": check.rejected,
+            "p_values": {part.name: part.p_value for part in check.statistics},
+            "cells": histogram.cells,
+            **{name: getattr(histogram, name).tolist() for name in ("observed", "expected", "deviation")},
+        }
+    )
+
+
+@double_precision
+def _num_parameters(fit: Fit) -> int | None:
+    model = fit.model
+    if model is None:
+        return None
+    return sum(int(np.size(leaf)) for leaf in to_point(model, model_params(model, fit)).values())
+
+
+GOLD_FOLDS = 5
+"""Parts into which gold labels are split unless the user says otherwise."""
+
+
+class HeldOut(NamedTuple):
+    """What fits say about gold labels that they have not seen, one row for each gold label in the order of the items.
+
+    Attributes:
+        fold: The fold of each gold label.
+        probs: Its posterior by the fit to the labels of the other folds.
+    """
+
+    fold: Int[np.ndarray, " known"]
+    probs: Posterior
+
+    def put_into(self, probs: Posterior, gold: GoldCodes) -> Posterior:
+        """A posterior of all items in which those with a gold label have the one by a fit that has not seen it."""
+        scored = np.array(probs)
+        scored[gold >= 0] = self.probs
+        return scored
+
+
+def held_out(method: Method, votes: Votes, gold: GoldCodes, folds: int, key: jax.Array) -> HeldOut:
+    """Predict every gold label by a fit to the votes and to the gold labels of the other folds.
+
+    The votes of all items are seen by every fit. Fits have the key of the fit to all gold labels, so that a method
+    for which these make no difference gives the same posterior in every fold.
+
+    Args:
+        method: The method.
+        votes: The votes.
+        gold: The code of each item's true label, −1 where it is unknown.
+        folds: Number of folds, or fewer where there are fewer gold labels.
+        key: Random key of the fits and of the folds.
+    """
+    fold = gold_fold(gold, folds, key)
+    known = gold >= 0
+    found = np.empty((int(known.sum()), votes.num_classes))
+    for number in range(int(fold.max()) + 1):
+        hidden = fold == number
+        probs = fit_known(method, votes, key, np.where(hidden, -1, gold)).label_probs
+        found[hidden[known]] = probs[hidden]
+    return HeldOut(fold[known], found)
+
+
+def gold_fold(gold: GoldCodes, folds: int, key: jax.Array) -> Int[np.ndarray, " item"]:
+    """The fold of each gold label, −1 for items without one.
+
+    Folds are of equal size, and so are the parts of each class in them, up to one label; which label is in which is
+    drawn at random.
+    """
+    if folds < 2:
+        raise LatentensError(f"gold labels are split into at least two folds, not {folds}")
+    known = np.flatnonzero(gold >= 0)
+    shuffled = numpy_generator(key).permutation(known)
+    by_class = shuffled[np.argsort(gold[shuffled], kind="stable")]
+    fold = np.full(len(gold), -1)
+    fold[by_class] = np.arange(len(known)) % min(folds, len(known))
+    return fold
+
 
 Numbers = Mapping[str, float]
 

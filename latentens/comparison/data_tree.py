@@ -40,10 +40,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from latentens.comparison.axes import axis_names, coordinates
-from latentens.comparison.cell import Outcome
-from latentens.comparison.node_names import node_names, node_paths
-from latentens.comparison.pointwise import Pointwise
+from latentens.comparison.axes import axis_names, coordinates, node_names, node_paths
+from latentens.comparison.cell import Outcome, Pointwise
 from latentens.datasets.dataset import Dataset
 from latentens.evaluation import scores as evaluation
 from latentens.methods.base import Arrays, Posterior

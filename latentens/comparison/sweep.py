@@ -11,9 +11,8 @@ import jax
 import numpy as np
 import xarray as xr
 
-from latentens.comparison.cell import Cell, Outcome, describe, run, score
+from latentens.comparison.cell import GOLD_FOLDS, Cell, Outcome, describe, run, score
 from latentens.comparison.data_tree import EXACT, Address, assemble
-from latentens.comparison.gold_folds import GOLD_FOLDS
 from latentens.datasets.dataset import Dataset
 from latentens.errors import LatentensError
 from latentens.evaluation.signal import signal_summary

@@ -11,13 +11,12 @@ from jaxtyping import Array, Float, Int
 from numpyro import handlers
 
 from latentens.errors import VotesError
-from latentens.programs.contract import inspect
+from latentens.programs.contract import inspect, run_alone
 from latentens.programs.model import GenerativeModel, Params
 from latentens.programs.prior_draws import numpy_draws
 from latentens.programs.tables import bayes_posterior, check_form, checked_tables
-from latentens.programs.tracing import run_alone
-from latentens.runtime.precision import double_precision
-from latentens.runtime.quick_compilation import compile_quickly
+from latentens.runtime.compilation import compile_quickly
+from latentens.runtime.numerics import double_precision
 from latentens.votes import Triplets, Votes
 from latentens.votes.labels import MISSING, code_type
 

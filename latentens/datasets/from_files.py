@@ -11,14 +11,20 @@ from jaxtyping import Int
 from latentens.datasets.dataset import Dataset
 from latentens.errors import VotesError
 from latentens.votes import Votes
-from latentens.votes.coded import join
-from latentens.votes.columns import truth_columns
-from latentens.votes.files import naming, open_table
-from latentens.votes.labels import MISSING, code_type, label_text, without
+from latentens.votes.labels import (
+    MISSING,
+    Reading,
+    TableOptions,
+    code_type,
+    join,
+    label_text,
+    listed,
+    natural_names,
+    suggestion,
+    without,
+)
 from latentens.votes.matching import known_items, positions
-from latentens.votes.names import listed, natural_names, suggestion
-from latentens.votes.reading import Reading, TableOptions
-from latentens.votes.tabulation import refuse_gap
+from latentens.votes.tables import naming, open_table, refuse_gap, truth_columns
 
 
 def read_votes(path: str | Path, **options: Unpack[TableOptions]) -> Votes:

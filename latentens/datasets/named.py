@@ -19,7 +19,7 @@ from latentens.errors import DataNotFoundError, VotesError
 from latentens.models import Tree
 from latentens.programs.model import GenerativeModel
 from latentens.votes import Votes
-from latentens.votes.reading import TableOptions
+from latentens.votes.labels import TableOptions
 
 ROOT_VARIABLE = "LATENTENS_DATA"
 

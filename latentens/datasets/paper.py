@@ -14,7 +14,7 @@ from latentens.datasets.dataset import Dataset, simulate
 from latentens.models import DawidSkene, LayeredGraph, Tree, TruncatedGaussian
 from latentens.programs.model import GenerativeModel
 from latentens.programs.tables import checked_tables
-from latentens.runtime.precision import double_precision
+from latentens.runtime.numerics import double_precision
 from latentens.votes import Votes
 
 PAPER_MODELS: Mapping[str, GenerativeModel] = {

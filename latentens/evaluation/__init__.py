@@ -1,10 +1,8 @@
 """Evaluation: scores with intervals, calibration, and checks that need no label."""
 
-from latentens.evaluation.differences import compare_accuracy, compare_balanced_accuracy, compare_log_scores
 from latentens.evaluation.effective_voters import EffectiveVoters, effective_voters, voters_worth
 from latentens.evaluation.fit_check import FitCheck, check_fit
 from latentens.evaluation.independence import ModelCheck, check_independence, check_model
-from latentens.evaluation.intervals import intervals
 from latentens.evaluation.predictive import (
     PredictiveRanking,
     held_out_log_likelihood,
@@ -13,8 +11,9 @@ from latentens.evaluation.predictive import (
 )
 from latentens.evaluation.reliability import Reliability, reliability
 from latentens.evaluation.sbc import SimulationRanks, simulation_based_calibration
-from latentens.evaluation.scores import SCORES, Score, evaluate
+from latentens.evaluation.scores import SCORES, Score, evaluate, intervals
 from latentens.evaluation.signal import SignalCheck, check_signal
+from latentens.evaluation.statistics import compare_accuracy, compare_balanced_accuracy, compare_log_scores
 
 __all__ = [
     "SCORES",

@@ -11,24 +11,22 @@ from scipy.sparse.csgraph import connected_components
 from scipy.special import ndtr
 
 from latentens.errors import VotesError
-from latentens.evaluation.number_words import probability_text
-from latentens.evaluation.pair_stories import can_tell, pair_stories
-from latentens.evaluation.score_pool import MAX_PARAMETERS
-from latentens.evaluation.voter_pairs import PairResiduals, pair_residuals
+from latentens.evaluation.pairs import PairResiduals, can_tell, pair_residuals, pair_stories
+from latentens.evaluation.vote_statistics import MAX_PARAMETERS
 from latentens.methods.base import Fit
 from latentens.methods.dawid_skene_em import DawidSkeneEM
 from latentens.methods.latent_spectral import LatentSpectral
 from latentens.methods.maximum_likelihood import MaximumLikelihood
 from latentens.methods.rbm_stack import stack_machines
-from latentens.methods.spectral.voter_groups import Groups
+from latentens.methods.spectral.groups import Groups
 from latentens.models import DawidSkene, Tree
 from latentens.programs.contract import inspect
 from latentens.programs.model import GenerativeModel, Params
 from latentens.programs.tables import check_form
 from latentens.rbm.stack import hidden_representations
+from latentens.runtime.text import probability_text
 from latentens.votes import Votes
-from latentens.votes.labels import MISSING
-from latentens.votes.names import Names
+from latentens.votes.labels import MISSING, Names
 
 MAX_VOTERS = 300
 """The most voters that are compared pair by pair."""

@@ -16,9 +16,9 @@ from jaxtyping import Float
 from scipy.special import logsumexp
 
 from latentens.errors import LatentensError
-from latentens.evaluation.number_words import rounds_to_nothing
 from latentens.methods.base import Fit, Method
-from latentens.runtime.randomness import numpy_generator
+from latentens.runtime.numerics import numpy_generator
+from latentens.runtime.text import rounds_to_nothing
 from latentens.votes import Votes
 
 PerItem = Float[np.ndarray, " item"]

@@ -10,7 +10,7 @@ from scipy.optimize import isotonic_regression
 
 from latentens.errors import LatentensError
 from latentens.evaluation.items import Labels, Posterior
-from latentens.runtime.randomness import numpy_generator
+from latentens.runtime.numerics import numpy_generator
 
 Points = Float[np.ndarray, " point"]
 

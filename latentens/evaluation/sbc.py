@@ -19,8 +19,8 @@ from latentens.methods.nuts import Nuts
 from latentens.programs.contract import inspect
 from latentens.programs.model import GenerativeModel, Params
 from latentens.programs.tables import bayes_posterior
+from latentens.runtime.numerics import numpy_generator
 from latentens.runtime.progress import track_late
-from latentens.runtime.randomness import numpy_generator
 from latentens.runtime.store import Record, Store
 from latentens.votes import Votes
 

@@ -8,8 +8,8 @@ from jaxtyping import Float
 from scipy.special import ndtr
 
 from latentens.errors import VotesError
-from latentens.evaluation.number_words import probability_text
-from latentens.runtime.randomness import numpy_generator
+from latentens.runtime.numerics import numpy_generator
+from latentens.runtime.text import probability_text
 from latentens.votes import Triplets, Votes
 
 PERMUTED_VOTES = 2**12

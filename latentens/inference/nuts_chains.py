@@ -18,7 +18,7 @@ from latentens.programs.marginal import Observations, marginal_log_likelihood, u
 from latentens.programs.model import GenerativeModel
 from latentens.programs.row_layout import DenseRows
 from latentens.programs.tables import build_tables
-from latentens.runtime.devices import fetch, num_workers
+from latentens.runtime.blocks import fetch, num_workers
 from latentens.runtime.limits import check_memory, check_time
 from latentens.runtime.parallel import stop_if_asked
 from latentens.runtime.progress import Advance, task

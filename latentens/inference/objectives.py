@@ -11,9 +11,8 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float
 
-from latentens.inference.optima import SAME_OPTIMUM
-from latentens.inference.optimise import STALLED, Descent, Optima, descend_from, gathered
-from latentens.inference.stability import fits_about_as_well
+from latentens.inference.identification import fits_about_as_well
+from latentens.inference.optimise import SAME_OPTIMUM, STALLED, Descent, Optima, descend_from, gathered
 from latentens.programs.compiled import CompiledProgram, compiled_program
 from latentens.programs.contract import inspect
 from latentens.programs.model import GenerativeModel

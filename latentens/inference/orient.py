@@ -7,9 +7,9 @@ from jaxtyping import Float, Int
 from scipy import sparse
 from scipy.optimize import linear_sum_assignment
 
-from latentens.inference.stability import NEAR, UNSTABLE
+from latentens.inference.identification import NEAR, UNSTABLE
 from latentens.votes import Votes
-from latentens.votes.names import Names
+from latentens.votes.labels import Names
 
 Order = Int[np.ndarray, " label"]
 Pairs = Float[np.ndarray, "label label"]

@@ -14,9 +14,8 @@ from jaxtyping import Float, Int
 
 from latentens.datasets.dataset import certain_where_known
 from latentens.errors import LatentensError, VotesError
-from latentens.inference.identification import camp_warnings, identification_warnings
+from latentens.inference.identification import NEAR, camp_warnings, identification_warnings, label_warnings
 from latentens.inference.orient import orient
-from latentens.inference.stability import NEAR, label_warnings
 from latentens.methods.estimate import Arrays as Arrays
 from latentens.methods.estimate import Estimate as Estimate
 from latentens.methods.estimate import GoldCodes as GoldCodes
@@ -26,14 +25,13 @@ from latentens.methods.voter_table import VoteSummary, voter_table
 from latentens.programs.contract import inspect
 from latentens.programs.model import GenerativeModel
 from latentens.programs.tables import draws_log_likelihood, pointwise_log_likelihood
-from latentens.runtime.compiled_memory import release_compiled
-from latentens.runtime.parallel import time_limited
-from latentens.runtime.precision import double_precision
+from latentens.runtime.compilation import release_compiled
+from latentens.runtime.numerics import double_precision
+from latentens.runtime.parallel import one_blas_thread, time_limited
 from latentens.runtime.settings import Settings
-from latentens.runtime.threads import one_blas_thread
 from latentens.votes import CountedVotes, Votes
+from latentens.votes.labels import Names
 from latentens.votes.matching import Gold, align, gold_codes
-from latentens.votes.names import Names
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -138,7 +136,7 @@ class Fit(Estimate):
 
     def save(self, path: str | Path) -> None:
         """Write the fit to a netCDF file, from which `latentens.load_fit` reads it."""
-        from latentens.methods.fit_files import save_fit  # xarray is not needed to fit
+        from latentens.methods.persistence import save_fit
 
         save_fit(self, path)
 

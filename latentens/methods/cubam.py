@@ -9,12 +9,17 @@ from jaxtyping import Bool, Float, Int
 from scipy.special import erfcx, expit, log_ndtr, ndtr
 
 from latentens.methods.base import Estimate, GoldCodes, Method, Posterior
-from latentens.methods.cells import Cells, Values
-from latentens.methods.indicator import Indicator, in_blocks, require_two_classes, vote_indicator
-from latentens.methods.labelled_rows import labelled_rows
-from latentens.runtime.numerics import FIVE_POINT_DERIVATIVES
+from latentens.methods.rows import (
+    Cells,
+    Indicator,
+    Values,
+    in_blocks,
+    labelled_rows,
+    require_two_classes,
+    vote_indicator,
+)
+from latentens.runtime.numerics import FIVE_POINT_DERIVATIVES, numpy_generator
 from latentens.runtime.parallel import stop_if_asked
-from latentens.runtime.randomness import numpy_generator
 from latentens.runtime.settings import Count
 from latentens.votes import Votes
 

@@ -8,9 +8,9 @@ import numpy as np
 from jaxtyping import Int
 from scipy.special import expit, logsumexp, softmax
 
-from latentens.inference.optima import list_optima, local_optimum_warnings
+from latentens.inference.identification import Labelling, label_change, label_warnings
+from latentens.inference.optimise import list_optima, local_optimum_warnings
 from latentens.inference.orient import orientation, vote_shares
-from latentens.inference.stability import Labelling, label_change, label_warnings
 from latentens.methods.base import Estimate, GoldCodes, Method, Posterior
 from latentens.methods.independent.ascent import Ascent, Optimum
 from latentens.methods.independent.label_counts import (
@@ -33,13 +33,12 @@ from latentens.methods.independent.likelihood import (
     posterior,
 )
 from latentens.methods.independent.shrinkage import Form, Shrinkage, choose_shrinkage
-from latentens.methods.indicator import by_blocks, in_blocks, vote_indicator
-from latentens.methods.spectral.imbalance import third_moment_imbalance
-from latentens.methods.spectral.moments import rates_at
+from latentens.methods.rows import by_blocks, in_blocks, vote_indicator
+from latentens.methods.spectral.moments import rates_at, third_moment_imbalance
 from latentens.methods.spectral_meta_learner import independent_posterior, rank_one_structure, spectral_score
 from latentens.models import DawidSkene
 from latentens.programs.model import GenerativeModel
-from latentens.runtime.randomness import numpy_generator
+from latentens.runtime.numerics import numpy_generator
 from latentens.runtime.settings import Count, CountOrZero, NotNegative, Positive
 from latentens.votes import Votes
 

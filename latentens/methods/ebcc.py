@@ -10,8 +10,8 @@ from jaxtyping import Float, Int
 from scipy.special import digamma, gammaln, logsumexp
 
 from latentens.datasets.dataset import certain_where_known
+from latentens.inference.identification import Labelling, label_change, label_warnings
 from latentens.inference.orient import orientation, vote_shares
-from latentens.inference.stability import Labelling, label_change, label_warnings
 from latentens.methods.base import Estimate, GoldCodes, Method, Posterior
 from latentens.methods.independent.likelihood import from_named_params, gold_posterior, named_params
 from latentens.methods.independent.subtype_ascent import (
@@ -23,10 +23,8 @@ from latentens.methods.independent.subtype_ascent import (
     SubtypeAscent,
     Subtypes,
 )
-from latentens.methods.indicator import Indicator, in_blocks, vote_indicator
-from latentens.methods.labelled_rows import LabelledRows, labelled_rows
-from latentens.runtime.numerics import safe_log
-from latentens.runtime.randomness import numpy_generator
+from latentens.methods.rows import Indicator, LabelledRows, in_blocks, labelled_rows, vote_indicator
+from latentens.runtime.numerics import numpy_generator, safe_log
 from latentens.runtime.settings import Count, Positive
 from latentens.votes import Votes
 from latentens.votes.incidence import incidence_of

@@ -10,10 +10,8 @@ from jaxtyping import Float, Int
 from scipy.special import expit, logsumexp, softmax
 
 from latentens.methods.base import Estimate, GoldCodes, Method, Posterior
-from latentens.methods.cells import Cells, Values
 from latentens.methods.independent.likelihood import named_params
-from latentens.methods.indicator import Indicator, vote_indicator
-from latentens.methods.labelled_rows import labelled_rows
+from latentens.methods.rows import Cells, Indicator, Values, labelled_rows, vote_indicator
 from latentens.runtime.parallel import in_threads, stop_if_asked
 from latentens.runtime.progress import track_late
 from latentens.runtime.settings import Count, Positive

@@ -14,9 +14,15 @@ from latentens.methods.independent.likelihood import (
     named_params,
     two_class_confusion,
 )
-from latentens.methods.indicator import Indicator, in_blocks, require_two_classes, vote_indicator
-from latentens.methods.labelled_rows import LabelledRows, labelled_rows
 from latentens.methods.restricted_likelihood import RestrictedLikelihood
+from latentens.methods.rows import (
+    Indicator,
+    LabelledRows,
+    in_blocks,
+    labelled_rows,
+    require_two_classes,
+    vote_indicator,
+)
 from latentens.methods.spectral_meta_learner import relabelled_rates
 from latentens.runtime.parallel import stop_if_asked
 from latentens.runtime.settings import Count

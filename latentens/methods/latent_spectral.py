@@ -11,18 +11,18 @@ from scipy.special import softmax
 from latentens.inference.orient import vote_shares
 from latentens.methods.base import Estimate, GoldCodes, Method, Posterior
 from latentens.methods.independent.likelihood import lean_to_score
-from latentens.methods.indicator import in_blocks, require_two_classes, vote_indicator
+from latentens.methods.rows import in_blocks, require_two_classes, vote_indicator
+from latentens.methods.spectral.groups import Groups, candidate_groups, group_residual, group_scores
 from latentens.methods.spectral.moments import Rates, VoteMoments, vote_moments
-from latentens.methods.spectral.tree_estimates import (
+from latentens.methods.spectral.trees import (
     TreeEstimates,
     TreeImbalance,
     estimate_tree,
     tree_log_likelihood,
+    tree_log_likelihoods,
 )
-from latentens.methods.spectral.tree_likelihood import tree_log_likelihoods
-from latentens.methods.spectral.voter_groups import Groups, candidate_groups, group_residual, group_scores
 from latentens.methods.spectral_meta_learner import relabelled_rates, without_structure
-from latentens.runtime.randomness import numpy_generator
+from latentens.runtime.numerics import numpy_generator
 from latentens.runtime.settings import Count
 from latentens.votes import Votes
 

@@ -14,11 +14,10 @@ from scipy.special import logsumexp, softmax
 from latentens.datasets.dataset import certain_where_known
 from latentens.errors import LatentensError, SettingError
 from latentens.inference.em import Expectation
+from latentens.inference.identification import Labelling, label_change, label_warnings
 from latentens.inference.objectives import maximise_likelihood, towards_labels
-from latentens.inference.optima import list_optima
-from latentens.inference.optimise import Optima, stack
+from latentens.inference.optimise import Optima, list_optima, stack
 from latentens.inference.orient import orientation
-from latentens.inference.stability import Labelling, label_change, label_warnings
 from latentens.methods.base import Estimate, GoldCodes, Method, Posterior, fit_known
 from latentens.methods.dawid_skene_em import DawidSkeneEM
 from latentens.methods.independent.likelihood import gold_posterior
@@ -31,7 +30,7 @@ from latentens.programs.rows import Rows
 from latentens.programs.start_points import draw_params, normal_point
 from latentens.programs.tables import bayes_posterior, checked_params, log_likelihood
 from latentens.programs.transforms import Flat, flatten, transform_of, unflatten
-from latentens.runtime.randomness import key_from, numpy_generator
+from latentens.runtime.numerics import key_from, numpy_generator
 from latentens.runtime.settings import Count, CountOrZero, PartialShare, Positive
 from latentens.votes import Votes
 

@@ -18,8 +18,8 @@ from latentens.programs.model import GenerativeModel, Params
 from latentens.programs.rows import Rows
 from latentens.programs.tables import build_tables
 from latentens.programs.transforms import to_point
-from latentens.runtime.devices import fetch
-from latentens.runtime.randomness import numpy_generator
+from latentens.runtime.blocks import fetch
+from latentens.runtime.numerics import numpy_generator
 from latentens.runtime.settings import Count, above, below
 from latentens.votes import Votes
 

@@ -16,7 +16,7 @@ from latentens.inference.orient import orientation, vote_shares
 from latentens.methods.base import Estimate, GoldCodes, Method, Posterior, posterior_of
 from latentens.methods.dawid_skene_em import DawidSkeneEM
 from latentens.methods.independent.likelihood import from_named_params, log_joint
-from latentens.methods.indicator import by_blocks, vote_indicator
+from latentens.methods.rows import by_blocks, vote_indicator
 from latentens.rbm.lemma import confusion_to_rbm, rbm_to_confusion, rbm_to_dawid_skene
 from latentens.rbm.machine import Machine
 from latentens.rbm.rows import VisibleRows, rows_from_votes, sizes_from_votes

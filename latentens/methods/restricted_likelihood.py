@@ -11,9 +11,14 @@ from jaxtyping import Int
 from latentens.inference.orient import vote_shares
 from latentens.methods.base import Estimate, GoldCodes, Method, Posterior
 from latentens.methods.independent.likelihood import most_likely_posterior
-from latentens.methods.indicator import in_blocks, require_two_classes, vote_indicator
-from latentens.methods.spectral.imbalance import RatesAt, likelihood_imbalance, third_moment_imbalance
-from latentens.methods.spectral.moments import published_rates_at, rates_at
+from latentens.methods.rows import in_blocks, require_two_classes, vote_indicator
+from latentens.methods.spectral.moments import (
+    RatesAt,
+    likelihood_imbalance,
+    published_rates_at,
+    rates_at,
+    third_moment_imbalance,
+)
 from latentens.methods.spectral_meta_learner import (
     RankOne,
     rank_one_structure,

@@ -17,24 +17,22 @@ from latentens.methods.independent.likelihood import (
     posterior,
     two_class_confusion,
 )
-from latentens.methods.indicator import by_blocks, in_blocks, require_two_classes, vote_indicator
-from latentens.methods.spectral.imbalance import likelihood_imbalance
+from latentens.methods.rows import by_blocks, in_blocks, require_two_classes, vote_indicator
 from latentens.methods.spectral.moments import (
     Rates,
     Vector,
     VoteMoments,
     complete_blocks,
+    complete_sparse_diagonal,
+    leading_sparse_vector,
     leading_vector,
+    likelihood_imbalance,
     rates_at,
     scale_of,
     signed_votes,
     sparse_moments,
-    vote_moments,
-)
-from latentens.methods.spectral.sparse_covariance import (
-    complete_sparse_diagonal,
-    leading_sparse_vector,
     sparse_scale_of,
+    vote_moments,
 )
 from latentens.votes import Votes
 from latentens.votes.distinct import Patterns

@@ -16,7 +16,7 @@ from latentens.methods.base import Estimate, Fit, GoldCodes, Method, Posterior, 
 from latentens.methods.dawid_skene_em import DawidSkeneEM
 from latentens.methods.ebcc import Ebcc
 from latentens.runtime.blocks import BLOCK_ELEMENTS, row_blocks
-from latentens.runtime.randomness import numpy_generator
+from latentens.runtime.numerics import numpy_generator
 from latentens.runtime.settings import Count
 from latentens.votes import Votes
 

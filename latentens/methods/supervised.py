@@ -12,8 +12,8 @@ from scipy.special import expit, softmax
 from latentens.datasets import Dataset
 from latentens.errors import VotesError
 from latentens.methods.base import Estimate, Fit, GoldCodes, Method, Posterior, Predictor, finished
-from latentens.methods.indicator import in_blocks, vote_indicator
-from latentens.runtime.randomness import numpy_generator
+from latentens.methods.rows import in_blocks, vote_indicator
+from latentens.runtime.numerics import numpy_generator
 from latentens.runtime.settings import Count
 from latentens.votes import Votes
 

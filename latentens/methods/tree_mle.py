@@ -13,11 +13,9 @@ from latentens.methods.dawid_skene_em import DawidSkeneEM
 from latentens.methods.independent.likelihood import ROUNDING, named_params
 from latentens.methods.majority_vote import MajorityVote
 from latentens.methods.maximum_likelihood import MaximumLikelihood
-from latentens.methods.spectral.tree_correlations import best_groups
-from latentens.methods.spectral.voter_groups import candidate_groups, group_scores
+from latentens.methods.spectral.groups import best_groups, candidate_groups, group_scores
 from latentens.models import DawidSkene, Tree
-from latentens.runtime.precision import double_precision
-from latentens.runtime.randomness import key_from, numpy_generator
+from latentens.runtime.numerics import double_precision, key_from, numpy_generator
 from latentens.runtime.settings import Count, CountOrZero
 from latentens.votes import Votes
 from latentens.votes.agreement import agreement_moments

@@ -14,9 +14,17 @@ from collections.abc import Mapping
 import numpy as np
 
 from latentens.errors import LatentensError
-from latentens.inference.independent_skill import count_by_label, independent_skill
-from latentens.inference.skill import estimated_skill, sampled_skill
-from latentens.inference.skill_record import COVERAGE, Confusion, VoterSkill, skills_of, without_intervals
+from latentens.inference.skill import (
+    COVERAGE,
+    Confusion,
+    VoterSkill,
+    count_by_label,
+    estimated_skill,
+    independent_skill,
+    sampled_skill,
+    skills_of,
+    without_intervals,
+)
 from latentens.methods.base import Fit, model_params
 from latentens.methods.independent.likelihood import from_named_params, two_class_confusion
 from latentens.models import DawidSkene

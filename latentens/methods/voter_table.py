@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Int
 
-from latentens.inference.skill_record import VoterSkill
-from latentens.votes.names import Names
+from latentens.inference.skill import VoterSkill
+from latentens.votes.labels import Names
 
 MOST_CLASSES = 8
 """Tables show whole confusion matrices up to this many classes."""

@@ -20,7 +20,7 @@ from latentens.programs.model import GenerativeModel
 from latentens.programs.row_sums import Tables
 from latentens.programs.tables import checked_tables, lay_out
 from latentens.programs.transforms import Flat, unflatten
-from latentens.runtime.quick_compilation import ONE_THREAD
+from latentens.runtime.compilation import ONE_THREAD
 
 
 class Evaluation(NamedTuple):

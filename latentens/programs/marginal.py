@@ -15,17 +15,22 @@ from numpyro.distributions import constraints
 from numpyro.distributions.transforms import biject_to
 
 from latentens.errors import ContractError
-from latentens.programs.contract import inspect
+from latentens.programs.contract import inspect, run_alone
 from latentens.programs.model import GenerativeModel, Params
 from latentens.programs.row_layout import EncodedRows, can_part, encode, possible_rows
 from latentens.programs.row_sums import Tables, log_joint, row_log_likelihood
 from latentens.programs.tables import check_form, fixed_hidden, prior_density
-from latentens.programs.tracing import run_alone
-from latentens.runtime.blocks import BLOCK_ELEMENTS, COPIES, few_lengths
-from latentens.runtime.compiled_blocks import count_row_blocks, map_row_blocks
-from latentens.runtime.devices import round_up, shard_rows
+from latentens.runtime.blocks import (
+    BLOCK_ELEMENTS,
+    COPIES,
+    count_row_blocks,
+    few_lengths,
+    map_row_blocks,
+    round_up,
+    shard_rows,
+)
 from latentens.runtime.limits import check_memory
-from latentens.runtime.randomness import some_key
+from latentens.runtime.numerics import some_key
 from latentens.votes import Votes
 
 FARTHEST = 15.0

@@ -13,8 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from latentens.runtime.blocks import SMALL_ROWS
-from latentens.runtime.devices import round_up, shard_rows
+from latentens.runtime.blocks import SMALL_ROWS, round_up, shard_rows
 from latentens.votes import Votes
 from latentens.votes.distinct import JOINT_VOTES, digit_groups, equal_groups, pack_digits
 from latentens.votes.labels import MISSING

@@ -12,14 +12,13 @@ import numpyro.distributions as dist
 from jaxtyping import Array
 from numpyro import handlers
 
-from latentens.programs.contract import inspect
+from latentens.programs.contract import inspect, run_alone
 from latentens.programs.marginal import trace_parameters
 from latentens.programs.model import GenerativeModel
 from latentens.programs.prior_draws import draw_alone, numpy_draws, stands_alone
-from latentens.programs.tracing import run_alone
 from latentens.programs.transforms import Flat, flatten, transform_of
-from latentens.runtime.quick_compilation import compile_quickly
-from latentens.runtime.randomness import key_from, some_key
+from latentens.runtime.compilation import compile_quickly
+from latentens.runtime.numerics import key_from, some_key
 
 
 def draw_params(model: GenerativeModel, generator: np.random.Generator) -> Flat:

@@ -17,18 +17,22 @@ from jaxtyping import Array, Bool, Float
 from numpyro import handlers
 
 from latentens.errors import ParameterError, VotesError
-from latentens.programs.contract import MAX_CONFIGURATIONS, Structure, inspect, too_many_configurations
+from latentens.programs.contract import (
+    MAX_CONFIGURATIONS,
+    Structure,
+    improper,
+    inspect,
+    run_alone,
+    too_many_configurations,
+)
 from latentens.programs.distributions import is_proper, log_probabilities
-from latentens.programs.faults import improper
 from latentens.programs.model import GenerativeModel, Params
 from latentens.programs.row_layout import EncodedRows, encode, possible_rows
 from latentens.programs.row_sums import Tables, log_joint, row_log_likelihood
-from latentens.programs.tracing import run_alone
-from latentens.runtime.blocks import BLOCK_ELEMENTS, few_lengths, row_blocks
-from latentens.runtime.devices import fetch
+from latentens.runtime.blocks import BLOCK_ELEMENTS, fetch, few_lengths, row_blocks
+from latentens.runtime.compilation import compile_quickly
 from latentens.runtime.limits import check_memory
-from latentens.runtime.precision import double_precision
-from latentens.runtime.quick_compilation import compile_quickly
+from latentens.runtime.numerics import double_precision
 from latentens.votes import Votes
 
 LOG_ZERO = float(np.log(np.finfo(np.float64).tiny))

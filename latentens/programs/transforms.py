@@ -21,9 +21,8 @@ from scipy.special import expit
 from latentens.programs.contract import inspect
 from latentens.programs.marginal import FARTHEST, trace_parameters, unconstrain, unpack
 from latentens.programs.model import GenerativeModel, Params
-from latentens.runtime.numerics import SMALLEST
-from latentens.runtime.quick_compilation import compile_quickly
-from latentens.runtime.randomness import some_key
+from latentens.runtime.compilation import compile_quickly
+from latentens.runtime.numerics import SMALLEST, some_key
 
 Flat = Float[np.ndarray, " element"]
 Shapes = Mapping[str, tuple[int, ...]]

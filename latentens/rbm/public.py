@@ -4,7 +4,7 @@ To compile or differentiate them, take them from `latentens.rbm.machine` and swi
 """
 
 from latentens.rbm import annealing, machine
-from latentens.runtime.precision import numpy_result
+from latentens.runtime.numerics import numpy_result
 
 energy = numpy_result(machine.energy)
 free_energy = numpy_result(machine.free_energy)

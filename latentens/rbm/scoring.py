@@ -12,7 +12,7 @@ from latentens.rbm.exact import log_likelihoods
 from latentens.rbm.machine import Machine, free_energy
 from latentens.rbm.rows import VisibleRows
 from latentens.rbm.training.exact import single_unit
-from latentens.runtime.precision import double_precision
+from latentens.runtime.numerics import double_precision
 
 BASE_PENALTY = 1e-3
 """Penalty on the one-unit machine from which annealing starts; it keeps that machine's units from being certain."""

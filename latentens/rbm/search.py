@@ -15,9 +15,8 @@ from latentens.rbm.rows import VisibleRows, rows_from_votes
 from latentens.rbm.scoring import mean_log_likelihood
 from latentens.rbm.training.interface import Training
 from latentens.rbm.training.sampled import SampledTraining
-from latentens.runtime.precision import double_precision
+from latentens.runtime.numerics import double_precision, numpy_generator
 from latentens.runtime.progress import track_late
-from latentens.runtime.randomness import numpy_generator
 from latentens.runtime.store import Record, Store
 from latentens.votes import Votes
 

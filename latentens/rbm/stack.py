@@ -13,8 +13,8 @@ from latentens.rbm.exact import expected_given_rows, hidden_distribution
 from latentens.rbm.machine import Machine, hidden_probs, hidden_states
 from latentens.rbm.rows import VisibleRows, rows_from_votes
 from latentens.rbm.units import AnyArray
-from latentens.runtime.devices import fetch
-from latentens.runtime.precision import double_precision
+from latentens.runtime.blocks import fetch
+from latentens.runtime.numerics import double_precision
 from latentens.votes import Votes
 
 Prediction = Literal["exact", "map", "sample"]

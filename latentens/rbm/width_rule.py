@@ -18,7 +18,7 @@ from latentens.rbm.stack import is_exact, rows_above
 from latentens.rbm.training.exact import ExactTraining, centred_weights
 from latentens.rbm.training.interface import Trained, Training
 from latentens.runtime.blocks import SMALL_ELEMENTS
-from latentens.runtime.precision import double_precision
+from latentens.runtime.numerics import double_precision
 from latentens.runtime.settings import Count, NotNegative, PartialShare, Settings
 
 MOST_TRIED = 2**18

@@ -1,6 +1,6 @@
 """Reports of comparisons: one page that anyone can read, with its figures and tables as files."""
 
-from latentens.reporting.rank_figure import rank_figure
-from latentens.reporting.write import report
+from latentens.reporting.figures import rank_figure
+from latentens.reporting.page import report
 
 __all__ = ["rank_figure", "report"]

@@ -1,4 +1,4 @@
-"""From a comparison to the parts of its report: numbers first, then words and figures, then the page."""
+"""Which parts a chapter has, in their order."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -8,26 +8,45 @@ import jax.numpy as jnp
 import pandas as pd
 import xarray as xr
 
-from latentens.reporting import figures, fit_figures, posterior_figures
+from latentens.reporting import figures
+from latentens.reporting import figures as fit_figures
+from latentens.reporting import figures as posterior_figures
+from latentens.reporting.dependence_part import dependence_part
 from latentens.reporting.drawing import Picture, colours, style
+from latentens.reporting.evidence import check_part, items_part, prediction_part, signal_part, worth_part
 from latentens.reporting.findings import find
-from latentens.reporting.label_tables import labels_frame, voters_frame
 from latentens.reporting.page import Chapter, page
-from latentens.reporting.part_list import FIRST, LATER, make_parts
-from latentens.reporting.score_tables import (
+from latentens.reporting.parts import MakePart, Part
+from latentens.reporting.recommendation_part import recommendation_part
+from latentens.reporting.tables import (
     Means,
     Pairs,
     average_pairs,
     averages,
     csv_tables,
+    labels_frame,
     pairs_frame,
     renamed,
     scores_frame,
+    voters_frame,
 )
-from latentens.reporting.short_names import short_names
-from latentens.reporting.view import View, views
+from latentens.reporting.view import View, short_names, views
+from latentens.reporting.voters_part import voters_part
 from latentens.reporting.wording import summarise, summarise_all
 from latentens.runtime.progress import track_late
+
+FIRST: tuple[MakePart, ...] = (recommendation_part, signal_part)
+"""Parts that answer a question of the reader: before the figures."""
+
+LATER: tuple[MakePart, ...] = (items_part, voters_part, dependence_part, worth_part, prediction_part, check_part)
+"""Parts to look things up in: after the figures, before the scores."""
+
+
+def make_parts(makers: Sequence[MakePart], view: View, colour: Mapping[str, str]) -> list[Part]:
+    """The parts that have something to say."""
+    with style():
+        made = [make(view, colour) for make in makers]
+    return [part for part in made if part is not None]
 
 
 def compose(tree: xr.DataTree) -> tuple[str, dict[str, Picture], dict[str, pd.DataFrame]]:

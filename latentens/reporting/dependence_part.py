@@ -10,12 +10,12 @@ from matplotlib.patches import Rectangle
 from scipy.sparse.csgraph import connected_components
 
 from latentens.comparison.dependence import GROUP
-from latentens.evaluation.label_dependence import LabelDependence, label_dependence
-from latentens.evaluation.number_words import signed
+from latentens.evaluation.pairs import LabelDependence, label_dependence
 from latentens.reporting.drawing import WIDTH, Picture, Spot, render, spots, wrapped
 from latentens.reporting.html import Html, number_cell, table
 from latentens.reporting.parts import Part
 from latentens.reporting.view import View
+from latentens.runtime.text import signed
 
 TITLE = "Who votes like whom"
 

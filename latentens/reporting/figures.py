@@ -1,17 +1,252 @@
-"""Figures of scores, of how sure methods are, and of how far they agree."""
+"""Figures of a comparison: scores and ranks, posteriors, fits."""
 
+from typing import TYPE_CHECKING
+
+import xarray as xr
+
+from latentens.evaluation.sbc import SimulationRanks
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 from collections.abc import Mapping, Sequence
 
+import jax
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from latentens.comparison import EXACT
+from latentens.evaluation.reliability import reliabilities
+from latentens.evaluation.scores import mean_kl
 from latentens.evaluation.statistics import CONFIDENT
-from latentens.reporting.drawing import WIDTH, Picture, Point, render, row_axes, spots, wrapped
-from latentens.reporting.score_tables import CONFIDENCE_STEPS, Mean, Means, agreement, confidence_shares
+from latentens.reporting.drawing import (
+    WIDTH,
+    Picture,
+    Point,
+    evenly_spaced,
+    panels,
+    render,
+    row_axes,
+    spots,
+    unit_squares,
+    wrapped,
+)
+from latentens.reporting.tables import CONFIDENCE_STEPS, Mean, Means, agreement, confidence_shares, shared_params
 from latentens.reporting.view import View
+
+COLUMNS = 4
+
+
+def rank_figure(ranks: SimulationRanks) -> "Figure":
+    """Distribution functions of the true parameters' ranks less the diagonal, by ArviZ.
+
+    ArviZ adds a simultaneous band, which a curve leaves if the draws are wrong, or, from version 1 on, a p-value.
+
+    Args:
+        ranks: What `simulation_based_calibration` has found.
+    """
+    from arviz_plots import plot_ecdf_pit
+
+    columns = zip(ranks.names, ranks.uniforms.T, strict=True)
+    values = xr.Dataset({name: (("chain", "draw"), column[None]) for name, column in columns})
+    size = (2.6 * COLUMNS, 2.2 * -(-len(ranks.names) // COLUMNS))
+    collection = plot_ecdf_pit(
+        xr.DataTree.from_dict({"prior_sbc": values}),
+        backend="matplotlib",
+        col_wrap=COLUMNS,
+        figure_kwargs={"figsize": size, "layout": "constrained"},
+        visuals={"xlabel": {"text": "normalised rank"}},
+    )
+    return collection.viz["figure"].item()
+
+
+MOST_POINTS = 1500
+MOST_SPOTS = 150
+"""Of these a pointer can read the values."""
+
+
+def exact_figure(view: View, colour: Mapping[str, str]) -> Picture | None:
+    """Each method's posterior against the exact one."""
+    if view.exact is None or not view.estimates:
+        return None
+    titles = [f"{wrapped(name, 26)}\nKL {mean_kl(view.exact, probs):.3f}" for name, probs in view.estimates.items()]
+    figure, grid = unit_squares(titles, f"exact probability {_which(view)}", "estimated probability")
+    points: list[Point] = []
+    for axes, (method, probs) in zip(grid, view.estimates.items(), strict=True):
+        exact, estimated = _stated(view.exact), _stated(probs)
+        for place in evenly_spaced(len(exact), MOST_SPOTS):
+            words = f"{_item(view, place)}: exact {exact[place]:.3f}, {method} {estimated[place]:.3f}"
+            points.append((axes, exact[place], estimated[place], words))
+        shown = evenly_spaced(len(exact), MOST_POINTS)
+        axes.plot([0, 1], [0, 1], color=colour[EXACT], linewidth=0.8, linestyle=":")
+        axes.plot(
+            exact[shown], estimated[shown], "o", color=colour[method], markersize=2.6, alpha=0.25, markeredgewidth=0
+        )
+    return Picture(
+        "exact",
+        "Estimated against exact posterior",
+        "Each dot is an item; on the dotted line the method says exactly what the votes support. Dots near the upper "
+        "or lower edge, far from the line, are items about which the method is too sure. KL is the mean divergence in "
+        "nats.",
+        "Scatter plots of estimated against exact posterior probabilities, one for each of: "
+        + ", ".join(view.estimates),
+        render(figure),
+        spots(figure, points),
+    )
+
+
+def _item(view: View, place: int) -> str:
+    """The item behind an entry of `_stated`, with its class where there are more than two."""
+    if len(view.class_names) == 2:
+        return f"item {view.votes.item_names[place]}"
+    item, label = divmod(int(place), len(view.class_names))
+    return f"item {view.votes.item_names[item]}, class {view.class_names[label]}"
+
+
+def _which(view: View) -> str:
+    return f"of class {view.class_names[1]}" if len(view.class_names) == 2 else "of each class"
+
+
+def _stated(probs: np.ndarray) -> np.ndarray:
+    """The probability of class 1 of two classes, or the probabilities of all of more."""
+    return probs[:, 1] if probs.shape[1] == 2 else probs.ravel()
+
+
+def reliability_figure(view: View, colour: Mapping[str, str], key: jax.Array) -> Picture | None:
+    """How often what was stated came true, with the band in which a calibrated method would lie."""
+    if not view.num_known:
+        return None
+    stated = f"stated probability {_which(view)}" if len(view.class_names) == 2 else "stated confidence"
+    titles = [wrapped(method, 26) for method in view.posteriors]
+    figure, grid = unit_squares(titles, stated, "share of items for which it was true")
+    curves = reliabilities(view.labels, view.scored.values(), key=key)
+    for axes, method, curve in zip(grid, view.scored, curves, strict=True):
+        axes.fill_between(curve.stated, curve.low, curve.high, color="#c9ced4", linewidth=0)
+        axes.plot([0, 1], [0, 1], color=colour[EXACT], linewidth=0.8, linestyle=":")
+        axes.plot(curve.stated, curve.observed, color=colour[method], linewidth=1.6)
+    return Picture(
+        "reliability",
+        "Do stated probabilities come true?",
+        "Curves show how often items with a stated probability really had that label (isotonic regression); a method "
+        "whose probabilities can be taken at face value stays in the grey band nine times out of ten. Flat curves are "
+        f"overconfident, steep ones too modest. By {view.labels_text}.",
+        f"Reliability curves with consistency bands, one for each of: {', '.join(view.posteriors)}.",
+        render(figure),
+    )
+
+
+MOST_PANELS = 4
+MOST_FIT_POINTS = 500
+
+
+def recovery_figure(view: View, colour: Mapping[str, str]) -> Picture | None:
+    """Estimated against true parameters, for parameters with more than one value."""
+    points = {name: found for name, found in _recovered(view).items() if view.true_params[name].size > 1}
+    if not points:
+        return None
+    names = list(points)[:MOST_PANELS]
+    figure, grid = panels(len(names), 2.3)
+    for axes, name in zip(grid, names, strict=True):
+        for method, (true, estimate) in points[name].items():
+            axes.plot(true, estimate, "o", color=colour[method], alpha=0.7, label=method, ms=3.5, mew=0)
+        values = np.concatenate([value for pair in points[name].values() for value in pair])
+        ends = values.min(), values.max()
+        axes.plot(ends, ends, color=colour[EXACT], linewidth=0.8, linestyle=":", zorder=1)
+        axes.set(title=name.replace("_", " "), xlabel="true", ylabel="estimated")
+    handles = {label: handle for axes in grid for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
+    figure.set_figheight(figure.get_figheight() + 0.2 * len(handles))
+    figure.legend(handles.values(), [wrapped(name, 60) for name in handles], loc="outside lower center")
+    return Picture(
+        "parameters",
+        "Parameters: estimated against true",
+        "Each dot is one parameter; on the dotted line the estimate equals the truth. Only parameters that a method "
+        "estimates under the same name as the true model are shown.",
+        f"Scatter plots of estimated against true {', '.join(names)} for {', '.join(handles)}.",
+        render(figure),
+    )
+
+
+def _recovered(view: View) -> dict[str, dict[str, tuple[np.ndarray, np.ndarray]]]:
+    """By parameter and method, true and estimated values, at most some of them."""
+    points: dict[str, dict[str, tuple[np.ndarray, np.ndarray]]] = {name: {} for name in view.true_params}
+    for method, fit in view.first_fits.items():
+        for name, true, estimate in shared_params(view, fit.params):
+            shown = evenly_spaced(true.size, MOST_FIT_POINTS)
+            points[name][method] = true.ravel()[shown], estimate.ravel()[shown]
+    return {name: found for name, found in points.items() if found}
+
+
+def singular_value_figure(view: View, method: str) -> Picture | None:
+    """The cumulative singular values by which a stack of Boltzmann machines chose its sizes."""
+    diagnostics = view.first_fits[method].diagnostics
+    curves = diagnostics.get("singular_value_curves")
+    if not curves or max(map(len, curves)) < 2:  # one unit was trained: there was nothing to choose
+        return None
+    sizes = diagnostics["architecture"]
+    figure, (axes,) = panels(1, 2.5)
+    for layer, curve in enumerate(curves):
+        label = f"layer {layer + 1}: {sizes[layer + 1]} of {len(curve)}"
+        (line,) = axes.plot(np.arange(1, len(curve) + 1), 100 * np.array(curve), "o-", markersize=3.5, label=label)
+        chosen = min(sizes[layer + 1], len(curve))
+        axes.plot(chosen, 100 * curve[chosen - 1], "o", markersize=10, markerfacecolor="none", color=line.get_color())
+    lowest = min(100 * curve[0] for curve in curves)
+    axes.set(xlabel="hidden units", ylabel="share of the singular values, %", ylim=(lowest - 5, 101))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.legend(loc="lower right")
+    words = "–".join(map(str, sizes))
+    return Picture(
+        f"architecture {method}",
+        f"Size of the network: {method}",
+        f"Cumulative singular values of each trained layer's weights; rings mark the chosen sizes. Found: {words}.",
+        f"Curves of cumulative singular values; the chosen architecture is {words}.",
+        render(figure),
+    )
+
+
+def draws_summary(draws: xr.DataTree) -> pd.DataFrame:
+    """ArviZ's summary of posterior draws, a row for each parameter, those that mixed worst first."""
+    import arviz_stats
+
+    summary = arviz_stats.summary(draws, round_to="none").astype(float)
+    return summary.sort_values("r_hat", ascending=False, kind="stable").rename_axis("parameter").reset_index()
+
+
+def trace_figure(method: str, draws: xr.DataTree, summary: pd.DataFrame) -> Picture:
+    """ArviZ's traces of the parameters that mixed worst."""
+    import arviz_plots
+    from matplotlib import pyplot
+
+    worst = list(summary["parameter"][:MOST_PANELS])
+    chosen = xr.DataTree.from_dict({"posterior": _elements(draws["posterior"].to_dataset(), worst)})
+    size = (WIDTH, 1.6 * -(-len(worst) // 2) + 0.2)
+    collection = arviz_plots.plot_trace(
+        chosen, backend="matplotlib", col_wrap=2, figure_kwargs={"figsize": size}, visuals={"trace": {"width": 0.6}}
+    )
+    figure = collection.viz["figure"].item()
+    png = render(figure)
+    pyplot.close(figure)
+    return Picture(
+        f"traces {method}",
+        f"Posterior draws: {method}",
+        "Draws in their order, one colour per chain; chains that found the same posterior overlap everywhere. "
+        "The parameters that mixed worst are shown.",
+        f"Traces of the draws of {', '.join(worst)}.",
+        png,
+    )
+
+
+def _elements(draws: xr.Dataset, labels: list[str]) -> xr.Dataset:
+    """Single parameters, by the labels of ArviZ's summary, such as `sensitivity[ann]`, as variables of their own."""
+    from arviz_base import xarray_sel_iter
+    from arviz_base.labels import BaseLabeller
+
+    label = BaseLabeller().make_label_flat
+    places = {label(name, place, index): (name, index) for name, place, index in xarray_sel_iter(draws)}
+    chosen = {label: places[label] for label in labels}
+    return xr.Dataset({label: draws[name].isel(index, drop=True) for label, (name, index) in chosen.items()})
+
 
 SURENESS_COLOURS = ("#e8eef4", "#bdd3e6", "#86b0d3", "#4a83b5", "#0b3c6f")
 WIDE_RANGE = 20.0

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from latentens.evaluation.independence import MAX_VOTERS
-from latentens.evaluation.label_dependence import label_dependence
-from latentens.evaluation.number_words import rounds_to_nothing
+from latentens.evaluation.pairs import label_dependence
 from latentens.evaluation.scores import find_score
-from latentens.reporting.score_tables import Means, Pairs, ranked
+from latentens.reporting.tables import Means, Pairs, ranked
 from latentens.reporting.view import View
+from latentens.runtime.text import rounds_to_nothing
 
 SIGNIFICANCE = 0.05
 LEAST_GAP = 0.02

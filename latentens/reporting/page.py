@@ -3,22 +3,25 @@
 import json
 import re
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
+from pathlib import Path
 
 import pandas as pd
+import xarray as xr
 
+from latentens.errors import LatentensError
 from latentens.evaluation import scores as evaluation
-from latentens.reporting import table_cells as cells
+from latentens.reporting import html as cells
 from latentens.reporting.drawing import Picture
 from latentens.reporting.findings import Findings
 from latentens.reporting.html import Html, details, element, footnotes
 from latentens.reporting.parts import Part
-from latentens.reporting.score_tables import Means, Pairs
+from latentens.reporting.tables import Means, Pairs
 from latentens.reporting.view import View
 from latentens.reporting.wording import Reason, Summary
-from latentens.runtime.printable import printable
+from latentens.runtime.text import printable
 
 MARKS = "Green: the best method, the exact posterior aside. Arrows: which way is better."
 TESTS = (
@@ -301,3 +304,41 @@ def _files(tables: Mapping[str, pd.DataFrame]) -> Html:
 
 def _counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+PAGE = "report.html"
+
+
+def report(tree: xr.DataTree, out: str | Path) -> Path:
+    """Write a report of a comparison: `report.html`, which needs no other file, and PNG and CSV files beside it.
+
+    Args:
+        tree: What `latentens.comparison` returned or `latentens.comparison.load` read.
+        out: A folder, made if need be.
+
+    Returns:
+        The path of the page.
+    """
+    from latentens.reporting.chapters import compose  # draws, and so takes a second to import
+
+    folder = Path(out)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise LatentensError(f"no folder {folder} can be made ({error.strerror}); name another") from None
+    text, pictures, tables = compose(tree)
+    (folder / PAGE).write_text(text, encoding="utf-8")
+    for name, picture in zip(safe_names(pictures), pictures.values(), strict=True):
+        (folder / f"{name}.png").write_bytes(picture.png)
+    for name, table in tables.items():
+        table.to_csv(folder / f"{name}.csv", index=False)
+    return folder / PAGE
+
+
+def safe_names(names: Iterable[str]) -> list[str]:
+    """Different file names for different names, made of letters, digits and dashes."""
+    found: list[str] = []
+    for name in names:
+        plain = re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")
+        found.append(plain if plain and plain not in found else f"{plain}-{len(found)}".lstrip("-"))
+    return found

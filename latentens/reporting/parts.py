@@ -1,7 +1,7 @@
 """Parts of a data set's chapter: what the page says beyond scores and figures, one function and one file each.
 
 A part reads what the comparison has on record, a group of `view.node` if need be, and fits nothing. It returns None
-where it has nothing to say. `latentens.reporting.part_list` names the parts in the order of the page.
+where it has nothing to say. `latentens.reporting.chapters` names the parts in the order of the page.
 """
 
 from collections.abc import Callable, Mapping, Sequence

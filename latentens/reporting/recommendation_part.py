@@ -10,11 +10,9 @@ import xarray as xr
 from latentens.comparison import EXACT
 from latentens.comparison.twins.tree_parts import GROUP, method_rows, plausible_worlds
 from latentens.reporting.drawing import PALETTE, Picture, render, row_axes
-from latentens.reporting.html import Html, element, footnotes, number_cell, table
+from latentens.reporting.html import Html, element, footnotes, number_cell, table, words_cell
 from latentens.reporting.parts import Part
-from latentens.reporting.short_names import short_names, with_short_names
-from latentens.reporting.table_cells import words_cell
-from latentens.reporting.view import View
+from latentens.reporting.view import View, short_names, with_short_names
 
 TABLE_WORDS = (
     "Small: 90 % intervals of the balanced accuracy, and points lost against the exact posterior. Each column supposes "

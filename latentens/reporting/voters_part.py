@@ -6,13 +6,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from latentens.inference.independent_skill import count_by_label
-from latentens.inference.skill_record import AS_FITTED, COVERAGE, NOT_KNOWN, VoterSkill, as_fitted, skills_of
+from latentens.inference.skill import AS_FITTED, COVERAGE, NOT_KNOWN, VoterSkill, as_fitted, count_by_label, skills_of
 from latentens.methods.voter_table import MOST_CLASSES
 from latentens.reporting.drawing import WIDTH, Picture, render, spots, wrapped
-from latentens.reporting.html import Html, details, element, number_cell, table
+from latentens.reporting.html import Html, details, element, number_cell, table, words_cell
 from latentens.reporting.parts import Part
-from latentens.reporting.table_cells import words_cell
 from latentens.reporting.view import View
 
 MOST_DRAWN = 40

@@ -9,11 +9,11 @@ import numpy as np
 from latentens.comparison import EXACT
 from latentens.comparison.twins.tree_parts import GROUP
 from latentens.comparison.twins.twin_words import listing
-from latentens.evaluation.number_words import probability_text
 from latentens.evaluation.statistics import CONFIDENT
 from latentens.reporting.findings import Findings, Leader, gap_text
-from latentens.reporting.score_tables import Means, Pairs, agreement
+from latentens.reporting.tables import Means, Pairs, agreement
 from latentens.reporting.view import FitRecord, View
+from latentens.runtime.text import probability_text
 
 MOST_EXAMPLES = 4
 TRUSTWORTHY = 0.03

@@ -1,7 +1,17 @@
-"""Going through many rows in blocks, which bounds the memory of what is made of them.
+"""Rows in blocks, which bound memory, and rows on several devices."""
 
-`compiled_blocks` does the same inside compiled code.
-"""
+import math
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jaxtyping import Array, PyTree
+
+from latentens.runtime.parallel import available_cores
 
 BLOCK_ELEMENTS = 2**20
 """What is made of a block has about this many elements: 8 MiB of floats, near what a core's cache holds."""
@@ -42,3 +52,87 @@ def few_lengths(num_rows: int, elements_per_row: float, possible: int = SMALL_RO
         return small
     step = 2 ** max(0, num_rows.bit_length() - digits)
     return -(-num_rows // step) * step
+
+
+@lru_cache(maxsize=1)
+def _mesh() -> Mesh:
+    return Mesh(np.array(jax.devices()), ("row",))
+
+
+def shard_rows(array: np.ndarray, axis: int = -1) -> Array:
+    """Hand an array to the devices, each of them getting its part of the rows, which are as in `round_up`.
+
+    Args:
+        array: The whole array; every process has it.
+        axis: The axis of the rows.
+    """
+    if jax.device_count() == 1:
+        return jnp.asarray(array)
+    parts: list[str | None] = [None] * array.ndim
+    parts[axis] = "row"
+    array = np.asarray(array, dtype=jax.dtypes.canonicalize_dtype(array.dtype))
+    sharding = NamedSharding(_mesh(), PartitionSpec(*parts))
+    return jax.make_array_from_callback(array.shape, sharding, lambda index: array[index])
+
+
+def round_up(num_rows: int) -> int:
+    """The least number of rows, not below the given one, that can be shared out evenly."""
+    return -(-num_rows // jax.device_count()) * jax.device_count()
+
+
+def fetch(arrays: PyTree) -> PyTree:
+    """Whole arrays in NumPy, wherever their parts are."""
+
+    def whole(array: Array) -> Array:
+        if not isinstance(array, jax.Array) or array.is_fully_addressable or array.is_fully_replicated:
+            return array
+        return _on_each_device(array)
+
+    return jax.device_get(jax.tree.map(whole, arrays))
+
+
+def _on_each_device(array: Array) -> Array:
+    return jax.jit(lambda x: x, out_shardings=NamedSharding(_mesh(), PartitionSpec()))(array)
+
+
+def num_workers() -> int:
+    """How many threads may run compiled programs at a time.
+
+    One if there are several devices: two programs that both span them could wait for each other for ever.
+    """
+    return available_cores() if jax.device_count() == 1 else 1
+
+
+def map_row_blocks(function: Callable[[Any], Array], rows: PyTree[Array], num_blocks: int, *, axis: int) -> Array:
+    """What a function that is being compiled makes of each row, computed block by block.
+
+    Args:
+        function: Takes arrays with some of the rows; its result has these rows along the same axis.
+        rows: Arrays with all rows.
+        num_blocks: Number of blocks, as from `count_row_blocks`.
+        axis: The axis of the rows, 0 or −1.
+    """
+    if num_blocks == 1:
+        return function(rows)
+    # what a block holds is computed again in the gradient, not stored
+    parts = jax.lax.map(jax.checkpoint(function), split_rows(rows, num_blocks, axis=axis))
+    if axis == 0:
+        return jnp.moveaxis(parts, 0, 1).reshape(-1, *parts.shape[2:])
+    return jnp.moveaxis(parts, 0, -1).reshape(*parts.shape[1:-1], -1)
+
+
+def split_rows(rows: PyTree[Array], num_blocks: int, *, axis: int) -> PyTree[Array]:
+    """The rows with a leading axis of blocks; neighbours go to different blocks, so that devices share every block."""
+
+    def split(array: Array) -> Array:
+        if axis == 0:
+            return jnp.moveaxis(array.reshape(-1, num_blocks, *array.shape[1:]), 1, 0)
+        return jnp.moveaxis(array.reshape(*array.shape[:-1], -1, num_blocks), -1, 0)
+
+    return jax.tree.map(split, rows)
+
+
+def count_row_blocks(num_rows: int, elements_per_row: int, block_elements: int = BLOCK_ELEMENTS) -> int:
+    """The least power of two that makes blocks small enough, or the largest that divides the rows of each device."""
+    wanted = 2 ** math.ceil(math.log2(max(1.0, num_rows * elements_per_row / block_elements)))
+    return math.gcd(wanted, num_rows // jax.device_count())

@@ -1,7 +1,69 @@
-"""Small numerical helpers."""
+"""Numerics: float64 locally, a NumPy generator from a key, logarithms of zero."""
 
+import functools
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+import jax
 import numpy as np
 from jaxtyping import Float
+
+from latentens.runtime.compilation import compile_quickly
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+
+def double_precision(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """Run `function` with 64-bit floats, leaving JAX's global configuration as the caller has it."""
+
+    @functools.wraps(function)
+    def in_double_precision(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        with jax.enable_x64(True):
+            return function(*args, **kwargs)
+
+    return in_double_precision
+
+
+def numpy_result(function: Callable[Arguments, Any]) -> Callable[Arguments, Any]:
+    """Run `function` with 64-bit floats and hand its result out in NumPy.
+
+    A 64-bit JAX array is of little use to a caller who has not switched 64 bits on: arithmetic turns it into 32 bits.
+    """
+
+    @functools.wraps(function)
+    @double_precision
+    def with_numpy_result(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Any:
+        return jax.device_get(function(*args, **kwargs))
+
+    return with_numpy_result
+
+
+def numpy_draw(method: Callable[..., dict[str, jax.Array]]) -> Callable[..., dict[str, np.ndarray]]:
+    """Compile a method `(self, key) -> arrays` of a hashable object and hand its result out in NumPy."""
+    return numpy_result(compile_quickly(method, static_argnums=0))
+
+
+def numpy_generator(key: jax.Array) -> np.random.Generator:
+    """NumPy's generator, seeded by a JAX key."""
+    return np.random.default_rng(key_words(key))
+
+
+def key_from(generator: np.random.Generator) -> jax.Array:
+    """A JAX key, drawn by NumPy: nothing is compiled for it, as for splitting a key."""
+    words: Any = generator.integers(2**32, size=2, dtype=np.uint32)
+    return jax.random.wrap_key_data(words)
+
+
+def some_key() -> jax.Array:
+    """A key for runs in which only shapes matter; nothing is compiled for it."""
+    return key_from(np.random.default_rng(0))
+
+
+def key_words(key: jax.Array) -> tuple[int, ...]:
+    """What seeds `numpy_generator`: numbers by which results of a key can be kept and looked up."""
+    return tuple(np.asarray(jax.random.key_data(key)).ravel().tolist())
+
 
 FIVE_POINT_DERIVATIVES = (
     np.array([[1, -1, -6, 12], [-8, 16, 12, -48], [0, -30, 0, 72], [8, 16, -12, -48], [-1, -1, 6, 12]]) / 12

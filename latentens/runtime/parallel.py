@@ -1,20 +1,95 @@
-"""Threads that stop together: what interrupts the caller, or fails in one of them, ends them all at their next step.
+"""Threads that can be stopped: one budget of cores for nested pools, BLAS bound to one thread, a time limit."""
 
-So does a limit of time, in whatever thread the work is done. Threads within threads share the cores: each of n threads
-may start a n-th of those that the thread around it had, and at least one.
-"""
-
+import math
+import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
-from typing import NamedTuple, TypeVar
+from pathlib import Path
+from threading import Lock
+from typing import Any, NamedTuple, TypeVar
+
+from threadpoolctl import ThreadpoolController
 
 from latentens.errors import LimitError
 from latentens.runtime.limits import TIME_VARIABLE, time_limit
 from latentens.runtime.progress import track_late
-from latentens.runtime.threads import available_cores, one_blas_thread
+
+CORES_VARIABLE = "LOKY_MAX_CPU_COUNT"
+"""Names the most cores to use, as joblib has it."""
+
+CONTROL_GROUPS = Path("/sys/fs/cgroup")
+
+
+def available_cores() -> int:
+    """The number of cores this process may use, by its affinity and by the quota of its control group."""
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    given = os.environ.get(CORES_VARIABLE, "")
+    bounds = [float(allowed), _quota(), float(given) if given.isdecimal() else math.inf]
+    return max(1, math.ceil(min(bounds)))
+
+
+def _quota() -> float:
+    """Cores' worth of time that the control group allows, by either version of their files; endless if it is free."""
+    try:
+        unified = CONTROL_GROUPS / "cpu.max"
+        if unified.is_file():
+            quota, period = unified.read_text().split()
+        else:
+            quota, period = (
+                (CONTROL_GROUPS / "cpu" / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period")
+            )
+        return float(quota) / float(period) if float(quota) > 0 else math.inf
+    except (OSError, ValueError):  # no control groups, or "max"
+        return math.inf
+
+
+class _Bound:
+    """The bound on BLAS's threads, one for the whole process: set by who comes first, lifted by who leaves last."""
+
+    def __init__(self) -> None:
+        self.lock, self.users = Lock(), 0
+        self.limits: Any = None
+        self.controller, self.num_modules = ThreadpoolController(), 0
+
+    def enter(self) -> None:
+        with self.lock:
+            self.users += 1
+            if self.users == 1:
+                if self.num_modules != len(sys.modules):  # only an import loads a library, and to look takes long
+                    self.controller, self.num_modules = ThreadpoolController(), len(sys.modules)
+                self.limits = self.controller.limit(limits=1, user_api="blas")
+
+    def leave(self) -> None:
+        with self.lock:
+            self.users -= 1
+            if self.users == 0 and self.limits is not None:
+                self.limits.restore_original_limits()
+                self.limits = None
+
+
+_bound = _Bound()
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Run BLAS on one thread, as a context or as the decorator `@one_blas_thread()`.
+
+    The threads of BLAS wait for each other by spinning: on small products, on a busy machine or beside Python threads
+    that takes many times longer than the product itself. Every fit, prediction and score runs under this bound; what
+    is large enough for several cores is divided among Python threads (starts, blocks of rows) or compiled by XLA.
+    OpenBLAS has one bound for the whole process and obeys the first thread that sets it, so bound BLAS where threads
+    are started and not inside them.
+    """
+    _bound.enter()
+    try:
+        yield
+    finally:
+        _bound.leave()
+
 
 Part = TypeVar("Part")
 Result = TypeVar("Result")

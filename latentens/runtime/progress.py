@@ -15,7 +15,7 @@ from typing import TypeVar
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from latentens.runtime.printable import printable
+from latentens.runtime.text import printable
 
 Step = TypeVar("Step")
 Advance = Callable[[str], None]

@@ -10,13 +10,9 @@ from jaxtyping import Int
 
 from latentens.errors import VotesError
 from latentens.runtime.limits import check_memory
-from latentens.votes.coded import Chunk, Coded, join
-from latentens.votes.columns import Wide, find_layout
 from latentens.votes.distinct import distinct_matrix_rows
-from latentens.votes.doubts import refuse_strange_columns
-from latentens.votes.files import Table, naming, open_table
-from latentens.votes.labels import encode_labels, label_text, without
-from latentens.votes.reading import Reading, TableOptions
+from latentens.votes.labels import Chunk, Coded, Reading, TableOptions, encode_labels, join, label_text, without
+from latentens.votes.tables import Table, Wide, find_layout, naming, open_table, refuse_strange_columns
 from latentens.votes.votes import Votes
 
 PENDING_ROWS = 2**20
@@ -31,7 +27,7 @@ class CountedVotes:
     """Distinct rows of votes and how many items have each: what is left of votes that are too many to be kept.
 
     Methods that ask no more of votes fit them like any others (`Method.counts_rows`). The items of such a fit are the
-    distinct rows; `latentens.methods.label_files` writes the labels of the items themselves.
+    distinct rows; `latentens.methods.persistence` writes the labels of the items themselves.
 
     Attributes:
         rows: The distinct rows, as votes on one item each.

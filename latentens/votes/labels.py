@@ -1,17 +1,172 @@
-"""From labels as people write them to class codes: integers from 0, with −1 for a missing vote."""
+"""Labels and codes, names as written, and the options of reading them."""
 
 import re
-from collections.abc import Collection, Hashable, Sequence
-from typing import Any
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, Literal, NamedTuple, TypedDict, get_args
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Int
 
 from latentens.errors import VotesError
-from latentens.votes.coded import Coded
-from latentens.votes.names import SHOWN, as_text, listed, natural_names, suggestion
-from latentens.votes.reading import Classes
+
+Names = Sequence[Any] | np.ndarray
+
+SHOWN = 5
+"""At most this many names are listed in a message."""
+
+
+def written(values: np.ndarray) -> np.ndarray:
+    """Values as they are written: integers, or else text without surrounding spaces, "" where missing.
+
+    Whole numbers in a column of floats, which is what pandas makes of integers with gaps, are written as integers.
+    """
+    if values.dtype == object and pd.api.types.infer_dtype(values, skipna=False) == "integer":
+        values = np.array(values.tolist())  # numbers beyond 64 bits stay objects
+    whole = values.dtype.kind in "iu" or (values.dtype.kind == "f" and (values == np.floor(values)).all())
+    if whole and np.abs(values).max(initial=0) < 2**63:
+        return values.astype(np.int64)
+    return np.array([as_text(value) for value in values.tolist()], dtype=object)
+
+
+def as_text(value: Any) -> str:
+    """A value as `written`."""
+    if isinstance(value, str):
+        return value.strip()
+    if isinstance(value, bytes):
+        return value.decode(errors="replace").strip()
+    if pd.api.types.is_scalar(value) and pd.isna(value):
+        return ""
+    whole = isinstance(value, float) and value.is_integer() and abs(value) < 2**63
+    return str(int(value)) if whole else str(value).strip()
+
+
+def natural_names(names: np.ndarray) -> np.ndarray:
+    """Names as integers if all of them are written as such, so that 10 sorts after 9."""
+    if names.dtype.kind == "i":
+        return names
+    try:
+        numbers = names.astype(np.int64)
+    except (ValueError, OverflowError):
+        return names
+    return numbers if (numbers.astype(str) == names.astype(str)).all() else names
+
+
+def listed(names: Iterable[Any]) -> str:
+    """The names as a list for a sentence, cut short if there are many."""
+    names = [name.item() if isinstance(name, np.generic) else name for name in names]
+    rest = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(repr(name) if isinstance(name, str) else str(name) for name in names[:SHOWN]) + rest
+
+
+def suggestion(name: Any, names: Names, kind: str = "classes") -> str:
+    """A hint for a name that is not among those known."""
+    lowered = {str(known).casefold(): str(known) for known in names}
+    close = get_close_matches(str(name).casefold(), lowered, n=1)
+    return f"did you mean {lowered[close[0]]!r}?" if close else f"the {kind} are {listed(names)}"
+
+
+class Coded(NamedTuple):
+    """A column as numbers of its distinct values, −1 where it has none."""
+
+    codes: Int[np.ndarray, " entry"]
+    names: np.ndarray
+    """The distinct values as they are written: integers or text."""
+
+
+Chunk = Mapping[str, Coded]
+
+
+def code(values: Any) -> Coded:
+    """Number the distinct values of a column."""
+    return coded(*pd.factorize(values))
+
+
+def coded(codes: Int[np.ndarray, " entry"], values: Any) -> Coded:
+    """A column from the numbers of some values, which are written alike only if they are the same."""
+    names = written(np.asarray(values))
+    if names.dtype.kind == "i":
+        return Coded(codes.astype(_index_type(len(names))), names)
+    names[names == ""] = None
+    merged, names = pd.factorize(names)
+    return Coded(np.append(merged, -1).astype(_index_type(len(names)))[codes], names)
+
+
+def join(parts: Sequence[Coded]) -> Coded:
+    """One column of several."""
+    values = [part.names for part in parts]
+    if len({part.dtype.kind for part in values}) > 1:  # integers here and text there
+        values = [part.astype(str).astype(object) for part in values]
+    everywhere, names = pd.factorize(np.concatenate(values))
+    ends = np.cumsum([len(part.names) for part in parts])
+    new_codes = [np.append(piece, -1).astype(_index_type(len(names))) for piece in np.split(everywhere, ends[:-1])]
+    codes = [new[part.codes] for new, part in zip(new_codes, parts, strict=True)]
+    return Coded(np.concatenate(codes), names)
+
+
+def in_order(column: Coded) -> Coded:
+    """The same column with its names sorted."""
+    order = np.argsort(column.names, kind="stable")
+    rank = np.empty(len(order) + 1, dtype=column.codes.dtype)
+    rank[order] = np.arange(len(order))
+    rank[-1] = -1
+    return Coded(rank[column.codes], column.names[order])
+
+
+def _index_type(size: int) -> type[np.signedinteger]:
+    return np.int8 if size < 127 else np.int32
+
+
+Classes = Sequence[Hashable] | None
+Duplicates = Literal["error", "first", "last", "keep"]
+
+
+class TableOptions(TypedDict, total=False):
+    """The settings of `Reading` as keyword arguments."""
+
+    item: str | None
+    voter: str | None
+    vote: str | None
+    ignore: Collection[str]
+    classes: Classes
+    missing: Collection[Hashable]
+    duplicates: Duplicates
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a user says about a table of votes.
+
+    Attributes:
+        item: The column of items; by default it is found by its name.
+        voter: The column of voters of a long table; by default it is found by its name.
+        vote: The column of votes of a long table; by default it is found by its name.
+        ignore: Columns that do not count.
+        classes: The labels in order; by default the sorted distinct ones.
+        missing: What is written where a vote is missing; an empty cell always is.
+        duplicates: What to do where a voter voted on an item repeatedly: refuse (`error`), take the `first` or the
+            `last` vote, or `keep` them all, each of which then counts.
+    """
+
+    item: str | None = None
+    voter: str | None = None
+    vote: str | None = None
+    ignore: Collection[str] = ()
+    classes: Classes = None
+    missing: Collection[Hashable] = ()
+    duplicates: Duplicates = "error"
+
+    def __post_init__(self) -> None:
+        for name in ("ignore", "classes", "missing"):
+            if isinstance(value := getattr(self, name), str):
+                raise VotesError(f"{name} takes several, so write {name}=({value!r},)")
+        if self.duplicates not in get_args(Duplicates):
+            raise VotesError(f"duplicates={self.duplicates!r} is none of 'error', 'first', 'last' and 'keep'")
+        if self.classes is not None and len(set(self.classes)) < len(self.classes):
+            raise VotesError(f"classes={tuple(self.classes)!r} names a class twice")
+
 
 MISSING = -1
 MAX_CLASSES = 2**15 - 1

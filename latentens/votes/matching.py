@@ -9,8 +9,7 @@ import pandas as pd
 from jaxtyping import Int
 
 from latentens.errors import LatentensWarning, VotesError
-from latentens.votes.labels import MISSING, code_type
-from latentens.votes.names import Names, listed, suggestion
+from latentens.votes.labels import MISSING, Names, code_type, listed, suggestion
 from latentens.votes.triplets import Triplets
 from latentens.votes.votes import Votes
 

@@ -8,10 +8,7 @@ from jaxtyping import Bool, Int
 from latentens.errors import VotesError
 from latentens.runtime.blocks import BLOCK_ELEMENTS, row_blocks
 from latentens.runtime.limits import check_memory
-from latentens.votes.coded import Coded
-from latentens.votes.labels import MISSING
-from latentens.votes.names import listed
-from latentens.votes.reading import Duplicates
+from latentens.votes.labels import MISSING, Coded, Duplicates, listed
 
 
 class Triplets(NamedTuple):

@@ -13,14 +13,9 @@ from jaxtyping import Int
 from latentens.errors import VotesError
 from latentens.runtime.blocks import BLOCK_ELEMENTS, row_blocks
 from latentens.runtime.limits import check_memory
-from latentens.votes.columns import Long
 from latentens.votes.distinct import Patterns, find_patterns
-from latentens.votes.files import csv_table, parquet_table
-from latentens.votes.frames import long_frame, wide_frame
-from latentens.votes.labels import MISSING
-from latentens.votes.names import Names, listed, suggestion
-from latentens.votes.reading import Classes, Duplicates, Reading, TableOptions
-from latentens.votes.tabulation import tabulate_file, tabulate_frame, tabulate_matrix
+from latentens.votes.labels import MISSING, Classes, Duplicates, Names, Reading, TableOptions, listed, suggestion
+from latentens.votes.tables import Long, csv_table, parquet_table, tabulate_file, tabulate_frame, tabulate_matrix
 from latentens.votes.triplets import Triplets, count_votes, to_matrix, to_triplets
 
 __all__ = ["Patterns", "Triplets", "Votes"]
@@ -325,3 +320,18 @@ class Votes:
 
     def __repr__(self) -> str:
         return f"Votes({self.summary}, {'triplets' if self.is_sparse else 'matrix'})"
+
+
+def long_frame(votes: "Votes") -> pd.DataFrame:
+    """One row for each vote that was cast, with the columns item, voter and vote."""
+    named = zip(votes.triplets, (votes.item_names, votes.voter_names, votes.class_names), strict=True)
+    columns = (pd.Index(names).take(codes) for codes, names in named)
+    return pd.DataFrame(dict(zip(("item", "voter", "vote"), columns, strict=True)))
+
+
+def wide_frame(votes: "Votes") -> pd.DataFrame:
+    """One row per item and one column per voter, NA where a vote is missing."""
+    votes.refuse_repeats("a table with one column per voter")
+    labels = pd.array([*votes.class_names, pd.NA])  # code −1 picks the last
+    columns = {name: labels[votes.matrix[:, i]] for i, name in enumerate(votes.voter_names)}
+    return pd.DataFrame(columns, index=pd.Index(votes.item_names, name="item"))

@@ -9,15 +9,9 @@ import numpy as np
 from scipy.special import ndtri, stdtrit
 
 from latentens.comparison.twins.expected_scores import Estimated
-from latentens.evaluation.differences import (
-    PairedDifference,
-    compare_balanced_accuracy,
-    compare_log_scores,
-    holm,
-)
-from latentens.evaluation.intervals import intervals
 from latentens.evaluation.items import Labels, Posterior
-from latentens.evaluation.scores import evaluate
+from latentens.evaluation.scores import evaluate, intervals
+from latentens.evaluation.statistics import PairedDifference, compare_balanced_accuracy, compare_log_scores, holm
 
 SIGNIFICANCE = 0.05
 RESAMPLES = 1000

@@ -41,11 +41,11 @@ from latentens.comparison.twins.worlds import (
 )
 from latentens.datasets.dataset import Dataset
 from latentens.errors import LatentensError
-from latentens.evaluation.differences import log_losses
 from latentens.evaluation.signal import check_signal
+from latentens.evaluation.statistics import log_losses
 from latentens.methods import Tempered
 from latentens.methods.base import Method
-from latentens.runtime.randomness import numpy_generator
+from latentens.runtime.numerics import numpy_generator
 from latentens.votes import Votes
 from latentens.votes.matching import Gold, gold_codes
 

@@ -8,8 +8,8 @@ import numpy as np
 from scipy.special import softmax
 
 from latentens.comparison.twins.worlds import FittedWorld, PerItem
-from latentens.evaluation.number_words import probability_text
-from latentens.runtime.randomness import numpy_generator
+from latentens.runtime.numerics import numpy_generator
+from latentens.runtime.text import probability_text
 
 CLEAR = 3.0
 """A world is ruled out if it predicts worse than the best one by more standard errors than this, …"""

@@ -20,8 +20,7 @@ from latentens.methods.base import Arrays, Estimate, Fit, Method, Posterior, mod
 from latentens.models import DawidSkene
 from latentens.programs.model import GenerativeModel
 from latentens.programs.tables import bayes_posterior, pointwise_log_likelihood
-from latentens.runtime.precision import double_precision
-from latentens.runtime.randomness import numpy_generator
+from latentens.runtime.numerics import double_precision, numpy_generator
 from latentens.votes import Votes
 
 FOLDS = 5

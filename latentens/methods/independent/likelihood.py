@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import softmax
 
-from latentens.methods.indicator import Indicator, by_blocks, vote_indicator
+from latentens.methods.rows import Indicator, by_blocks, vote_indicator
 from latentens.programs.sites import confusion_of
 from latentens.runtime.numerics import safe_log
 from latentens.votes import Votes

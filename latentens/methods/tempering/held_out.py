@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 
 from latentens.errors import VotesError
 from latentens.methods.base import Fit, GoldCodes, Method, Posterior, fit_known, posterior_of
-from latentens.runtime.randomness import numpy_generator
+from latentens.runtime.numerics import numpy_generator
 from latentens.votes import Votes
 from latentens.votes.labels import MISSING
 

@@ -16,11 +16,10 @@ from latentens.rbm.machine import Machine
 from latentens.rbm.rows import MEAN_PSEUDO, VisibleRows
 from latentens.rbm.training.interface import Trained, Training
 from latentens.rbm.units import AnyArray
-from latentens.runtime.parallel import stop_if_asked
+from latentens.runtime.numerics import numpy_generator
+from latentens.runtime.parallel import one_blas_thread, stop_if_asked
 from latentens.runtime.progress import track_late
-from latentens.runtime.randomness import numpy_generator
 from latentens.runtime.settings import Count, NotNegative, Positive
-from latentens.runtime.threads import one_blas_thread
 
 
 @dataclass(frozen=True)

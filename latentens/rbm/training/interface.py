@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from latentens.rbm.machine import Machine
 from latentens.rbm.rows import VisibleRows
-from latentens.runtime.precision import double_precision
+from latentens.runtime.numerics import double_precision
 from latentens.runtime.settings import NotNegative, Settings
 
 

@@ -17,7 +17,7 @@ from latentens.rbm.machine import Machine, free_energy, log_partition, smaller_l
 from latentens.rbm.rows import VisibleRows
 from latentens.rbm.training.exact import centre, single_unit, squared_weights, uncentre
 from latentens.rbm.training.interface import Trained, Training
-from latentens.runtime.devices import fetch
+from latentens.runtime.blocks import fetch
 from latentens.runtime.parallel import stop_if_asked
 from latentens.runtime.progress import track_late
 from latentens.runtime.settings import Count, NotNegative, PartialShare, Positive

@@ -1,21 +1,24 @@
-"""Fits as netCDF files: arrays as variables, the method and the names as JSON; nothing in a file is executed."""
+"""Fits as netCDF files, and labels of files that are larger than memory."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import jax
 import numpy as np
 import xarray as xr
 
 from latentens.errors import LatentensError
-from latentens.inference.skill_record import VoterSkill
+from latentens.inference.skill import VoterSkill
 from latentens.methods.base import Fit
 from latentens.methods.voter_table import VoteSummary
-from latentens.votes.names import Names
+from latentens.votes import Votes
+from latentens.votes.counting import Paths, coded_rows, tables_in, wide_layout
+from latentens.votes.labels import Coded, Names, Reading, TableOptions, encode_labels, without
+from latentens.votes.tables import naming
 
 FORMAT = "latentens fit 3"
 ARRAYS = ("params", "draws", "state")
@@ -170,3 +173,43 @@ def _names(value: Any) -> Names:
 def _plain(value: Any) -> Any:
     """Values as JSON can hold them."""
     return value.tolist() if isinstance(value, np.ndarray | np.generic | jax.Array) else repr(value)
+
+
+def write_labels(fit: Fit, paths: Paths, out: str | Path, **options: Unpack[TableOptions]) -> None:
+    """Write the label of every item, with the probabilities of all labels, to a Parquet file.
+
+    Args:
+        fit: A fit, for example to what `count_votes_in` found in the same files.
+        paths: The votes, as in `count_votes_in`; items are in their order there.
+        out: The file to write: columns `item` (if the tables name items), `label`, and `prob_…` for each class.
+        options: As in `count_votes_in`.
+    """
+    import pyarrow
+    import pyarrow.parquet
+
+    reading, writer = Reading(**options), None
+    try:
+        for table in tables_in(paths):
+            with naming(table.path):
+                layout = wide_layout(table, reading)
+                for chunk in table.read([*layout.voters, *layout.items]):
+                    columns = {"item": _text(chunk[layout.items[0]])} if layout.items else {}
+                    columns |= _labels(fit, coded_rows(layout, chunk), layout.voters, reading)
+                    labelled = pyarrow.table(columns)
+                    writer = writer or pyarrow.parquet.ParquetWriter(out, labelled.schema)
+                    writer.write_table(labelled)
+    finally:
+        if writer is not None:
+            writer.close()
+
+
+def _labels(fit: Fit, rows: Coded, voters: Sequence[str], reading: Reading) -> dict[str, np.ndarray]:
+    codes, classes = encode_labels(without(rows, reading.missing), tuple(fit.class_names))
+    probs = fit.predict(Votes(codes, len(codes), codes.shape[1], len(classes), (), voters, classes))
+    labels = np.asarray(fit.class_names)[probs.argmax(axis=1)]
+    return {"label": labels, **{f"prob_{name}": probs[:, k] for k, name in enumerate(fit.class_names)}}
+
+
+def _text(column: Coded) -> np.ndarray:
+    """The names of items as text, so that all chunks have one type."""
+    return column.names.astype(str)[column.codes]

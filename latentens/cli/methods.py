@@ -1,21 +1,55 @@
-"""Models and methods as they are written on the command line: `Nuts(Tree)`, `wide=RBMStack(hidden=(8, 1))`."""
+"""Models and methods as they are written on the command line, and lists of them."""
 
 import ast
+import importlib.util
 import inspect
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from difflib import get_close_matches
+from functools import lru_cache
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+from rich.table import Table
+
 from latentens import methods, models, rbm
-from latentens.cli.model_files import from_file
 from latentens.datasets import PAPER_MODELS
 from latentens.errors import LatentensError
 from latentens.methods.base import Method
-from latentens.programs.faults import in_words
+from latentens.programs.contract import in_words, last_line
 from latentens.programs.model import GenerativeModel
 from latentens.votes import Votes
+
+
+def from_file(path: str, name: str) -> Any:
+    """What a file calls `name`."""
+    if not Path(path).is_file() or Path(path).suffix != ".py":
+        raise LatentensError(f"{path} is not a Python file")
+    module = _load(path, Path(path).stat().st_mtime_ns)
+    if not hasattr(module, name):
+        raise LatentensError(f"{path} has no model or program {name!r}")
+    return getattr(module, name)
+
+
+@lru_cache(maxsize=256)
+def _load(path: str, _: int) -> ModuleType:
+    """Run a file; its whole path names the module, so that a file `json.py` does not replace the module `json`."""
+    spec = importlib.util.spec_from_file_location(str(Path(path).resolve()), path)
+    assert spec is not None, "the path ends in .py"
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        line = error.lineno if isinstance(error, SyntaxError) else last_line(str(spec.origin), error)
+        words = error.msg if isinstance(error, SyntaxError) else in_words(error)
+        raise LatentensError(f"{path}{f', line {line}' if line else ''}: {words}") from error
+    return module
+
 
 Sizes = Mapping[str, int]
 
@@ -167,3 +201,25 @@ def _construct(found: type, arguments: list[Any], settings: dict[str, Any], size
         raise
     except Exception as error:  # of a user's class
         raise LatentensError(f"{found.__name__}: {in_words(error)}") from error
+
+
+def model_table() -> Table:
+    """The generative models, with the first sentence of each."""
+    table = Table("model", "in the paper", "what it says", show_lines=True)
+    paper_names = {type(model).__name__: name for name, model in PAPER_MODELS.items()}
+    for name in models.__all__:
+        table.add_row(name, paper_names.get(name, ""), _first_words(getattr(models, name)))
+    return table
+
+
+def method_table() -> Table:
+    """The methods and their settings, with the first sentence of each."""
+    table = Table("method", "settings", "what it is", show_lines=True)
+    for name in METHOD_NAMES:
+        found = getattr(methods, name)
+        table.add_row(name, ", ".join(setting.name for setting in fields(found)), _first_words(found))
+    return table
+
+
+def _first_words(documented: type) -> str:
+    return (documented.__doc__ or "").split("\n\n")[0]
