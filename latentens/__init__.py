@@ -57,7 +57,7 @@ _HOMES = {
     "effective_voters": "evaluation",
     "compare": "comparison",
     "load": "comparison",
-    "load_fit": "methods.fit_files",
+    "load_fit": "methods.persistence",
     "log_likelihood": "programs",
     "pointwise_log_likelihood": "programs",
     "recommend": "comparison",

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import jax
 import numpy as np
@@ -31,7 +31,7 @@ from latentens.programs.start_points import draw_params, normal_point
 from latentens.programs.tables import bayes_posterior, checked_params, log_likelihood
 from latentens.programs.transforms import Flat, flatten, transform_of, unflatten
 from latentens.runtime.numerics import key_from, numpy_generator
-from latentens.runtime.settings import Count, CountOrZero, PartialShare, Positive
+from latentens.runtime.settings import Count, CountOrZero, PartialShare, Positive, above
 from latentens.votes import Votes
 
 AT_BOUND = 1e-6
@@ -80,7 +80,7 @@ class MaximumLikelihood(Method):
     held_out: PartialShare = 0.0
     max_iterations: Count = 2000
     tolerance: Positive | None = None
-    at_least: float | None = None
+    at_least: Annotated[float, above(-math.inf)] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -3,7 +3,6 @@
 `restarts: Count = 8` refuses 0, −1, 2.5 and "many"; `schedule: Literal["constant", "cosine"]` refuses any other word.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import fields
 from functools import lru_cache
@@ -106,8 +105,6 @@ def _wanted_tuple(hint: Any, value: Any) -> str | None:
 
 def _wanted_kind(kind: type, value: Any) -> str | None:
     words, kinds = NUMBERS.get(kind, (_with_article(kind.__name__), (kind,)))
-    if kind is float and isinstance(value, Real) and math.isnan(float(value)):
-        return words
     if isinstance(value, kinds) and (kind is bool or kind not in NUMBERS or not isinstance(value, bool)):
         return None
     if kind is NoneType:
