@@ -7,10 +7,10 @@ import sys
 import jax
 import pytest
 
-from latentens.runtime.compilation import CACHE_VARIABLE, keep_compiled, remove_oldest, user_folder
+from latentens.runtime.compiled_cache import CACHE_VARIABLE, keep_compiled, remove_oldest, user_folder
 
 COMPILE = """
-from latentens.runtime.compilation import keep_compiled
+from latentens.runtime.compiled_cache import keep_compiled
 keep_compiled()
 import jax
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)

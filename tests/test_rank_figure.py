@@ -2,7 +2,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from latentens.evaluation.sbc import SimulationRanks
-from latentens.reporting import figures as rank_figure
+from latentens.reporting import rank_figure
 
 
 def test_every_parameter_has_its_panel_and_verdict():

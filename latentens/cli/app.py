@@ -24,7 +24,7 @@ from latentens.cli.terminal import (
     warnings_as_sentences,
 )
 from latentens.errors import LatentensError
-from latentens.runtime.compilation import keep_compiled
+from latentens.runtime.compiled_cache import keep_compiled
 
 if TYPE_CHECKING:
     from xarray import DataTree
