@@ -7,8 +7,8 @@ ROOT has the folders `ensembles` and `panels` (`votes.csv`, one row per item, an
 `crowds` and `rbmpaper`. The simulated kinds are drawn anew: `Tree`, `LG`, `TG` and `condInd` as in the paper, `tree:K`
 and `independent:K` with K classes, `copies:K` (three voters repeat another one on four items of five) and `hard:K`
 (half of the items are hard, and voters share the wrong answer on many of them). Each fit is a line of DIR/rbm_real.csv
-as soon as it is there, and what is there is not fitted again. With `--before` some sets are fitted by the package of
-another checkout as well, in a process of its own, cold.
+as soon as it is there, and what is there is not fitted again. With `--before` some sets are also fitted by the package
+of another checkout (`before`) and by this one (`cold`), each in a process of its own without cached programs, twice.
 """
 
 import json
@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import jax
@@ -59,11 +60,11 @@ def main(
         for name, get in list_sets(kind, data, sets, items):
             wanted = range(seed, seed + (keys if real else 1))
             works = [(key, "now") for key in wanted if (kind, name, key, "now") not in done]
-            if before and name in before_sets and (kind, name, seed, "before") not in done:
-                works.append((seed, "before"))
+            if before and data and name in before_sets:
+                works += [(seed, code) for code in ("before", "cold") if (kind, name, seed, code) not in done]
             for key, code in works:
-                dataset = get()
-                found = fitted_before(before, data, kind, name, key) if code == "before" else score(dataset, key)
+                checkout = before if code == "before" else str(Path(__file__).parents[1])
+                found = score(get(), key) if code == "now" else fitted_cold(checkout, data or Path(), kind, name, key)
                 line = pd.DataFrame([{"kind": kind, "set": name, "key": key, "code": code, **found}])
                 table = line if table.empty else pd.concat([table, line], ignore_index=True)
                 table.to_csv(path, index=False)
@@ -149,7 +150,7 @@ def draw(kind: str, number: int, items: int) -> Dataset:
     return Dataset(kind, Votes.from_matrix(matrix.astype(np.int8), num_classes=int(classes)), drawn.labels)
 
 
-BEFORE = """
+COLD = """
 import json, sys, time, jax, numpy as np
 from pathlib import Path
 from latentens.datasets import from_files, load
@@ -170,15 +171,17 @@ print(json.dumps({"accuracy": accuracy, "sizes": sizes, "seconds": seconds[0], "
 """
 
 
-def fitted_before(checkout: str, data: Path | None, kind: str, name: str, key: int) -> dict[str, Any]:
-    """The same by the package of another checkout: the first fit of a process, and the same once more."""
-    done = subprocess.run(
-        [sys.executable, "-c", BEFORE, kind, name, str(data), str(key)],
-        env={**os.environ, "PYTHONPATH": checkout},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+def fitted_cold(checkout: str, data: Path, kind: str, name: str, key: int) -> dict[str, Any]:
+    """The first fit of a process without any compiled program in a cache, and the same once more, by a checkout."""
+    with TemporaryDirectory() as cache:
+        done = subprocess.run(
+            [sys.executable, "-c", COLD, kind, name, str(data.resolve()), str(key)],
+            cwd=checkout,  # which is where Python looks first
+            env={**os.environ, "PYTHONPATH": checkout, "XDG_CACHE_HOME": cache},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
     return json.loads(done.stdout.splitlines()[-1])
 
 

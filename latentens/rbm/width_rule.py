@@ -21,9 +21,6 @@ from latentens.runtime.blocks import SMALL_ELEMENTS
 from latentens.runtime.numerics import double_precision
 from latentens.runtime.settings import Count, NotNegative, PartialShare, Settings
 
-MOST_TRIED = 2**18
-"""Machines are tried up to this many entries of tables over states, which take some milliseconds to go through."""
-
 SIGNIFICANT = 2.0
 """A gain of more standard errors than this is no accident: the usual level, since several sizes are tried."""
 
@@ -84,7 +81,8 @@ class SingularValueRule(Settings):
     machine alone would not do: on votes of a tree it asks for a unit for the label beside one for each group, and the
     label above them gets worse by it.
 
-    A machine with more parameters than there are items, or as many units as voters, is not tried.
+    A machine with more parameters than there are items, as many units as voters, or more than a few hundred states for
+    ten voters is not tried.
 
     Attributes:
         penalty: Weight of the L2 penalty on the wide machine; by default that of the noise.
@@ -160,7 +158,7 @@ def has_room(sizes: RowSizes, num_items: int, num_hidden: int) -> bool:
     """Whether a machine of this size is worth trying.
 
     It has fewer hidden units than visible ones, no more parameters than there are items, and fewer than rows have
-    probabilities; and its states can be enumerated in no time.
+    probabilities; and enumerating its states takes next to no time.
     """
     visible, hidden = (number * (sizes.num_states - 1) for number in (sizes.num_units, num_hidden))
     parameters = visible + hidden + visible * hidden
@@ -168,7 +166,7 @@ def has_room(sizes: RowSizes, num_items: int, num_hidden: int) -> bool:
         num_hidden < sizes.num_units
         and parameters <= num_items
         and parameters < float(sizes.num_states) ** sizes.num_units
-        and enumerated_entries(sizes, num_hidden) <= MOST_TRIED
+        and enumerated_entries(sizes, num_hidden) <= SMALL_ELEMENTS
     )
 
 
