@@ -6,7 +6,7 @@ indicator each, for which sigmoid and softplus take the place of softmax and log
 """
 
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Annotated, Any
 
 import jax
@@ -90,9 +90,9 @@ class Units(Settings):
                 f"a layer of {num_units} units has too many states to enumerate, {self.num_states}^{num_units}; "
                 f"have at most {MOST_STATES:,}, or sample"
             )
-        numbers = np.arange(self.num_states**num_units)[part]
-        digits = np.stack(np.unravel_index(numbers, (self.num_states,) * num_units), axis=-1)
-        return (digits[..., None] == np.arange(1, self.num_states)).reshape(len(numbers), -1).astype(float)
+        if part == slice(None) or part == slice(0, self.num_states**num_units, None):
+            return _all_states(self.num_states, num_units)
+        return _states(self.num_states, num_units, part)
 
     def indicators(self, codes: Int[AnyArray, "*row unit"]) -> Float[Array, "*row indicator"]:
         """The indicators of units whose states are given by their codes."""
@@ -116,6 +116,20 @@ class Units(Settings):
         if self.width == 1:
             return jnp.asarray(probs > 0.5, dtype=float)
         return self.indicators(self.with_state_zero(probs).argmax(axis=-1))
+
+
+def _states(num_states: int, num_units: int, part: slice) -> Float[np.ndarray, "state indicator"]:
+    numbers = np.arange(num_states**num_units)[part]
+    digits = np.stack(np.unravel_index(numbers, (num_states,) * num_units), axis=-1)
+    return (digits[..., None] == np.arange(1, num_states)).reshape(len(numbers), -1).astype(float)
+
+
+@lru_cache(maxsize=8)
+def _all_states(num_states: int, num_units: int) -> Float[np.ndarray, "state indicator"]:
+    """All states, kept: training asks for them again and again."""
+    states = _states(num_states, num_units, slice(None))
+    states.flags.writeable = False
+    return states
 
 
 def _softmax(logits: Float[AnyArray, "..."], axis: int) -> Float[Array, "..."]:

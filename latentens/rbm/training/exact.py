@@ -29,7 +29,7 @@ class ExactTraining(Training):
     The penalty is for each vote: the weights of a voter who voted on a tenth of the items have a tenth of it. A machine
     with one hidden unit is trained with that unit clamped on rows whose label is known.
 
-    Starts compete: after some iterations the worse half is given up, after twice as many half of the rest, and so on;
+    Starts compete: after some iterations the worse half is given up, after as many again half of the rest, and so on;
     the last two run until they converge. If they end at different optima, more starts are drawn. The best end wins.
 
     Attributes:
@@ -143,13 +143,12 @@ class _Climb:
 
 
 def _compete(climbs: Sequence[_Climb], iterations: int) -> None:
-    """Let the better half of the starts go on for twice as long, until two are left, which go all the way."""
+    """Let the better half of the starts go on again and again, until two are left, which go all the way."""
     while len(climbs) > 2:
         for climb in track_late(climbs, "training exactly"):
             climb.go_on(iterations)
         order = np.argsort([climb.curve[-1] for climb in climbs], kind="stable")  # NaN comes last
         climbs = [climbs[number] for number in order[: -(-len(climbs) // 2)]]
-        iterations *= 2
     for climb in climbs:
         climb.go_on(climb.max_iterations)
 
