@@ -16,7 +16,7 @@ from pathlib import Path
 import pandas as pd
 
 FOLDER = Path(__file__).parent
-PAGES = tuple(FOLDER / name for name in ("README.md", "RECOMMEND.md", "REAL.md", "GOLD.md"))
+PAGES = tuple(FOLDER / name for name in ("README.md", "RECOMMEND.md", "REAL.md", "GOLD.md", "RBM.md"))
 PLACE = re.compile(r"(<!-- table ([\w ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -105,6 +105,22 @@ def mean_by(table: pd.DataFrame, column: str) -> pd.DataFrame:
     return (100 * table.groupby(column, sort=False).mean(numeric_only=True)).reset_index()
 
 
+def against_dawid_skene(table: pd.DataFrame) -> str:
+    """Accuracy of the stack and of Dawid–Skene by kind of set, in percent, the worst set, stability and seconds."""
+    rows = []
+    for kind, part in table[table["code"] == "now"].groupby("kind", sort=False):
+        by_set = part.groupby("set")
+        mean = by_set[["accuracy", "Dawid–Skene"]].mean()
+        gain = mean["accuracy"] - mean["Dawid–Skene"]
+        unsteady = (by_set["accuracy"].std() > 0.3).sum() if part["key"].nunique() > 1 else "–"
+        figures = [mean["accuracy"].mean(), mean["Dawid–Skene"].mean(), gain.mean(), gain.min()]
+        seconds = [figure(part["seconds"].median(), 1), figure(part["seconds"].max(), 1)]
+        cells = [str(len(mean)), *(figure(value, 2) for value in figures), str(unsteady), *seconds]
+        rows.append([str(kind), *cells])
+    columns = ["sets", "stack", "Dawid–Skene", "gain", "worst gain", "unsteady", "seconds, median", "longest"]
+    return markdown(["", *columns], rows)
+
+
 def set_by_set(table: pd.DataFrame) -> str:
     """Accuracy in percent and log score of each method of the present version on each set."""
     table = table[~table["method"].str.endswith("before")]
@@ -140,6 +156,9 @@ TABLES: dict[str, tuple[str, Callable[[pd.DataFrame], str]]] = {
     "sbc": ("sbc", least_p_values),
     "s3 correlations": ("figure_s3_correlations", precise),
     "rbm accuracy": ("rbm_accuracy", plain),
+    "rbm real": ("rbm_real", against_dawid_skene),
+    "label order panels": ("label_order_panels", plain),
+    "label order ensembles": ("label_order_ensembles", plain),
     "recommended families": ("recommend_families", plain),
     "recommended sets": ("recommend_sets", plain),
     "recommend coverage": ("recommend_coverage", precise),
