@@ -127,10 +127,12 @@ def hand_over_fit(fitted: Fit, votes: Votes, seed: int, out: Path, voters: Path 
     """Write what a fit found, and say how it went."""
     place = write_frame(fitted.to_frame(), out)
     messages.print(signal_summary(votes, key=jax.random.key(seed)))
-    for name in ("log_likelihood", "iterations", "converged", "fallback", "warnings", "notes", "seconds"):
-        if fitted.diagnostics.get(name) not in (None, []):
-            value = fitted.diagnostics[name]
+    for name in ("log_likelihood", "iterations", "converged", "fallback", "seconds"):
+        if (value := fitted.diagnostics.get(name)) is not None:
             tell(f"{name.replace('_', ' ')}: {f'{value:,.2f}' if isinstance(value, float) else value}")
+    for kind in ("warning", "note"):
+        for words in fitted.diagnostics.get(f"{kind}s", ()):
+            tell(f"{kind}: {words}")
     for words in flagged(fitted.voters):
         tell(words)
     tell(f"labels written to {place}")

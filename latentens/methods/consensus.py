@@ -67,7 +67,9 @@ class Consensus(Method):
             "members": [repr(member) for member in members],
             "member_temperatures": np.array(temperatures),
             "member_changes": np.array([np.mean(fit.labels != labels) for fit in fits]),
-            "warnings": [f"{fit.method}: {words}" for fit in fits for words in fit.diagnostics.get("warnings", [])],
+            "warnings": [
+                f"{type(fit.method).__name__}: {words}" for fit in fits for words in fit.diagnostics.get("warnings", [])
+            ],
         }
         state = {"usual_shares": base, "member_temperatures": np.array(temperatures)}
         for place, fit in enumerate(fits):
