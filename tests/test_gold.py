@@ -24,6 +24,7 @@ from latentens.methods import (
 )
 from latentens.methods.base import posterior_of
 from latentens.models import DawidSkene
+from latentens.votes import CountedVotes
 from tests.reference import KEY, as_triplets, independent_votes, votes_of_classes
 
 METHODS = {
@@ -87,6 +88,13 @@ def test_an_anchor_decides_which_label_is_which(name):
     if name not in ("CUBAM", "GLAD"):
         balanced = (fit.params["sensitivity"] + fit.params["specificity"]) / 2
         assert balanced[:2].min() > 0.7 > 0.4 > balanced[2:].max()
+
+
+def test_an_anchor_counts_for_counted_rows_too():
+    votes, labels = split_panel()
+    rows, counts, inverse = votes.patterns
+    fit = DawidSkeneEM().fit(CountedVotes(rows, counts), key=KEY, anchor=["a", "b"])
+    assert np.mean(fit.labels[inverse] == labels) > 0.8
 
 
 def test_an_anchor_that_does_not_exist_is_refused():

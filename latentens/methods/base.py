@@ -227,7 +227,8 @@ class Method(Predictor):
                 votes, and not those of the majority.
         """
         if isinstance(votes, CountedVotes):
-            return self._run(votes.without_gold(gold), None, key)
+            counted = votes.without_gold(gold)
+            return self._run(replace(counted, rows=counted.rows.anchored(anchor)) if anchor else counted, None, key)
         if not hasattr(votes, "anchored"):
             kind = type(votes).__name__
             raise VotesError(f"{type(self).__name__} takes Votes, not a {kind}: see Votes.from_matrix and from_long")

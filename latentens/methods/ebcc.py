@@ -89,7 +89,7 @@ class Ebcc(Method):
         prior = _prior(votes.num_voters, votes.num_classes, self.num_subtypes)
         best = _all_subtypes(settled.position.subtypes, prior)
         ends = [(run.position.bound, _all_subtypes(run.position.subtypes, prior)) for run in runs]
-        change = self._label_change((settled.position.bound, best), ends, rows, gold)
+        change = self._label_change((settled.position.bound, best), ends, votes, rows, gold)
         diagnostics: dict[str, Any] = {
             "label_probs": "variational posterior",
             "evidence_bound": settled.position.bound,
@@ -105,16 +105,16 @@ class Ebcc(Method):
         self,
         best: tuple[float, Concentrations],
         others: Sequence[tuple[float, Concentrations]],
+        votes: Votes,
         rows: LabelledRows,
         gold: GoldCodes | None,
     ) -> float:
         """The largest share of labels that change where another start ended, if its bound is about as high."""
-        items = rows.votes.take(rows.inverse)
 
         def labelling(fitted: Concentrations) -> Labelling:
             estimate = Estimate(_params(fitted), state=_state(fitted))
             probs = self._predict(estimate, rows.votes)
-            order = orientation(probs[rows.inverse], items, gold)
+            order = orientation(probs[rows.inverse], votes, gold)
             likely = self._log_likelihood(estimate, rows.votes)
             return Labelling(likely, (probs[:, order] + rows.log_allowed).argmax(axis=1))
 
