@@ -19,11 +19,11 @@ from common import run, write
 from scipy.special import expit
 
 from latentens.datasets import Dataset, simulate
-from latentens.evaluation.scores import mean_kl
 from latentens.methods import RBMStack
 from latentens.models import TopDown
 from latentens.programs.distributions import binary_states
 from latentens.runtime.progress import track_late
+from latentens.scores.scores import mean_kl
 
 
 def overlapping_params(model: TopDown, overlap: float, key: jax.Array) -> dict[str, np.ndarray]:

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 from latentens.comparison import EXACT, data_trees
 from latentens.datasets import PAPER_ITEMS, PAPER_MODELS
-from latentens.evaluation.reliability import reliability
+from latentens.scores.reliability import reliability
 
 SCORES = ("balanced_accuracy", "log_score", "calibration_error_debiased", "confident_share", "confident_wrong")
 DISTANCES = ("mean_kl", "total_variation", "root_mean_square_difference", "accuracy_regret")

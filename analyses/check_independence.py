@@ -19,9 +19,9 @@ from rich.console import Console
 from rich.progress import track
 from scipy.stats import binomtest, kstest
 
+from latentens.checks.independence import check_independence
 from latentens.datasets import Dataset, load, simulate_paper
 from latentens.errors import DataNotFoundError
-from latentens.evaluation.independence import check_independence
 
 DEPENDENT = ("Tree", "TG", "LG")
 TREE_GROUPS = (tuple(range(5)), tuple(range(5, 10)), tuple(range(10, 15)))

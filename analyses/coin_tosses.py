@@ -15,7 +15,7 @@ import pandas as pd
 from common import run, write
 from scipy.stats import binomtest
 
-from latentens.evaluation import check_signal
+from latentens.checks import check_signal
 from latentens.methods import DawidSkeneEM
 from latentens.runtime.progress import track_late
 from latentens.votes import Votes

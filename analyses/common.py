@@ -16,12 +16,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from paper import Reported
 
+from latentens.checks.independence import LayerCorrelations, decorrelation
 from latentens.comparison import EXACT, compare, save
 from latentens.comparison.own_program import OWN_PROGRAM, fitted_program, own_program
 from latentens.comparison.sweep import MethodFactory
 from latentens.datasets import PAPER_ITEMS, Dataset, load, simulate_paper
 from latentens.errors import DataNotFoundError, LatentensError
-from latentens.evaluation.independence import LayerCorrelations, decorrelation
 from latentens.methods import (
     Cubam,
     DawidSkeneEM,

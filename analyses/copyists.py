@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from common import run, write
 
-from latentens.evaluation.independence import check_independence
+from latentens.checks.independence import check_independence
 from latentens.runtime.progress import track_late
 from latentens.votes import Votes
 

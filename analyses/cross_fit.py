@@ -18,12 +18,12 @@ from common import run, write
 
 from latentens.comparison.own_program import fitted_program
 from latentens.datasets import PAPER_ITEMS, PAPER_MODELS, Dataset, paper_params, simulate
-from latentens.evaluation.scores import evaluate
 from latentens.methods import TopDownMLE
 from latentens.methods.base import Method
 from latentens.models import DeepBeliefNet, TopDown
 from latentens.runtime.progress import track_late
 from latentens.runtime.store import Record, Store
+from latentens.scores.scores import evaluate
 
 SOURCES = {**PAPER_MODELS, "TopDown": TopDown(), "DeepBeliefNet": DeepBeliefNet()}
 FITTED: dict[str, Method] = {name: fitted_program(model) for name, model in PAPER_MODELS.items()}

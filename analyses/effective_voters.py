@@ -17,8 +17,8 @@ import numpy as np
 import pandas as pd
 from common import run, write
 
+from latentens.checks import effective_voters, voters_worth
 from latentens.datasets import simulate_paper
-from latentens.evaluation import effective_voters, voters_worth
 from latentens.runtime.progress import track_late
 
 

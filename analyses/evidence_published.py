@@ -18,9 +18,9 @@ import pandas as pd
 from common import run, write
 
 from latentens import check_fit, compare
+from latentens.checks.predictive import PredictiveRanking
 from latentens.comparison import data_trees
 from latentens.datasets import Dataset, load
-from latentens.evaluation.predictive import PredictiveRanking
 from latentens.methods import MaximumLikelihood, Nuts
 from latentens.models import ClassConditional, DawidSkene, ItemDifficulty
 

@@ -14,8 +14,8 @@ import numpy as np
 import xarray as xr
 from common import draw_matrix, known_set, run, write
 
+from latentens.checks.independence import decorrelation
 from latentens.datasets import PAPER_ITEMS
-from latentens.evaluation.independence import decorrelation
 from latentens.methods import RBMStack
 
 

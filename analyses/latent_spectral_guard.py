@@ -14,9 +14,9 @@ import pandas as pd
 from common import run, write
 
 from latentens.datasets import PAPER_ITEMS, Dataset, simulate_paper
-from latentens.evaluation.scores import balanced_accuracy
 from latentens.methods import LatentSpectral
 from latentens.runtime.progress import track_late
+from latentens.scores.scores import balanced_accuracy
 
 FIRST_SET = 101
 """Sets are numbered from here, so that they are none of those that other analyses use."""

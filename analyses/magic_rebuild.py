@@ -24,8 +24,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from latentens.evaluation.scores import balanced_accuracy
 from latentens.runtime.progress import track_late
+from latentens.scores.scores import balanced_accuracy
 from latentens.votes import Votes
 
 FAMILIES = ("random forest",) * 4 + ("logistic trees",) * 3 + ("SVM",) * 4 + ("naive Bayes",) * 5

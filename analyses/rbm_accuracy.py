@@ -11,8 +11,8 @@ import jax
 import pandas as pd
 from common import family_of, find, run, write
 
-from latentens.evaluation.scores import balanced_accuracy
 from latentens.methods import RBMStack
+from latentens.scores.scores import balanced_accuracy
 
 NAMES = (*(f"{family}/{number}" for family in ("condInd", "Tree", "LG", "TG") for number in range(1, 6)), "S1", "S3")
 

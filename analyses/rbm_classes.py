@@ -14,10 +14,10 @@ import pandas as pd
 from common import run
 
 from latentens.datasets import Dataset, simulate
-from latentens.evaluation.scores import balanced_accuracy
 from latentens.methods import DawidSkeneEM, MajorityVote, RBMStack
 from latentens.models import DawidSkene, Tree
 from latentens.programs.model import GenerativeModel
+from latentens.scores.scores import balanced_accuracy
 
 METHODS = {"RBM stack": RBMStack(), "Dawid–Skene": DawidSkeneEM(), "vote": MajorityVote()}
 

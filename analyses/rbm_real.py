@@ -27,9 +27,9 @@ import pandas as pd
 from common import CROWDS, run
 
 from latentens.datasets import Dataset, from_files, load, simulate, simulate_paper
-from latentens.evaluation.scores import balanced_accuracy
 from latentens.methods import DawidSkeneEM, MajorityVote, RBMStack
 from latentens.models import DawidSkene, Tree
+from latentens.scores.scores import balanced_accuracy
 from latentens.votes import Votes
 
 PAPER = (*(f"{family}/{number}" for family in ("condInd", "Tree", "LG", "TG") for number in (1, 2)), "S1", "S3")

@@ -35,7 +35,6 @@ from latentens import Votes
 from latentens.datasets import Dataset
 from latentens.datasets.from_files import from_files, read_labels
 from latentens.errors import LatentensError
-from latentens.evaluation import evaluate
 from latentens.methods import (
     Consensus,
     Cubam,
@@ -49,6 +48,7 @@ from latentens.methods import (
     Tempered,
     TreeMLE,
 )
+from latentens.scores import evaluate
 
 FOLDERS = "ensembles", "panels", "crowds"
 

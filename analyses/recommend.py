@@ -22,10 +22,10 @@ from common import CROWDS, family_of, find, run, write
 
 import latentens as le
 from latentens.datasets import PAPER_MODELS, Dataset, simulate_paper
-from latentens.evaluation.scores import balanced_accuracy
 from latentens.methods import DawidSkeneEM, MajorityVote, RBMStack
 from latentens.models import DawidSkene
 from latentens.runtime.progress import track_late
+from latentens.scores.scores import balanced_accuracy
 
 REAL = ("S1", "S3", "magic/1", "magic/2", *CROWDS)
 ALWAYS = {"DawidSkeneEM": DawidSkeneEM(), "MajorityVote": MajorityVote(), "RBMStack": RBMStack()}

@@ -16,10 +16,10 @@ import numpy as np
 from sklearn.neural_network import BernoulliRBM
 
 from latentens.datasets import Dataset, load
-from latentens.evaluation.scores import balanced_accuracy
 from latentens.methods import RBMStack
 from latentens.rbm import ExactTraining, Machine, SampledTraining, VisibleRows, mean_log_likelihood, rows_from_votes
 from latentens.rbm.stack import rows_above
+from latentens.scores.scores import balanced_accuracy
 from latentens.votes import Votes
 
 VOTERS, UNITS, EPOCHS = 15, 3, 50

@@ -18,11 +18,11 @@ from common import find, run, write
 from snorkel.labeling.model import LabelModel
 
 from latentens.datasets import Dataset
-from latentens.evaluation.scores import balanced_accuracy
 from latentens.methods import DawidSkeneEM
 from latentens.models import DawidSkene
 from latentens.programs.tables import log_likelihood
 from latentens.runtime.parallel import one_blas_thread
+from latentens.scores.scores import balanced_accuracy
 
 NAMES = ("condInd/1", "Tree/1", "LG/1", "TG/1", "S1")
 

@@ -21,8 +21,6 @@ from pseudo_counts import draw_crowd
 
 from latentens import Dataset, Votes, simulate
 from latentens.datasets import PAPER_MODELS, simulate_paper
-from latentens.evaluation.reliability import reliability
-from latentens.evaluation.scores import evaluate
 from latentens.methods import DawidSkeneEM, Tempered
 from latentens.methods.tempering.temperature import TEMPERATURES, temper
 from latentens.models import (
@@ -35,6 +33,8 @@ from latentens.models import (
     TopDown,
     Tree,
 )
+from latentens.scores.reliability import reliability
+from latentens.scores.scores import evaluate
 
 PROGRAMS = {
     "OneCoin, 3 classes": OneCoin(8, num_classes=3),

@@ -4,13 +4,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from latentens import comparison, datasets, evaluation, methods, models, rbm, reporting
-    from latentens.comparison import compare, load, recommend, save
+    from latentens import checks, comparison, datasets, methods, models, rbm, recommendation, reporting, scores
+    from latentens.checks import check_fit, check_independence, check_signal, effective_voters
+    from latentens.comparison import compare, load, save
     from latentens.datasets import Dataset, simulate, simulate_like
-    from latentens.evaluation import check_fit, check_independence, check_signal, effective_voters
     from latentens.methods.base import Fit, Method
     from latentens.methods.persistence import load_fit
     from latentens.programs import GenerativeModel, bayes_posterior, log_likelihood, pointwise_log_likelihood
+    from latentens.recommendation import recommend
     from latentens.reporting import report
     from latentens.votes import Votes
 
@@ -24,11 +25,11 @@ __all__ = [
     "check_fit",
     "check_independence",
     "check_signal",
+    "checks",
     "compare",
     "comparison",
     "datasets",
     "effective_voters",
-    "evaluation",
     "load",
     "load_fit",
     "log_likelihood",
@@ -37,9 +38,11 @@ __all__ = [
     "pointwise_log_likelihood",
     "rbm",
     "recommend",
+    "recommendation",
     "report",
     "reporting",
     "save",
+    "scores",
     "simulate",
     "simulate_like",
 ]
@@ -51,16 +54,16 @@ _HOMES = {
     "Method": "methods.base",
     "Votes": "votes",
     "bayes_posterior": "programs",
-    "check_fit": "evaluation",
-    "check_independence": "evaluation",
-    "check_signal": "evaluation",
-    "effective_voters": "evaluation",
+    "check_fit": "checks",
+    "check_independence": "checks",
+    "check_signal": "checks",
+    "effective_voters": "checks",
     "compare": "comparison",
     "load": "comparison",
     "load_fit": "methods.persistence",
     "log_likelihood": "programs",
     "pointwise_log_likelihood": "programs",
-    "recommend": "comparison",
+    "recommend": "recommendation",
     "report": "reporting",
     "save": "comparison",
     "simulate": "datasets",

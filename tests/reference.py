@@ -10,10 +10,10 @@ import pytest
 
 from latentens import GenerativeModel, simulate
 from latentens.datasets import ROOT_VARIABLE, Dataset, load
-from latentens.evaluation.scores import balanced_accuracy
 from latentens.methods import Nuts
 from latentens.methods.base import Fit, Method
 from latentens.models import DawidSkene
+from latentens.scores.scores import balanced_accuracy
 from latentens.votes import Triplets, Votes
 
 DATA = Path(os.environ.get(ROOT_VARIABLE, Path(__file__).parents[2] / "shared" / "data"))

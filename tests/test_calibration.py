@@ -10,13 +10,13 @@ from scipy.stats import binom
 from sklearn.isotonic import IsotonicRegression
 
 from latentens import GenerativeModel
+from latentens.checks import sbc
+from latentens.checks.sbc import simulation_based_calibration, uniformity
 from latentens.errors import LatentensError
-from latentens.evaluation import sbc
-from latentens.evaluation.reliability import reliabilities, reliability
-from latentens.evaluation.sbc import simulation_based_calibration, uniformity
 from latentens.methods import MajorityVote, Nuts
 from latentens.models import DawidSkene
 from latentens.runtime.numerics import numpy_generator
+from latentens.scores.reliability import reliabilities, reliability
 from tests.test_scores import calibrated, overconfident
 
 KEY = jax.random.key(2)

@@ -8,9 +8,9 @@ import pytest
 from scipy.stats import kstest
 
 from latentens import Votes, simulate
+from latentens.checks.independence import check_independence, check_model, decorrelation
+from latentens.checks.vote_statistics import states_of
 from latentens.errors import VotesError
-from latentens.evaluation.independence import check_independence, check_model, decorrelation
-from latentens.evaluation.vote_statistics import states_of
 from latentens.methods import DawidSkeneEM, MajorityVote, RBMStack
 from latentens.methods.base import Estimate, finished
 from latentens.methods.rbm_stack import stack_machines, stack_params

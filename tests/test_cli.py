@@ -9,13 +9,13 @@ import pandas as pd
 import pytest
 
 from latentens import Votes, bayes_posterior
+from latentens.checks import check_signal
 from latentens.cli import support
 from latentens.cli.printing import default_methods
 from latentens.comparison import load
 from latentens.datasets import PAPER_MODELS, simulate_paper
 from latentens.datasets import load as load_dataset
 from latentens.errors import LatentensError
-from latentens.evaluation import check_signal
 from latentens.methods import Consensus, DawidSkeneEM
 from latentens.models import Tree
 from tests.conftest import run_command

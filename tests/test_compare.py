@@ -24,7 +24,6 @@ from latentens.comparison.axes import axis_names
 from latentens.comparison.cell import Cell, describe
 from latentens.comparison.sweep import OUTSIDE_KEY, TRUTH_OUTSIDE_KEY, _work_keys
 from latentens.errors import LatentensError
-from latentens.evaluation.scores import evaluate
 from latentens.inference.orient import vote_shares
 from latentens.methods import DawidSkeneEM, MajorityVote, MaximumLikelihood, Nuts, RBMStack
 from latentens.methods.base import Estimate, Method
@@ -32,6 +31,7 @@ from latentens.models import DawidSkene, LayeredGraph, Tree
 from latentens.programs.contract import inspect
 from latentens.reporting.view import views
 from latentens.runtime.store import Store
+from latentens.scores.scores import evaluate
 from tests.reference import KEY, independent_votes
 
 RATES = np.linspace(0.6, 0.9, 6)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from latentens import Votes, simulate
-from latentens.evaluation.sbc import simulation_based_calibration
+from latentens.checks.sbc import simulation_based_calibration
 from latentens.inference.nuts_chains import log_density
 from latentens.methods import DawidSkeneEM, MaximumLikelihood, Nuts, RBMStack
 from latentens.methods.base import Method

@@ -6,9 +6,9 @@ from scipy.io import savemat
 
 from latentens.datasets import PAPER_MODELS, load, paper_params, simulate_paper
 from latentens.errors import DataNotFoundError, VotesError
-from latentens.evaluation.scores import balanced_accuracy
 from latentens.models import Tree
 from latentens.programs.tables import bayes_posterior
+from latentens.scores.scores import balanced_accuracy
 from tests.reference import DATA, needs_data
 
 VOTES = np.array([[0, 1, 1], [1, 1, 0], [0, 0, 1], [1, 1, 1]])

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from latentens import simulate
-from latentens.evaluation.effective_voters import (
+from latentens.checks.effective_voters import (
     effective_voters,
     panel_curve,
     panel_information,

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from latentens import Votes, simulate
+from latentens.checks.fit_check import check_fit
+from latentens.checks.vote_statistics import Agreement, VoteCounts, VoteRates, VoteRows, states_of, statistics_of
 from latentens.errors import LatentensError
-from latentens.evaluation.fit_check import check_fit
-from latentens.evaluation.vote_statistics import Agreement, VoteCounts, VoteRates, VoteRows, states_of, statistics_of
 from latentens.methods import DawidSkeneEM, MajorityVote
 from latentens.models import DawidSkene
 from latentens.programs.tables import checked_tables

@@ -15,12 +15,12 @@ from latentens.cli import main
 from latentens.comparison import load, save
 from latentens.comparison.cell import gold_fold
 from latentens.errors import LatentensError
-from latentens.evaluation.items import mean_share_interval, wilson
-from latentens.evaluation.scores import evaluate, intervals
 from latentens.methods import DawidSkeneEM, MajorityVote
 from latentens.methods.base import Estimate, Method, fit_known
 from latentens.reporting import report
 from latentens.reporting.view import views
+from latentens.scores.items import mean_share_interval, wilson
+from latentens.scores.scores import evaluate, intervals
 from tests.reference import KEY, independent_votes
 
 RATES = np.linspace(0.6, 0.8, 6)

@@ -4,7 +4,6 @@ from scipy import stats
 
 from latentens import simulate
 from latentens.datasets import simulate_paper
-from latentens.evaluation.scores import balanced_accuracy
 from latentens.methods import LatentSpectral
 from latentens.methods.rows import vote_indicator
 from latentens.methods.spectral import groups as groups_module
@@ -21,6 +20,7 @@ from latentens.methods.spectral.trees import (
 )
 from latentens.models import Tree
 from latentens.programs.tables import bayes_posterior, log_likelihood
+from latentens.scores.scores import balanced_accuracy
 from tests.reference import KEY, independent_votes, largest_standard_score, load_or_skip, percent
 
 TREE = Tree((0, 0, 0, 1, 1, 1, 2, 2, 2))

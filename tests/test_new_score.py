@@ -9,11 +9,11 @@ from rich.console import Console
 import latentens
 from latentens import Dataset
 from latentens.cli.printing import score_table
-from latentens.evaluation import scores
-from latentens.evaluation.scores import intervals
-from latentens.evaluation.statistics import averaged
 from latentens.methods import MajorityVote
 from latentens.reporting import report
+from latentens.scores import scores
+from latentens.scores.scores import intervals
+from latentens.scores.statistics import averaged
 from tests.reference import KEY, independent_votes
 
 

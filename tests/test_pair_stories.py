@@ -8,7 +8,7 @@ import pytest
 
 from analyses.guide.jury_data import jury
 from latentens import Votes, check_independence
-from latentens.evaluation.pairs import Rows, _climb, _possible_votes, log_likelihood, pair_stories
+from latentens.checks.pairs import Rows, _climb, _possible_votes, log_likelihood, pair_stories
 from latentens.methods import DawidSkeneEM
 
 KEY = jax.random.key(0)
@@ -34,7 +34,7 @@ def test_likelihood_is_that_of_a_sum_over_what_was_not_seen(monkeypatch):
     probs = np.random.default_rng(1).dirichlet([1, 1], 30)
     blocks = [(0, 1), (2,), (3,)]
     possible = [_possible_votes(votes, block) for block in blocks]
-    monkeypatch.setattr("latentens.evaluation.pairs.MAX_ITERATIONS", 1)
+    monkeypatch.setattr("latentens.checks.pairs.MAX_ITERATIONS", 1)
     expected, tables = 0.0, []
     for block in blocks:
         table = {}

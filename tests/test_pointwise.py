@@ -7,9 +7,9 @@ import pytest
 import xarray as xr
 
 from latentens import Dataset, compare, load, save, simulate
+from latentens.checks.predictive import held_out_log_likelihood
 from latentens.cli.printing import prediction_tables
 from latentens.comparison import data_trees
-from latentens.evaluation.predictive import held_out_log_likelihood
 from latentens.methods import DawidSkeneEM, MajorityVote
 from latentens.reporting.evidence import check_part, prediction_part, signal_part
 from latentens.reporting.view import views

@@ -5,14 +5,14 @@ import numpy as np
 import pytest
 
 from latentens import Votes, log_likelihood, pointwise_log_likelihood, simulate
-from latentens.errors import LatentensError
-from latentens.evaluation.predictive import (
+from latentens.checks.predictive import (
     PredictiveRanking,
     held_out_log_likelihood,
     leave_one_out,
     predictive_log_density,
     rank_predictions,
 )
+from latentens.errors import LatentensError
 from latentens.methods import DawidSkeneEM, Ebcc, MajorityVote, MaximumLikelihood, RBMStack, TopDownMLE
 from latentens.methods.base import Estimate, Method
 from latentens.models import Tree

@@ -1,7 +1,7 @@
 import matplotlib.pyplot as plt
 import numpy as np
 
-from latentens.evaluation.sbc import SimulationRanks
+from latentens.checks.sbc import SimulationRanks
 from latentens.reporting import rank_figure
 
 

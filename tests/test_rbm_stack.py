@@ -6,7 +6,6 @@ import pytest
 
 from latentens import simulate
 from latentens.errors import VotesError
-from latentens.evaluation.scores import balanced_accuracy
 from latentens.methods import RBMStack
 from latentens.methods.rbm_stack import stack_machines
 from latentens.models import DawidSkene, Tree
@@ -25,6 +24,7 @@ from latentens.rbm.exact import LogLikelihood
 from latentens.rbm.scoring import annealed_mean
 from latentens.rbm.width_rule import held_out_items
 from latentens.runtime.numerics import double_precision
+from latentens.scores.scores import balanced_accuracy
 from latentens.votes import Votes
 from tests.reference import load_or_skip
 

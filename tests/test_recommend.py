@@ -12,9 +12,13 @@ import latentens as le
 from latentens.cli.app import app
 from latentens.cli.methods import find_methods
 from latentens.comparison.cell import Outcome
-from latentens.comparison.twins import recommend as recommending
-from latentens.comparison.twins.catalogue import World, default_methods, default_worlds
-from latentens.comparison.twins.expected_scores import (
+from latentens.datasets import Dataset
+from latentens.errors import LatentensError
+from latentens.methods import DawidSkeneEM, MajorityVote, MaximumLikelihood
+from latentens.models import DawidSkene, OneCoin
+from latentens.recommendation import recommend as recommending
+from latentens.recommendation.catalogue import World, default_methods, default_worlds
+from latentens.recommendation.expected_scores import (
     Difference,
     Twin,
     TwinScores,
@@ -22,18 +26,14 @@ from latentens.comparison.twins.expected_scores import (
     contributions,
     sum_variance,
 )
-from latentens.comparison.twins.gold_numbers import mcnemar_number, to_check_accuracy, to_tell_worlds
-from latentens.comparison.twins.gold_verdict import judge_by_gold
-from latentens.comparison.twins.minimax import Column, choose
-from latentens.comparison.twins.twin_cells import draw_twins
-from latentens.comparison.twins.verdicts import judge
-from latentens.comparison.twins.worlds import FittedWorld, open_label
-from latentens.datasets import Dataset
-from latentens.errors import LatentensError
-from latentens.evaluation.scores import balanced_accuracy, log_score
-from latentens.evaluation.statistics import compare_accuracy
-from latentens.methods import DawidSkeneEM, MajorityVote, MaximumLikelihood
-from latentens.models import DawidSkene, OneCoin
+from latentens.recommendation.gold_numbers import mcnemar_number, to_check_accuracy, to_tell_worlds
+from latentens.recommendation.gold_verdict import judge_by_gold
+from latentens.recommendation.minimax import Column, choose
+from latentens.recommendation.twin_cells import draw_twins
+from latentens.recommendation.verdicts import judge
+from latentens.recommendation.worlds import FittedWorld, open_label
+from latentens.scores.scores import balanced_accuracy, log_score
+from latentens.scores.statistics import compare_accuracy
 from latentens.votes import Votes
 
 KEY = jax.random.key(5)

@@ -10,21 +10,21 @@ import pytest
 from typer.testing import CliRunner
 
 import latentens as le
+from latentens.checks.signal import check_signal
 from latentens.cli.app import app
-from latentens.comparison.twins import recommend as recommending
-from latentens.comparison.twins.catalogue import World
-from latentens.comparison.twins.evidence import Evidence
-from latentens.comparison.twins.expected_scores import SCORES, Twin, TwinScores
-from latentens.comparison.twins.gold_verdict import judge_by_gold
-from latentens.comparison.twins.minimax import choose, column
-from latentens.comparison.twins.recommend import _without_disproved
-from latentens.comparison.twins.twin_words import CAVEAT, GOLD_CAVEAT, NO_PROGRAM, sentences
-from latentens.comparison.twins.verdicts import Verdict
-from latentens.comparison.twins.worlds import FittedWorld
 from latentens.datasets import Dataset
-from latentens.evaluation.signal import check_signal
 from latentens.methods import DawidSkeneEM, MajorityVote, MaximumLikelihood
 from latentens.models import DawidSkene, OneCoin
+from latentens.recommendation import recommend as recommending
+from latentens.recommendation.catalogue import World
+from latentens.recommendation.evidence import Evidence
+from latentens.recommendation.expected_scores import SCORES, Twin, TwinScores
+from latentens.recommendation.gold_verdict import judge_by_gold
+from latentens.recommendation.minimax import choose, column
+from latentens.recommendation.recommend import _without_disproved
+from latentens.recommendation.twin_words import CAVEAT, GOLD_CAVEAT, NO_PROGRAM, sentences
+from latentens.recommendation.verdicts import Verdict
+from latentens.recommendation.worlds import FittedWorld
 from latentens.votes import Votes
 
 KEY = jax.random.key(2)

@@ -12,8 +12,8 @@ from hypothesis.extra.numpy import arrays
 from scipy.special import expit
 
 from latentens import Votes, check_independence, log_likelihood, simulate_like
+from latentens.checks.independence import decorrelation
 from latentens.errors import VotesError
-from latentens.evaluation.independence import decorrelation
 from latentens.methods import (
     Cubam,
     DawidSkeneEM,

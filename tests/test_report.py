@@ -17,11 +17,10 @@ from PIL import Image
 
 import latentens
 from latentens import Dataset, Votes
+from latentens.checks.effective_voters import EffectiveVoters, Worth
 from latentens.comparison import EXACT, add_independence, dependence
 from latentens.datasets import load
 from latentens.errors import LatentensError, VotesError
-from latentens.evaluation.effective_voters import EffectiveVoters, Worth
-from latentens.evaluation.statistics import PairedDifference
 from latentens.inference.orient import vote_shares
 from latentens.methods import DawidSkeneEM, MajorityVote
 from latentens.methods.base import Estimate, Method
@@ -34,6 +33,7 @@ from latentens.reporting.page import safe_names
 from latentens.reporting.tables import Mean, confidence_shares, split_settings
 from latentens.reporting.view import views
 from latentens.reporting.wording import summarise
+from latentens.scores.statistics import PairedDifference
 from tests.reference import DATA, needs_data
 
 HOSTILE = ["</script><script>alert(1)</script>", '" onload="x', "[red]m[/red]" + 200 * "n", "$v_1$ <s>"]

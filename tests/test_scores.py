@@ -5,7 +5,7 @@ import pytest
 from sklearn.isotonic import IsotonicRegression
 from sklearn.metrics import balanced_accuracy_score, brier_score_loss, roc_auc_score
 
-from latentens.evaluation.scores import SCORES, balanced_accuracy, evaluate, log_score, mean_kl
+from latentens.scores.scores import SCORES, balanced_accuracy, evaluate, log_score, mean_kl
 
 DISTANCES = ["mean_kl", "total_variation", "root_mean_square_difference", "accuracy_regret"]
 

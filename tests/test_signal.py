@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from latentens import Votes
+from latentens.checks import check_signal
+from latentens.checks import signal as module
 from latentens.errors import VotesError
-from latentens.evaluation import check_signal
-from latentens.evaluation import signal as module
 
 KEY = jax.random.key(0)
 

@@ -7,9 +7,9 @@ import pytest
 from latentens import methods
 from latentens.datasets import Dataset
 from latentens.errors import VotesError
-from latentens.evaluation.scores import balanced_accuracy
 from latentens.methods import Supervised
 from latentens.methods.base import Method
+from latentens.scores.scores import balanced_accuracy
 from tests.reference import KEY, independent_votes, load_or_skip, votes_of_classes
 
 RATES = np.linspace(0.6, 0.9, 6), np.linspace(0.9, 0.6, 6)

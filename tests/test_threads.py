@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from latentens.evaluation import intervals, scores
 from latentens.methods import MajorityVote
 from latentens.runtime import parallel as threads
 from latentens.runtime.parallel import available_cores, in_threads, one_blas_thread
+from latentens.scores import intervals, scores
 from latentens.votes import Votes
 
 

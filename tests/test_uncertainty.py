@@ -6,9 +6,9 @@ import pytest
 from scipy.stats import binomtest
 from scipy.stats import t as student
 
-from latentens.evaluation.scores import evaluate, intervals
-from latentens.evaluation.statistics import compare_accuracy, compare_balanced_accuracy, compare_log_scores, holm
 from latentens.runtime.numerics import numpy_generator
+from latentens.scores.scores import evaluate, intervals
+from latentens.scores.statistics import compare_accuracy, compare_balanced_accuracy, compare_log_scores, holm
 from tests.test_scores import calibrated, overconfident
 
 KEY = jax.random.key(3)
@@ -107,7 +107,7 @@ def test_blocks_and_keys(scored):
 def test_resamples_are_the_same_whether_they_are_kept_or_drawn_anew(scored, monkeypatch):
     first = intervals(*scored, key=KEY, resamples=30)
     again = intervals(*scored, key=KEY, resamples=30)
-    monkeypatch.setattr(sys.modules["latentens.evaluation.scores"], "MOST_KEPT", 0)
+    monkeypatch.setattr(sys.modules["latentens.scores.scores"], "MOST_KEPT", 0)
     drawn = intervals(*scored, key=KEY, resamples=30)
     for name, ends in first.items():
         assert again[name] == drawn[name] == pytest.approx(ends, abs=1e-12), name

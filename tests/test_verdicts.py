@@ -9,9 +9,8 @@ import pytest
 from scipy.stats import norm
 
 from latentens import Dataset, Votes, check_independence, compare
-from latentens.evaluation.pairs import label_dependence
-from latentens.evaluation.predictive import PredictiveRanking
-from latentens.evaluation.scores import find_score
+from latentens.checks.pairs import label_dependence
+from latentens.checks.predictive import PredictiveRanking
 from latentens.methods.base import Estimate, Method
 from latentens.reporting.findings import find
 from latentens.reporting.html import all_pairs_table, leader_table
@@ -19,6 +18,7 @@ from latentens.reporting.tables import average_pairs, averages, pairs_frame, sco
 from latentens.reporting.view import views
 from latentens.reporting.wording import summarise
 from latentens.runtime.text import probability_text
+from latentens.scores.scores import find_score
 from tests.reference import KEY
 
 

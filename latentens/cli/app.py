@@ -247,10 +247,10 @@ def check(
     """
     import jax
 
+    from latentens.checks.independence import check_independence
+    from latentens.checks.signal import signal_summary
     from latentens.cli import printing as evidence_output
     from latentens.cli import support
-    from latentens.evaluation.independence import check_independence
-    from latentens.evaluation.signal import signal_summary
 
     if out:
         check_file(out)

@@ -11,6 +11,9 @@ from rich.box import SIMPLE_HEAD
 from rich.console import RenderableType
 from rich.table import Table
 
+from latentens.checks.effective_voters import effective_voters
+from latentens.checks.independence import ModelCheck
+from latentens.checks.signal import signal_summary
 from latentens.cli.methods import find_methods
 from latentens.cli.terminal import messages, status, tell
 from latentens.comparison import add_independence, add_worth, data_trees
@@ -21,12 +24,9 @@ from latentens.comparison.own_program import OWN_PROGRAM, own_program
 from latentens.comparison.sweep import MethodFactory
 from latentens.datasets import PAPER_MODELS, Dataset, simulate_paper
 from latentens.errors import LatentensError
-from latentens.evaluation import scores as evaluation
-from latentens.evaluation.effective_voters import effective_voters
-from latentens.evaluation.independence import ModelCheck
-from latentens.evaluation.signal import signal_summary
 from latentens.reporting.evidence import WARNING, ranking_frame
 from latentens.reporting.view import views
+from latentens.scores import scores as evaluation
 from latentens.votes import Votes
 
 PAIRS_SHOWN = 10

@@ -53,7 +53,7 @@ def recommend(
 
     from latentens.cli import support
     from latentens.cli.methods import find_methods
-    from latentens.comparison import recommend, save
+    from latentens.recommendation import recommend, save
     from latentens.reporting import report
 
     chosen = find_methods(methods or [])
@@ -78,7 +78,7 @@ def recommend(
 def _print(tree: "DataTree") -> None:
     """The answer, tables of the methods on gold labels and in each world, and the reasons."""
     from latentens.cli.printing import gold_tables
-    from latentens.comparison.twins.tree_parts import plausible_worlds
+    from latentens.recommendation.tree_parts import plausible_worlds
     from latentens.reporting.recommendation_part import briefly
     from latentens.reporting.view import with_short_names
 
@@ -111,7 +111,7 @@ def _tell_next(method: str, votes: Path, gold: Path | None, reading: "TableOptio
 
 def _table(found: Any) -> Table:
     """Expected balanced accuracy with its interval, and log score, of each method in each plausible world."""
-    from latentens.comparison.twins.tree_parts import method_rows, plausible_worlds
+    from latentens.recommendation.tree_parts import method_rows, plausible_worlds
 
     table = Table(box=SIMPLE_HEAD, pad_edge=False, title="expected balanced accuracy in % (90 % interval), log score")
     table.add_column("method", overflow="fold")

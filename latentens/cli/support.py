@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Int
 
+from latentens.checks.signal import signal_summary
 from latentens.cli.outputs import write_whole
 from latentens.cli.reading_options import as_options
 from latentens.cli.terminal import end_if_elsewhere, messages, say, tell
@@ -25,7 +26,6 @@ from latentens.datasets import (
     simulate,
 )
 from latentens.errors import LatentensError
-from latentens.evaluation.signal import signal_summary
 from latentens.methods.base import Fit
 from latentens.programs.model import GenerativeModel
 from latentens.runtime.parallel import available_cores

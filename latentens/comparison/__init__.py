@@ -4,6 +4,5 @@ from latentens.comparison.data_tree import EXACT, data_trees
 from latentens.comparison.dependence import add_independence, add_worth
 from latentens.comparison.netcdf import load, save
 from latentens.comparison.sweep import compare
-from latentens.comparison.twins.recommend import recommend
 
-__all__ = ["EXACT", "add_independence", "add_worth", "compare", "data_trees", "load", "recommend", "save"]
+__all__ = ["EXACT", "add_independence", "add_worth", "compare", "data_trees", "load", "save"]

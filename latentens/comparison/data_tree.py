@@ -43,8 +43,8 @@ import xarray as xr
 from latentens.comparison.axes import axis_names, coordinates, node_names, node_paths
 from latentens.comparison.cell import Outcome, Pointwise
 from latentens.datasets.dataset import Dataset
-from latentens.evaluation import scores as evaluation
 from latentens.methods.base import Arrays, Posterior
+from latentens.scores import scores as evaluation
 from latentens.votes import Votes
 from latentens.votes.triplets import Triplets
 

@@ -14,12 +14,12 @@ import jax
 import numpy as np
 import xarray as xr
 
+from latentens.checks.effective_voters import effective_voters
+from latentens.checks.independence import ModelCheck, check_independence
 from latentens.comparison.axes import coordinate
 from latentens.comparison.data_tree import data_trees
 from latentens.datasets.dataset import Dataset
 from latentens.errors import LatentensError, VotesError
-from latentens.evaluation.effective_voters import effective_voters
-from latentens.evaluation.independence import ModelCheck, check_independence
 from latentens.votes import Votes
 
 GROUP = "independence"

@@ -11,11 +11,11 @@ import jax
 import numpy as np
 import xarray as xr
 
+from latentens.checks.signal import signal_summary
 from latentens.comparison.cell import GOLD_FOLDS, Cell, Outcome, describe, run, score
 from latentens.comparison.data_tree import EXACT, Address, assemble
 from latentens.datasets.dataset import Dataset
 from latentens.errors import LatentensError
-from latentens.evaluation.signal import signal_summary
 from latentens.methods.base import Method, Posterior
 from latentens.runtime.parallel import completed
 from latentens.runtime.progress import track_late

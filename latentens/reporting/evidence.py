@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from latentens.checks.predictive import PredictiveRanking
 from latentens.comparison.dependence import WORTH
-from latentens.evaluation.predictive import PredictiveRanking
 from latentens.reporting.drawing import Picture, panels, render, wrapped
 from latentens.reporting.html import Html, details, number_cell, table, words_cell
 from latentens.reporting.parts import Part

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import xarray as xr
 
-from latentens.evaluation.sbc import SimulationRanks
+from latentens.checks.sbc import SimulationRanks
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -18,9 +18,6 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from latentens.comparison import EXACT
-from latentens.evaluation.reliability import reliabilities
-from latentens.evaluation.scores import mean_kl
-from latentens.evaluation.statistics import CONFIDENT
 from latentens.reporting.drawing import (
     WIDTH,
     Picture,
@@ -35,6 +32,9 @@ from latentens.reporting.drawing import (
 )
 from latentens.reporting.tables import CONFIDENCE_STEPS, Mean, Means, agreement, confidence_shares, shared_params
 from latentens.reporting.view import View
+from latentens.scores.reliability import reliabilities
+from latentens.scores.scores import mean_kl
+from latentens.scores.statistics import CONFIDENT
 
 COLUMNS = 4
 

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from latentens.evaluation.independence import MAX_VOTERS
-from latentens.evaluation.pairs import label_dependence
-from latentens.evaluation.scores import find_score
+from latentens.checks.independence import MAX_VOTERS
+from latentens.checks.pairs import label_dependence
 from latentens.reporting.tables import Means, Pairs, ranked
 from latentens.reporting.view import View
 from latentens.runtime.text import rounds_to_nothing
+from latentens.scores.scores import find_score
 
 SIGNIFICANCE = 0.05
 LEAST_GAP = 0.02

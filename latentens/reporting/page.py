@@ -12,7 +12,6 @@ import pandas as pd
 import xarray as xr
 
 from latentens.errors import LatentensError
-from latentens.evaluation import scores as evaluation
 from latentens.reporting import html as cells
 from latentens.reporting.drawing import Picture
 from latentens.reporting.findings import Findings
@@ -22,6 +21,7 @@ from latentens.reporting.tables import Means, Pairs
 from latentens.reporting.view import View
 from latentens.reporting.wording import Reason, Summary
 from latentens.runtime.text import printable
+from latentens.scores import scores as evaluation
 
 MARKS = "Green: the best method, the exact posterior aside. Arrows: which way is better."
 TESTS = (

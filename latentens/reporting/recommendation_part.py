@@ -8,7 +8,7 @@ import pandas as pd
 import xarray as xr
 
 from latentens.comparison import EXACT
-from latentens.comparison.twins.tree_parts import GROUP, method_rows, plausible_worlds
+from latentens.recommendation.tree_parts import GROUP, method_rows, plausible_worlds
 from latentens.reporting.drawing import PALETTE, Picture, render, row_axes
 from latentens.reporting.html import Html, element, footnotes, number_cell, table, words_cell
 from latentens.reporting.parts import Part

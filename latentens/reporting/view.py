@@ -11,10 +11,10 @@ import xarray as xr
 
 from latentens.comparison import EXACT, data_trees
 from latentens.comparison.data_tree import HELD_OUT
-from latentens.evaluation.items import Labels
 from latentens.inference.skill import VoterSkill
 from latentens.methods.base import Posterior
 from latentens.methods.persistence import skill_of
+from latentens.scores.items import Labels
 from latentens.votes import Triplets, Votes
 
 LONGEST = 30

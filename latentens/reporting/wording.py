@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from latentens.comparison import EXACT
-from latentens.comparison.twins.tree_parts import GROUP
-from latentens.comparison.twins.twin_words import listing
-from latentens.evaluation.statistics import CONFIDENT
+from latentens.recommendation.tree_parts import GROUP
+from latentens.recommendation.twin_words import listing
 from latentens.reporting.findings import Findings, Leader, gap_text
 from latentens.reporting.tables import Means, Pairs, agreement
 from latentens.reporting.view import FitRecord, View
 from latentens.runtime.text import probability_text
+from latentens.scores.statistics import CONFIDENT
 
 MOST_EXAMPLES = 4
 TRUSTWORTHY = 0.03

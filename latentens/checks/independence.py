@@ -10,9 +10,9 @@ from jaxtyping import Bool, Float, Int
 from scipy.sparse.csgraph import connected_components
 from scipy.special import ndtr
 
+from latentens.checks.pairs import PairResiduals, can_tell, pair_residuals, pair_stories
+from latentens.checks.vote_statistics import MAX_PARAMETERS
 from latentens.errors import VotesError
-from latentens.evaluation.pairs import PairResiduals, can_tell, pair_residuals, pair_stories
-from latentens.evaluation.vote_statistics import MAX_PARAMETERS
 from latentens.methods.base import Fit
 from latentens.methods.dawid_skene_em import DawidSkeneEM
 from latentens.methods.latent_spectral import LatentSpectral

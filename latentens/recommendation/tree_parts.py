@@ -17,9 +17,9 @@ import numpy as np
 import xarray as xr
 
 from latentens.comparison.data_tree import EXACT
-from latentens.comparison.twins.evidence import Evidence
-from latentens.comparison.twins.expected_scores import SCORES, TwinScores
-from latentens.comparison.twins.twin_words import sentences
+from latentens.recommendation.evidence import Evidence
+from latentens.recommendation.expected_scores import SCORES, TwinScores
+from latentens.recommendation.twin_words import sentences
 
 GROUP = "recommendation"
 

@@ -8,10 +8,10 @@ import jax
 import numpy as np
 from scipy.special import ndtri, stdtrit
 
-from latentens.comparison.twins.expected_scores import Estimated
-from latentens.evaluation.items import Labels, Posterior
-from latentens.evaluation.scores import evaluate, intervals
-from latentens.evaluation.statistics import PairedDifference, compare_balanced_accuracy, compare_log_scores, holm
+from latentens.recommendation.expected_scores import Estimated
+from latentens.scores.items import Labels, Posterior
+from latentens.scores.scores import evaluate, intervals
+from latentens.scores.statistics import PairedDifference, compare_balanced_accuracy, compare_log_scores, holm
 
 SIGNIFICANCE = 0.05
 RESAMPLES = 1000

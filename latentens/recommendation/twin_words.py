@@ -9,17 +9,17 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from latentens.comparison.twins.catalogue import SAFEST
-from latentens.comparison.twins.evidence import Evidence
-from latentens.comparison.twins.expected_scores import Estimated
-from latentens.comparison.twins.gold_numbers import (
+from latentens.recommendation.catalogue import SAFEST
+from latentens.recommendation.evidence import Evidence
+from latentens.recommendation.expected_scores import Estimated
+from latentens.recommendation.gold_numbers import (
     to_check_accuracy,
     to_measure_accuracy,
     to_tell_methods,
     to_tell_worlds,
 )
-from latentens.comparison.twins.gold_verdict import GoldVerdict
-from latentens.comparison.twins.minimax import Choice
+from latentens.recommendation.gold_verdict import GoldVerdict
+from latentens.recommendation.minimax import Choice
 
 OPEN = 0.01
 """A loss of balanced accuracy above this leaves open which method to use."""

@@ -10,8 +10,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float
 
-from latentens.errors import LatentensError
-from latentens.evaluation.vote_statistics import (
+from latentens.checks.vote_statistics import (
     FREE_SHARE,
     MAX_PARAMETERS,
     POOL_ITEMS,
@@ -25,6 +24,7 @@ from latentens.evaluation.vote_statistics import (
     states_of,
     statistics_of,
 )
+from latentens.errors import LatentensError
 from latentens.methods.base import Arrays, Fit, model_params
 from latentens.programs.contract import inspect
 from latentens.programs.model import GenerativeModel, Params

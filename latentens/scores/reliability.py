@@ -9,8 +9,8 @@ from jaxtyping import Bool, Float, Int
 from scipy.optimize import isotonic_regression
 
 from latentens.errors import LatentensError
-from latentens.evaluation.items import Labels, Posterior
 from latentens.runtime.numerics import numpy_generator
+from latentens.scores.items import Labels, Posterior
 
 Points = Float[np.ndarray, " point"]
 

@@ -9,13 +9,13 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.special import logsumexp, ndtr
 
-from latentens.evaluation.items import Labels
-from latentens.evaluation.statistics import holm
-from latentens.evaluation.vote_statistics import FREE_SHARE, States, draw_pool, row_scores, score_basis, states_of
+from latentens.checks.vote_statistics import FREE_SHARE, States, draw_pool, row_scores, score_basis, states_of
 from latentens.programs.model import GenerativeModel, Params
 from latentens.programs.tables import checked_tables
 from latentens.runtime.numerics import double_precision, numpy_generator
 from latentens.runtime.parallel import one_blas_thread
+from latentens.scores.items import Labels
+from latentens.scores.statistics import holm
 from latentens.votes import Votes
 from latentens.votes.labels import MISSING
 
@@ -155,7 +155,7 @@ class LabelDependence(NamedTuple):
     Attributes:
         correlation: Correlation of the votes within classes; above 0 two voters agree more than by chance.
         p_values: Of each pair, adjusted for all pairs that were checked (Holm); 1 where a pair was not.
-        checked: Pairs with enough votes in common, by the rule of `latentens.evaluation.independence`.
+        checked: Pairs with enough votes in common, by the rule of `latentens.checks.independence`.
     """
 
     correlation: Matrix

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from latentens.comparison.twins.catalogue import SAFEST
-from latentens.comparison.twins.expected_scores import Difference, ScoreName, TwinScores
-from latentens.comparison.twins.gold_verdict import GoldVerdict
+from latentens.recommendation.catalogue import SAFEST
+from latentens.recommendation.expected_scores import Difference, ScoreName, TwinScores
+from latentens.recommendation.gold_verdict import GoldVerdict
 
 INDIFFERENCE: Mapping[ScoreName, float] = {"balanced_accuracy": 0.001, "log_score": 0.005}
 """Losses that differ less than this are equal, however surely they differ: a tenth of a point, and 0.005 nats."""

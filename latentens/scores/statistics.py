@@ -8,8 +8,8 @@ from jaxtyping import Float, Int
 from scipy.optimize import isotonic_regression
 from scipy.special import ndtri, stdtr, stdtrit
 
-from latentens.evaluation.items import Draws, Items, Labels, Posterior, Resampled, Statistic, Values, ratio
 from latentens.runtime.numerics import safe_log
+from latentens.scores.items import Draws, Items, Labels, Posterior, Resampled, Statistic, Values, ratio
 
 LATTICE = 2**15
 """Steps from zero to the largest difference on which the null distribution of a weighted sign test is laid out."""

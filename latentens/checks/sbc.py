@@ -12,7 +12,6 @@ from scipy.special import bdtr, bdtrc
 
 from latentens.datasets import simulate
 from latentens.errors import LatentensError
-from latentens.evaluation.reliability import upper_tail
 from latentens.inference.orient import orientation
 from latentens.methods.base import Method
 from latentens.methods.nuts import Nuts
@@ -22,6 +21,7 @@ from latentens.programs.tables import bayes_posterior
 from latentens.runtime.numerics import numpy_generator
 from latentens.runtime.progress import track_late
 from latentens.runtime.store import Record, Store
+from latentens.scores.reliability import upper_tail
 from latentens.votes import Votes
 
 Sampler = Callable[[Votes, jax.Array], Mapping[str, np.ndarray]]

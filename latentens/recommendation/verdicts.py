@@ -7,7 +7,7 @@ import jax
 import numpy as np
 from scipy.special import softmax
 
-from latentens.comparison.twins.worlds import FittedWorld, PerItem
+from latentens.recommendation.worlds import FittedWorld, PerItem
 from latentens.runtime.numerics import numpy_generator
 from latentens.runtime.text import probability_text
 

@@ -8,18 +8,18 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
+from latentens.checks.fit_check import check_fit
 from latentens.comparison.cell import Cell, Outcome
 from latentens.comparison.sweep import cells_of
-from latentens.comparison.twins.catalogue import World
 from latentens.datasets.dataset import Dataset
 from latentens.errors import LatentensError
-from latentens.evaluation.fit_check import check_fit
 from latentens.inference.orient import orientation
 from latentens.methods import DawidSkeneEM, MaximumLikelihood, TopDownMLE
 from latentens.methods.base import Arrays, Estimate, Fit, Method, Posterior, model_params
 from latentens.models import DawidSkene
 from latentens.programs.model import GenerativeModel
 from latentens.programs.tables import bayes_posterior, pointwise_log_likelihood
+from latentens.recommendation.catalogue import World
 from latentens.runtime.numerics import double_precision, numpy_generator
 from latentens.votes import Votes
 

@@ -5,14 +5,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from latentens.comparison.twins.expected_scores import Estimated, ScoreName, TwinScores
-from latentens.comparison.twins.gold_verdict import GoldVerdict
-from latentens.comparison.twins.minimax import Choice, Column
-from latentens.comparison.twins.verdicts import Verdict
-from latentens.comparison.twins.worlds import FittedWorld
+from latentens.checks.signal import SignalCheck
 from latentens.datasets.dataset import Dataset
-from latentens.evaluation.items import Posterior
-from latentens.evaluation.signal import SignalCheck
+from latentens.recommendation.expected_scores import Estimated, ScoreName, TwinScores
+from latentens.recommendation.gold_verdict import GoldVerdict
+from latentens.recommendation.minimax import Choice, Column
+from latentens.recommendation.verdicts import Verdict
+from latentens.recommendation.worlds import FittedWorld
+from latentens.scores.items import Posterior
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,8 +13,11 @@ import jax
 import numpy as np
 from jaxtyping import UInt8
 
-from latentens.evaluation import statistics
-from latentens.evaluation.items import (
+from latentens.runtime.blocks import BLOCK_ELEMENTS, row_blocks
+from latentens.runtime.numerics import key_words
+from latentens.runtime.parallel import one_blas_thread
+from latentens.scores import statistics
+from latentens.scores.items import (
     Draws,
     Interval,
     Items,
@@ -34,7 +37,7 @@ from latentens.evaluation.items import (
     share_interval,
     summing,
 )
-from latentens.evaluation.statistics import (
+from latentens.scores.statistics import (
     CONFIDENT,
     PairedDifference,
     compare_accuracy,
@@ -42,9 +45,6 @@ from latentens.evaluation.statistics import (
     compare_log_scores,
     log_losses,
 )
-from latentens.runtime.blocks import BLOCK_ELEMENTS, row_blocks
-from latentens.runtime.numerics import key_words
-from latentens.runtime.parallel import one_blas_thread
 
 Group = Literal["Labels", "Probabilities", "Distance from the exact posterior", "Cost"]
 
@@ -344,7 +344,7 @@ def intervals(
     level: float = 0.95,
     block_elements: int = BLOCK_ELEMENTS,
 ) -> dict[str, Interval]:
-    """Intervals over items of all scores of `latentens.evaluation.scores.evaluate`, most of them by the bootstrap.
+    """Intervals over items of all scores of `latentens.scores.scores.evaluate`, most of them by the bootstrap.
 
     Most scores get the quantiles of their resampled values. These are blind to errors that a small sample does not
     have: twenty correct labels of twenty resample to nothing else. Accuracies, log score, confidence minus accuracy and
@@ -355,7 +355,7 @@ def intervals(
 
     * The parts of the Brier score, on the side that the shift makes too optimistic, get the quantile reflected at the
       estimate. For a calibrated posterior the lower end of the calibration part can stay a little above zero; the
-      p-value of `latentens.evaluation.reliability.reliability` is the test of that.
+      p-value of `latentens.scores.reliability.reliability` is the test of that.
     * The calibration error is at most Σ_b |noise of bin b| from the truth: its lower end is the estimate minus the
       quantile of that sum. Bins are those of the original sample.
     * The debiased error is squared: its square is moved by the deviations of the resampled squares from the square

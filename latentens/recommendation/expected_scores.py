@@ -8,8 +8,8 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import stdtrit
 
-from latentens.evaluation.items import Labels, Posterior
 from latentens.runtime.numerics import entropy, safe_log
+from latentens.scores.items import Labels, Posterior
 
 ScoreName = Literal["balanced_accuracy", "log_score"]
 SCORES: tuple[ScoreName, ...] = ("balanced_accuracy", "log_score")

@@ -10,10 +10,15 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Int
 
+from latentens.checks.signal import check_signal
 from latentens.comparison.cell import Cell, Outcome
 from latentens.comparison.data_tree import Address, assemble
 from latentens.comparison.sweep import MethodFactory, Progress, cells_of, key_data, named_methods, run_cells
-from latentens.comparison.twins.catalogue import (
+from latentens.datasets.dataset import Dataset
+from latentens.errors import LatentensError
+from latentens.methods import Tempered
+from latentens.methods.base import Method
+from latentens.recommendation.catalogue import (
     SAFEST,
     Methods,
     World,
@@ -22,15 +27,15 @@ from latentens.comparison.twins.catalogue import (
     spare_worlds,
     users_worlds,
 )
-from latentens.comparison.twins.evidence import Evidence
-from latentens.comparison.twins.expected_scores import SCORES, Estimated, TwinScores
-from latentens.comparison.twins.gold_verdict import RESAMPLES, GoldVerdict, judge_by_gold
-from latentens.comparison.twins.minimax import choose, column
-from latentens.comparison.twins.tree_parts import GROUP, recommendation_group
-from latentens.comparison.twins.twin_cells import draw_twins, scored_twins, twin_cells, without_gold
-from latentens.comparison.twins.twin_words import span
-from latentens.comparison.twins.verdicts import contenders, judge
-from latentens.comparison.twins.worlds import (
+from latentens.recommendation.evidence import Evidence
+from latentens.recommendation.expected_scores import SCORES, Estimated, TwinScores
+from latentens.recommendation.gold_verdict import RESAMPLES, GoldVerdict, judge_by_gold
+from latentens.recommendation.minimax import choose, column
+from latentens.recommendation.tree_parts import GROUP, recommendation_group
+from latentens.recommendation.twin_cells import draw_twins, scored_twins, twin_cells, without_gold
+from latentens.recommendation.twin_words import span
+from latentens.recommendation.verdicts import contenders, judge
+from latentens.recommendation.worlds import (
     FittedWorld,
     checked,
     fit_cells,
@@ -39,13 +44,8 @@ from latentens.comparison.twins.worlds import (
     open_label,
     with_held_out,
 )
-from latentens.datasets.dataset import Dataset
-from latentens.errors import LatentensError
-from latentens.evaluation.signal import check_signal
-from latentens.evaluation.statistics import log_losses
-from latentens.methods import Tempered
-from latentens.methods.base import Method
 from latentens.runtime.numerics import numpy_generator
+from latentens.scores.statistics import log_losses
 from latentens.votes import Votes
 from latentens.votes.matching import Gold, gold_codes
 
@@ -90,7 +90,7 @@ def recommend(
     With gold labels these come first: every method uses them, each is predicted by a fit that has not seen it, and only
     methods whose labels are within a standard error of the best there are considered. A method whose own fit says that
     its label is not identified is never recommended. Where no world is left, no accuracy is expected: gold labels
-    alone decide, and without them the safest method is named (`latentens.comparison.twins.catalogue.SAFEST`).
+    alone decide, and without them the safest method is named (`latentens.recommendation.catalogue.SAFEST`).
 
     Args:
         votes: The votes.

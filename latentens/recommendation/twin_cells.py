@@ -10,12 +10,12 @@ import numpy as np
 from latentens.comparison.cell import Cell, Outcome
 from latentens.comparison.data_tree import Address
 from latentens.comparison.sweep import MethodFactory, cells_of
-from latentens.comparison.twins.expected_scores import Twin, TwinScores
-from latentens.comparison.twins.worlds import FittedWorld, world_of
 from latentens.datasets.dataset import Dataset, simulate_like
 from latentens.errors import LatentensError
 from latentens.methods.base import Method, Posterior
 from latentens.programs.tables import bayes_posterior
+from latentens.recommendation.expected_scores import Twin, TwinScores
+from latentens.recommendation.worlds import FittedWorld, world_of
 from latentens.votes import Votes
 
 REFIT = "the world's own program"

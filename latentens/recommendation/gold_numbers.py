@@ -3,9 +3,9 @@
 import numpy as np
 from scipy.special import ndtri
 
-from latentens.comparison.twins.expected_scores import TwinScores
-from latentens.evaluation.items import Posterior
+from latentens.recommendation.expected_scores import TwinScores
 from latentens.runtime.numerics import safe_log
+from latentens.scores.items import Posterior
 
 LEVEL = 0.05
 POWER = 0.8
