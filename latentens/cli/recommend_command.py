@@ -53,7 +53,8 @@ def recommend(
 
     from latentens.cli import support
     from latentens.cli.methods import find_methods
-    from latentens.recommendation import recommend, save
+    from latentens.comparison import save
+    from latentens.recommendation import recommend
     from latentens.reporting import report
 
     chosen = find_methods(methods or [])
