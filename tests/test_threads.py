@@ -37,15 +37,15 @@ def test_the_bound_nests_and_is_lifted():
 
 
 @pytest.mark.parametrize("function", [scores.evaluate, partial(intervals, key=jax.random.key(0), resamples=3)])
-def test_scoring_runs_on_one_thread(monkeypatch, function):
+def test_scoring_runs_on_one_thread(function):
     seen = []
 
     def spy(draws):
         seen.append(blas_threads())
         return np.zeros(len(draws.weights))
 
-    monkeypatch.setattr(scores, "SCORES", (scores.Score("spy", "Sees the threads", "Labels", spy),))
-    function(np.array([0, 1]), np.array([[0.5, 0.5], [0.2, 0.8]]))
+    record = scores.Score("spy", "Sees the threads", "Labels", spy)
+    function(np.array([0, 1]), np.array([[0.5, 0.5], [0.2, 0.8]]), scores=(record,))
     assert seen
     assert all(threads == {1} for threads in seen)
     assert blas_threads() == {2}

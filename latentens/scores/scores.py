@@ -4,7 +4,7 @@ To add a score, write its statistic, a function of `Draws`, and append a record 
 the page of the report and the command line all read the records.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
@@ -274,18 +274,22 @@ def find_score(name: str) -> Score:
     return next(score for score in SCORES if score.name == name)
 
 
-def computed_scores(exact: Posterior | None) -> list[tuple[Score, Callable[[Draws], Statistic]]]:
+def computed_scores(
+    scores: Sequence[Score] | None, exact: Posterior | None
+) -> list[tuple[Score, Callable[[Draws], Statistic]]]:
     """The scores of a posterior with their statistics: no costs, and distances only where the exact one is known."""
     return [
         (score, score.statistic)
-        for score in SCORES
+        for score in (SCORES if scores is None else scores)
         if score.statistic is not None and (exact is not None or not score.needs_exact)
     ]
 
 
 @one_blas_thread()
-def evaluate(labels: Labels, probs: Posterior, exact: Posterior | None = None) -> dict[str, float]:
-    """All scores of a posterior, by name and in the order of `SCORES`; undefined ones are nan.
+def evaluate(
+    labels: Labels, probs: Posterior, exact: Posterior | None = None, *, scores: Sequence[Score] | None = None
+) -> dict[str, float]:
+    """The scores of a posterior, by name and in the order given; undefined ones are NaN.
 
     * `area_under_curve`: for two classes that of class 1; for more, the mean over the classes that occur of one
       class against the rest.
@@ -304,9 +308,10 @@ def evaluate(labels: Labels, probs: Posterior, exact: Posterior | None = None) -
         labels: The true label of each item, −1 where it is not known.
         probs: The estimated posterior.
         exact: The exact posterior, where known; without it, the four distances from it are left out.
+        scores: The scores; by default `SCORES`. A score of your own is one more `Score`: `(*SCORES, mine)`.
     """
     draws = Draws(Items(labels, probs, exact))
-    return {score.name: float(score.value(statistic(draws))[0]) for score, statistic in computed_scores(exact)}
+    return {score.name: float(score.value(statistic(draws))[0]) for score, statistic in computed_scores(scores, exact)}
 
 
 def balanced_accuracy(labels: Labels, predicted: Labels) -> float:
@@ -342,6 +347,7 @@ def intervals(
     key: jax.Array,
     resamples: int = 1000,
     level: float = 0.95,
+    scores: Sequence[Score] | None = None,
     block_elements: int = BLOCK_ELEMENTS,
 ) -> dict[str, Interval]:
     """Intervals over items of all scores of `latentens.scores.scores.evaluate`, most of them by the bootstrap.
@@ -368,23 +374,24 @@ def intervals(
         key: Random key; the same key gives the same intervals.
         resamples: Number of bootstrap resamples.
         level: Coverage of each interval.
+        scores: The scores; by default `SCORES`.
         block_elements: Resamples are weighed in blocks of about this many items.
 
     Returns:
         The ends of each score's interval, nan where the score is undefined.
     """
-    items, scores = Items(labels, probs, exact), computed_scores(exact)
+    items, computed = Items(labels, probs, exact), computed_scores(scores, exact)
     whole = Draws(items)
-    estimates = {score.name: statistic(whole) for score, statistic in scores}
-    resampled: dict[str, list[np.ndarray]] = {score.name: [] for score, _ in scores}
+    estimates = {score.name: statistic(whole) for score, statistic in computed}
+    resampled: dict[str, list[np.ndarray]] = {score.name: [] for score, _ in computed}
     pool = summing(items.kinds, len(items.counts))
     for times in _resampled(len(labels), resamples, block_elements, key):
         draws = Draws(items, (pool @ times).T)
-        for score, statistic in scores:
+        for score, statistic in computed:
             resampled[score.name].append(statistic(draws))
     return {
         score.name: score.interval(estimates[score.name], np.concatenate(resampled[score.name]), level)
-        for score, _ in scores
+        for score, _ in computed
     }
 
 
