@@ -162,11 +162,11 @@ class SupervisedElsewhere(Method):
 
     sets: tuple[Dataset, ...] = field(repr=False)
 
-    def _has_fixed_order(self, estimate: Estimate) -> bool:
+    def has_fixed_order(self, estimate: Estimate) -> bool:
         del estimate
         return True
 
-    def _fit(self, votes: Votes, key: jax.Array, gold: np.ndarray | None = None) -> Estimate:
+    def estimate(self, votes: Votes, key: jax.Array, gold: np.ndarray | None = None) -> Estimate:
         del gold
         shown = fingerprint(votes)  # by content: sent to another process, votes are a copy
         same = [dataset for dataset in self.sets if fingerprint(dataset.votes) == shown]
@@ -178,8 +178,8 @@ class SupervisedElsewhere(Method):
             raise LatentensError(f"there is no other set like {own.name} to train on")
         return Supervised().estimate(others[0], key)
 
-    def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
-        return Supervised()._predict(estimate, votes)
+    def posterior(self, estimate: Estimate, votes: Votes) -> Posterior:
+        return Supervised().posterior(estimate, votes)
 
 
 def score_table(

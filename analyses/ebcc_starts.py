@@ -80,7 +80,7 @@ def judged(votes: Votes, labels: np.ndarray, key: int) -> dict[str, float]:
     with mock.patch.object(ebcc, "SCREENED_ITEMS", len(labels) + 1):
         whole, seconds_of_all = timed_fit(votes, key)
     bounds = [fit.diagnostics["evidence_bound"] / len(labels) for fit in (screened, whole)]
-    accuracies = [100 * float(np.mean(fit.labels == labels)) for fit in (screened, whole)]
+    accuracies = [100 * float(np.mean(fit.codes == labels)) for fit in (screened, whole)]
     return row | {
         "left_out": float(len(screened.diagnostics["start_evidence_bounds"]) == 1),
         "bound_lost": bounds[1] - bounds[0],

@@ -92,7 +92,7 @@ def measured(dataset: Dataset, name: str, key: int) -> dict[str, object]:
     said = [words for words in SERIOUS if any(words in text for text in fit.diagnostics.get("warnings", []))]
     return {
         **row,
-        "accuracy": float(np.mean(fit.labels[known] == dataset.labels[known])),
+        "accuracy": float(np.mean(fit.codes[known] == dataset.labels[known])),
         "log_likelihood": fit.diagnostics.get("log_likelihood", np.nan),
         "seconds": fit.diagnostics["seconds"],
         "warnings": "; ".join(said),

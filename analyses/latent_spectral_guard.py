@@ -26,7 +26,7 @@ def scored(dataset: Dataset, key: int, imbalance: str) -> dict[str, float]:
     fit = LatentSpectral(imbalance=imbalance).fit(dataset.votes, key=jax.random.key(key))
     exact = dataset.bayes_posterior().argmax(axis=1)
     return {
-        "balanced_accuracy": 100 * balanced_accuracy(dataset.labels, fit.labels),
+        "balanced_accuracy": 100 * balanced_accuracy(dataset.labels, fit.codes),
         "exact": 100 * balanced_accuracy(dataset.labels, exact),
         "grouped": 100.0 * fit.diagnostics.get("tree_supported", False),
     }

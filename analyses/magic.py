@@ -29,7 +29,7 @@ class HeldOutStack(Method):
 
     trials: int = 10
 
-    def _fit(self, votes: Votes, key: jax.Array, gold: np.ndarray | None = None) -> Estimate:
+    def estimate(self, votes: Votes, key: jax.Array, gold: np.ndarray | None = None) -> Estimate:
         del gold
         search_key, fit_key = jax.random.split(key)
         space = {"num_hidden": [1, 2, 3, 4, 5], "penalty": lambda generator: 10 ** generator.uniform(-4, -1.5)}
@@ -37,8 +37,8 @@ class HeldOutStack(Method):
         sizes = (1,) if best["num_hidden"] == 1 else (int(best["num_hidden"]), 1)
         return RBMStack(hidden=sizes, training=ExactTraining(penalty=float(best["penalty"]))).fit(votes, key=fit_key)
 
-    def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
-        return RBMStack()._predict(estimate, votes)
+    def posterior(self, estimate: Estimate, votes: Votes) -> Posterior:
+        return RBMStack().posterior(estimate, votes)
 
 
 STACKS: dict[str, Method] = {

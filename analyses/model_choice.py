@@ -52,7 +52,7 @@ def judge(dataset: Dataset, folds: int, seed: int) -> dict[str, dict[str, float]
     accuracy = dict.fromkeys(MODELS, np.nan)
     for name in wanted:
         method = made if isinstance(made := MODELS[name], Method) else made(dataset.votes)
-        labels = method.fit(dataset.votes, key=key).labels
+        labels = method.fit(dataset.votes, key=key).codes
         accuracy[name] = float(np.mean(labels[known] == dataset.labels[known]))
     return {
         name: {"elpd": row.elpd, "behind": -row.difference, "error": row.difference_error, "accuracy": accuracy[name]}

@@ -23,7 +23,7 @@ def main(data: Path | None, out: Path, seed: int, keys: int = 10, names: tuple[s
         known = dataset.labels >= 0
         for number in range(seed, seed + keys):
             fit = RBMStack().fit(dataset.votes, key=jax.random.key(number))
-            accuracy = 100 * balanced_accuracy(dataset.labels[known], fit.labels[known])
+            accuracy = 100 * balanced_accuracy(dataset.labels[known], fit.codes[known])
             sizes = "-".join(map(str, fit.diagnostics["architecture"]))
             seconds = fit.diagnostics["seconds"]
             records.append((family_of(dataset.name), dataset.name, number, sizes, accuracy, seconds))

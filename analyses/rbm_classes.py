@@ -48,7 +48,7 @@ def draw(model: GenerativeModel, items: int, seed: int) -> Dataset:
 def score(dataset: Dataset, seed: int) -> dict[str, float | str]:
     """Balanced accuracy of each method in percent, and the sizes and the time of the stack."""
     fits = {name: method.fit(dataset.votes, key=jax.random.key(seed)) for name, method in METHODS.items()}
-    labels = {name: fit.labels for name, fit in fits.items()} | {"Bayes": np.argmax(dataset.bayes_posterior(), axis=1)}
+    labels = {name: fit.codes for name, fit in fits.items()} | {"Bayes": np.argmax(dataset.bayes_posterior(), axis=1)}
     accuracy = {name: 100 * balanced_accuracy(dataset.labels, found) for name, found in labels.items()}
     stack = fits["RBM stack"].diagnostics
     return {**accuracy, "sizes": "-".join(map(str, stack["architecture"])), "seconds": stack["seconds"]}

@@ -22,7 +22,7 @@ def main(data: Path | None, out: Path, seed: int, names: tuple[str, ...] = CROWD
         known = dataset.labels >= 0
         record: dict[str, object] = {"set": dataset.name, "classes": dataset.votes.num_classes}
         for name, fit in fits.items():
-            record[name] = round(100 * float(np.mean(fit.labels[known] == dataset.labels[known])), 2)
+            record[name] = round(100 * float(np.mean(fit.codes[known] == dataset.labels[known])), 2)
         stack = fits["RBM stack"].diagnostics
         record["sizes"] = "-".join(map(str, stack["architecture"]))
         record |= {"notes": stack.get("notes"), "seconds": round(stack["seconds"], 1), "warnings": stack["warnings"]}

@@ -97,11 +97,11 @@ def score(dataset: Dataset, key: int) -> dict[str, Any]:
     fit = RBMStack().fit(dataset.votes, key=jax.random.key(key))
     seconds = time.process_time() - start
     others = {"Dawid–Skene": DawidSkeneEM(), "vote": MajorityVote()}
-    labels = {name: other.fit(dataset.votes, key=jax.random.key(key)).labels for name, other in others.items()}
+    labels = {name: other.fit(dataset.votes, key=jax.random.key(key)).codes for name, other in others.items()}
     truth = dataset.labels[known]
     return {
-        "accuracy": 100 * float(np.mean(fit.labels[known] == truth)),
-        "balanced": 100 * balanced_accuracy(truth, fit.labels[known]),
+        "accuracy": 100 * float(np.mean(fit.codes[known] == truth)),
+        "balanced": 100 * balanced_accuracy(truth, fit.codes[known]),
         **{name: 100 * float(np.mean(found[known] == truth)) for name, found in labels.items()},
         "sizes": "-".join(map(str, fit.diagnostics["architecture"])),
         "seconds": seconds,
@@ -166,7 +166,7 @@ for _ in range(2):
     fit = RBMStack().fit(dataset.votes, key=jax.random.key(int(key)))
     seconds.append(time.process_time() - start)
 sizes = "-".join(map(str, fit.diagnostics["architecture"]))
-accuracy = 100 * float(np.mean(fit.labels[known] == dataset.labels[known]))
+accuracy = 100 * float(np.mean(fit.codes[known] == dataset.labels[known]))
 print(json.dumps({"accuracy": accuracy, "sizes": sizes, "seconds": seconds[0], "again": seconds[1]}))
 """
 

@@ -138,7 +138,7 @@ def fit_crowd(cell: dict[str, Any]) -> Callable[[], dict[str, Any]]:
     def work() -> dict[str, Any]:
         fit = METHODS[cell["method"]](cell["voters"]).fit(votes, key=jax.random.key(cell["seed"]))
         names = ("iterations", "converged", "log_likelihood", "evidence_bound", "log_posterior")
-        return {name: fit.diagnostics.get(name) for name in names} | {"accuracy": float((fit.labels == labels).mean())}
+        return {name: fit.diagnostics.get(name) for name in names} | {"accuracy": float((fit.codes == labels).mean())}
 
     return work
 

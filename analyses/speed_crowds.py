@@ -101,7 +101,7 @@ def ebcc_rows(sets: Iterator[tuple[str, Votes]], seed: int) -> Iterator[dict[str
         ours, _, processor = timed(lambda votes=votes: Ebcc().fit(fresh(votes), key=jax.random.key(seed)))
         reference, _, one_start = timed(lambda votes=votes: ebcc_reference(votes, seed))
         theirs = one_start * Ebcc().restarts
-        agree = np.mean(reference.label_probs.argmax(axis=1) == ours.labels)
+        agree = np.mean(reference.label_probs.argmax(axis=1) == ours.codes)
         yield {
             "votes": name,
             "processor": processor,
@@ -122,7 +122,7 @@ def dream_rows(data: Path, seed: int) -> Iterator[dict[str, Any]]:
         same = fresh(votes)
         same.patterns  # noqa: B018, worked out here
         fit, seconds, processor = timed(lambda same=same, method=method: method.fit(same, key=jax.random.key(seed)))
-        yield {"method": repr(method), "seconds": seconds, "processor": processor, "ones": int(fit.labels.sum())}
+        yield {"method": repr(method), "seconds": seconds, "processor": processor, "ones": int(fit.codes.sum())}
 
 
 def reference_bound(votes: Votes, reference: Reference) -> float:

@@ -60,7 +60,7 @@ def time_stack(dataset: Dataset, key: jax.Array) -> dict[str, Any]:
     """The whole method: SVD rule, retraining, top layer, prediction."""
     cold, _ = timed(lambda: RBMStack().fit(dataset.votes, key=key))
     warm, fit = timed(lambda: RBMStack().fit(dataset.votes, key=key))
-    accuracy = balanced_accuracy(dataset.labels, fit.labels)
+    accuracy = balanced_accuracy(dataset.labels, fit.codes)
     return {"cold": cold, "warm": warm, "architecture": fit.diagnostics["architecture"], "balanced_accuracy": accuracy}
 
 

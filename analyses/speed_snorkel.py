@@ -39,7 +39,7 @@ def main(data: Path | None, out: Path, seed: int, names: tuple[str, ...] = NAMES
 def ours(dataset: Dataset, seed: int) -> dict[str, object]:
     start = time.perf_counter()
     fit = DawidSkeneEM().fit(dataset.votes, key=jax.random.key(seed))
-    return _row(dataset, "DawidSkeneEM", time.perf_counter() - start, fit.params, fit.labels)
+    return _row(dataset, "DawidSkeneEM", time.perf_counter() - start, fit.params, fit.codes)
 
 
 def snorkel(dataset: Dataset, seed: int) -> dict[str, object]:

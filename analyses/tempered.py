@@ -154,7 +154,7 @@ def measure(dataset: Dataset, key: jax.Array) -> dict[str, float | str]:
         "temperature": tempered.diagnostics["temperature"],
         "temperature_error": tempered.diagnostics["temperature_error"],
         "temperature by labels": float(grid[int(np.argmin(losses))]),
-        "labels changed": float(np.mean(raw.labels != tempered.labels)),
+        "labels changed": float(np.mean(raw.codes != tempered.codes)),
     }
 
 

@@ -71,7 +71,7 @@ def one_set(groups: tuple[int, ...], classes: int, items: int, seed: int) -> dic
     fits = {name: method.fit(drawn.votes, key=fit_key) for name, method in methods.items()}
     exact = drawn.bayes_posterior()
     assert exact is not None
-    labels = {"exact Bayes": exact.argmax(axis=1), **{name: fit.labels for name, fit in fits.items()}}
+    labels = {"exact Bayes": exact.argmax(axis=1), **{name: fit.codes for name, fit in fits.items()}}
     found = fits["TreeMLE"].params.get("groups", np.zeros(len(groups)))
     return {name: 100 * float(np.mean(label == drawn.labels)) for name, label in labels.items()} | {
         "rand_index": float(adjusted_rand_score(groups, found))

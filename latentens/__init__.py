@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from latentens.checks import check_fit, check_independence, check_signal, effective_voters
     from latentens.comparison import compare, load, save
     from latentens.datasets import Dataset, simulate, simulate_like
-    from latentens.methods.base import Fit, Method
+    from latentens.methods.base import Estimate, Fit, Method
     from latentens.methods.persistence import load_fit
     from latentens.programs import GenerativeModel, bayes_posterior, log_likelihood, pointwise_log_likelihood
     from latentens.recommendation import recommend
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Dataset",
+    "Estimate",
     "Fit",
     "GenerativeModel",
     "Method",
@@ -49,6 +50,7 @@ __all__ = [
 
 _HOMES = {
     "Dataset": "datasets",
+    "Estimate": "methods.base",
     "Fit": "methods.base",
     "GenerativeModel": "programs",
     "Method": "methods.base",

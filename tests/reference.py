@@ -41,7 +41,7 @@ def load_or_skip(name: str) -> Dataset:
 def percent(method: Method, name: str) -> float:
     """Balanced accuracy of a method on a data set."""
     dataset = load_or_skip(name)
-    return 100 * balanced_accuracy(dataset.labels, method.fit(dataset.votes, key=KEY).labels)
+    return 100 * balanced_accuracy(dataset.labels, method.fit(dataset.votes, key=KEY).codes)
 
 
 def independent_votes(

@@ -41,10 +41,10 @@ TIMED = ["seconds", "peak_memory"]
 
 @dataclasses.dataclass(frozen=True)
 class Broken(Method):
-    def _fit(self, votes, key, gold=None):
+    def estimate(self, votes, key, gold=None):
         raise ZeroDivisionError("no luck today")
 
-    def _predict(self, estimate, votes):
+    def posterior(self, estimate, votes):
         raise NotImplementedError
 
 
@@ -55,14 +55,14 @@ class Draws(Method):
     pause: float = 0.0
     number: int = 0
 
-    def _fit(self, votes, key, gold=None):
+    def estimate(self, votes, key, gold=None):
         time.sleep(self.pause)
         uniform = np.asarray(jax.random.uniform(key, (2, 50, 6)))
         draws = {"prevalence": uniform[..., 0], "sensitivity": uniform}
         diagnostics = {"sample_stats": {"lp": np.log(uniform[..., 0])}, "warnings": ["none"]}
         return Estimate({"prevalence": np.array(0.5)}, diagnostics, draws)
 
-    def _predict(self, estimate, votes):
+    def posterior(self, estimate, votes):
         return vote_shares(votes)
 
 
@@ -315,12 +315,12 @@ def test_finished_cells_are_not_run_again(tmp_path, sets):
     class Counted(Method):
         weight: float = 1.0
 
-        def _fit(self, votes, key, gold=None):
+        def estimate(self, votes, key, gold=None):
             with counts.open("a") as file:
                 file.write("x")
-            return MajorityVote()._fit(votes, key)
+            return MajorityVote().estimate(votes, key)
 
-        def _predict(self, estimate, votes):
+        def posterior(self, estimate, votes):
             return vote_shares(votes)
 
     def run(*methods, **options):
@@ -411,12 +411,12 @@ class Weighted(Method):
 
     weights: object = None
 
-    def _fit(self, votes, key, gold=None):
+    def estimate(self, votes, key, gold=None):
         weights = self.weights() if callable(self.weights) else self.weights
         weights = sum(weights.values()) if isinstance(weights, dict) else weights
         return Estimate({"weights": np.asarray(weights)[:6]})
 
-    def _predict(self, estimate, votes):
+    def posterior(self, estimate, votes):
         ones = (votes.matrix * estimate.params["weights"]).sum(axis=1) / estimate.params["weights"].sum()
         return np.stack([1 - ones, ones], axis=1)
 
@@ -446,7 +446,7 @@ def test_a_fit_of_other_settings_is_never_served(tmp_path, first, second):
         options = {"key": KEY, "folder": tmp_path, "resamples": 5}
         tree = compare(dataset("made"), {"mine": Weighted(weights)}, **options)
         shown = tree["made/fits/mine/0/params/weights"]
-        expected = Weighted(weights)._fit(None, None).params["weights"]
+        expected = Weighted(weights).estimate(None, None).params["weights"]
         np.testing.assert_array_equal(shown, expected)
     assert len(list(tmp_path.glob("*.npz"))) == 2
 
@@ -471,10 +471,10 @@ def test_what_failed_is_tried_again(tmp_path):
 
     @dataclasses.dataclass(frozen=True)
     class Mended(Draws):
-        def _fit(self, votes, key, gold=None):
+        def estimate(self, votes, key, gold=None):
             if not flag.exists():
                 raise OSError("the network is down")
-            return super()._fit(votes, key)
+            return super().estimate(votes, key)
 
     trees = []
     for _ in range(2):
@@ -492,7 +492,7 @@ def test_settings_without_content_are_refused_before_any_work(tmp_path):
 def test_a_method_whose_result_cannot_be_scored_is_recorded(sets):
     @dataclasses.dataclass(frozen=True)
     class Ragged(Draws):
-        def _fit(self, votes, key, gold=None):
+        def estimate(self, votes, key, gold=None):
             return Estimate({"parts": np.array([[1], [2, 3]], dtype=object)})
 
     tree = compare(sets, [Ragged(), MajorityVote()], key=KEY, resamples=5)

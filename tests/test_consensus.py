@@ -39,7 +39,7 @@ def test_labels_that_are_known_reach_the_members_and_choose_the_temperature(fitt
     votes, labels, _ = fitted
     gold = np.where(np.arange(200) < 80, labels, -1)
     fit = Consensus(MEMBERS, folds=2).fit(votes, key=KEY, gold=gold)
-    np.testing.assert_array_equal(fit.labels[:80], labels[:80])
+    np.testing.assert_array_equal(fit.codes[:80], labels[:80])
     assert "temperature_by_votes" in fit.diagnostics
 
 

@@ -96,13 +96,13 @@ def test_few_newton_steps_lead_where_many_do(dimensions, missing, monkeypatch):
     monkeypatch.setattr(cubam, "_top_near_grid", lambda heights: SIGNAL_GRID[heights.argmax(axis=1)])
     many = Cubam(dimensions).fit(votes, key=KEY)
     np.testing.assert_allclose(few.params["weight"], many.params["weight"], atol=1e-4)
-    np.testing.assert_array_equal(few.labels, many.labels)
+    np.testing.assert_array_equal(few.codes, many.codes)
 
 
 def test_the_number_of_rounds_matters_and_is_reported():
     dataset = load_or_skip("magic/1")
     fits = {rounds: Cubam(rounds=rounds).fit(dataset.votes, key=KEY) for rounds in (2, 30)}
-    scores = {rounds: balanced_accuracy(dataset.labels, fit.labels) for rounds, fit in fits.items()}
+    scores = {rounds: balanced_accuracy(dataset.labels, fit.codes) for rounds, fit in fits.items()}
     assert scores[2] != scores[30]
     assert fits[30].diagnostics["iterations"] == 30
     assert not fits[30].diagnostics["converged"]

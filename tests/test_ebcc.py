@@ -116,7 +116,7 @@ def test_starts_that_compete_on_a_sample_lead_to_the_same_labels(monkeypatch):
     monkeypatch.setattr(ebcc, "SCREENED_ROWS", 200)
     screened = Ebcc().fit(votes, key=KEY)
     assert len(votes.patterns.counts) > 400
-    assert np.mean(whole.labels == screened.labels) > 0.98
+    assert np.mean(whole.codes == screened.codes) > 0.98
 
 
 def test_the_best_start_is_kept():
@@ -146,4 +146,4 @@ def test_random_starts_are_left_out_where_a_sample_has_one_subtype_a_class(monke
 def test_crowds_with_missing_votes_and_four_classes():
     dataset = load_or_skip("dog")
     fit = Ebcc(restarts=2).fit(dataset.votes, key=KEY)
-    assert np.mean(fit.labels == dataset.labels) > 0.8
+    assert np.mean(fit.codes == dataset.labels) > 0.8

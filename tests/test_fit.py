@@ -124,7 +124,7 @@ def test_all_labels_known_give_the_frequencies(name):
     votes = Votes.from_matrix(table)
     fit = GOLD_METHODS[name].fit(votes, key=KEY, gold=1 - labels)
     wrong = (votes.matrix == 0)[labels == 0].mean(axis=0)  # truly 0, called 1 by the gold labels: missed ones
-    np.testing.assert_array_equal(fit.labels, 1 - labels)
+    np.testing.assert_array_equal(fit.codes, 1 - labels)
     if name not in ("GLAD", "EBCC"):
         np.testing.assert_allclose(1 - fit.params["sensitivity"], wrong, atol=1e-3)
 
@@ -150,7 +150,7 @@ def test_gold_labels_that_fit_nothing_are_refused(fitted, gold, words):
 def test_classes_called_by_numbers_are_read_as_written():
     votes = Votes.from_matrix(np.array([["1", "2", "3"], ["2", "2", "1"], ["3", "3", "3"]], dtype=object))
     fit = DawidSkeneEM(random_starts=0).fit(votes, key=KEY, gold={0: 3, 1: "1"})
-    np.testing.assert_array_equal(fit.labels[:2], [2, 0])
+    np.testing.assert_array_equal(fit.codes[:2], [2, 0])
 
 
 def one_coin(num_items, votes=None):

@@ -143,7 +143,7 @@ def test_what_methods_were_told_is_not_scored():
     tree = compare(Dataset("d", votes, labels, gold=gold), methods, key=jax.random.key(0), resamples=5)
     probs = np.concatenate([node["label_prob"].to_numpy().ravel() for node in tree.subtree if "label_prob" in node])
     fit = methods[0].fit(votes, key=jax.random.key(0), gold=gold)
-    accuracy = np.mean((fit.labels == labels)[20:])
+    accuracy = np.mean((fit.codes == labels)[20:])
     assert np.isclose(tree["scores/accuracy"].to_numpy(), accuracy).any()
     assert (probs == 1).any()
 

@@ -33,17 +33,17 @@ class Parrot(Method):
 
     log: str = ""
 
-    def _fit(self, votes, key, gold=None):
+    def estimate(self, votes, key, gold=None):
         if self.log:
             with Path(self.log).open("a") as file:
                 file.write("x")
         seen = np.full(votes.num_items, -1) if gold is None else gold
         return Estimate({"seen": seen}, label_probs=np.eye(2)[np.where(seen >= 0, seen, 0)])
 
-    def _predict(self, estimate, votes):
+    def posterior(self, estimate, votes):
         return np.tile([1.0, 0.0], (votes.num_items, 1))
 
-    def _has_fixed_order(self, estimate):
+    def has_fixed_order(self, estimate):
         return True
 
 

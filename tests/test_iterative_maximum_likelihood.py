@@ -42,11 +42,11 @@ def by_loops(matrix, labels):
 
 def test_equals_hard_expectation_maximisation_by_loops():
     votes, _ = independent_votes(150, SENSITIVITY, SPECIFICITY, prevalence=0.7, missing=0.1)
-    started = MajorityVote().fit(votes, key=KEY).labels
+    started = MajorityVote().fit(votes, key=KEY).codes
     labels, (specificity, sensitivity) = by_loops(votes.matrix, started)
     fit = IterativeMaximumLikelihood(start=MajorityVote()).fit(votes, key=KEY)
     assert fit.diagnostics["converged"]
-    assert np.array_equal(fit.labels, labels)
+    assert np.array_equal(fit.codes, labels)
     np.testing.assert_allclose(fit.params["sensitivity"], sensitivity, rtol=1e-10)
     np.testing.assert_allclose(fit.params["specificity"], specificity, rtol=1e-10)
 

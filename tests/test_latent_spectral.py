@@ -104,7 +104,7 @@ def test_groups_in_noise_are_not_kept(number):
     dataset = simulate_paper("condInd", number)
     fit = LatentSpectral().fit(dataset.votes, key=KEY)
     assert fit.diagnostics["num_groups"] == 15
-    assert balanced_accuracy(dataset.labels, fit.labels) > 0.93
+    assert balanced_accuracy(dataset.labels, fit.codes) > 0.93
 
 
 def test_imbalance_is_where_the_likelihood_is_highest(monkeypatch):

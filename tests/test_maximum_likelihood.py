@@ -67,7 +67,7 @@ def test_dawid_skene_equals_closed_form_em(voters, height_by_hand, algorithm):
 def test_tree_is_at_least_as_likely_as_the_truth(tree, algorithm):
     fit = MaximumLikelihood(Tree(), algorithm, starts=0).fit(tree.votes, key=KEY)
     assert fit.diagnostics["log_likelihood"] >= log_likelihood(Tree(), tree.params, tree.votes)
-    assert np.mean(fit.labels == tree.labels) > 0.95
+    assert np.mean(fit.codes == tree.labels) > 0.95
     size = 1 + 6 + 30
     assert fit.diagnostics["bic"] == pytest.approx(size * np.log(2000) - 2 * fit.diagnostics["log_likelihood"])
     assert fit.diagnostics["aic"] == pytest.approx(2 * size - 2 * fit.diagnostics["log_likelihood"])
@@ -108,7 +108,7 @@ def test_labels_are_oriented_and_parameters_with_them(tree):
     mirrored = Tree().relabel(truth, np.array([1, 0]))
     assert log_likelihood(Tree(), mirrored, tree.votes) == pytest.approx(log_likelihood(Tree(), truth, tree.votes))
     fit = MaximumLikelihood(Tree(), starts=0, warm=(), initial=(mirrored,)).fit(tree.votes, key=KEY)
-    assert np.mean(fit.labels == tree.labels) > 0.95
+    assert np.mean(fit.codes == tree.labels) > 0.95
     np.testing.assert_allclose(fit.params["hidden_sensitivity"], truth["hidden_sensitivity"], atol=0.1)
 
 
@@ -126,7 +126,7 @@ def test_gold_labels_clamp_and_orient(voters):
     gold[:400] = 1 - voters.labels[:400]  # deliberately the wrong way round: known labels outrank the majority
     fit = MaximumLikelihood(voters.model, starts=3, warm=()).fit(voters.votes, key=KEY, gold=gold)
     np.testing.assert_array_equal(fit.label_probs[np.arange(400), gold[:400]], 1.0)
-    assert np.mean(fit.labels[400:] == 1 - voters.labels[400:]) > 0.7
+    assert np.mean(fit.codes[400:] == 1 - voters.labels[400:]) > 0.7
     em = MaximumLikelihood(voters.model, "em", starts=3, warm=()).fit(voters.votes, key=KEY, gold=gold)
     assert em.diagnostics["log_likelihood"] == pytest.approx(fit.diagnostics["log_likelihood"], rel=1e-8)
 

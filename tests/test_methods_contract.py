@@ -188,7 +188,7 @@ def test_contract(method_name, votes_name, fitted):
 def test_labels_are_better_than_chance_and_named_parameters_are_near_the_truth(method_name):
     votes, labels = good_voters(num_items=2000)
     fit = METHODS[method_name].fit(votes, key=KEY)
-    assert np.mean(fit.labels == labels) > 0.9
+    assert np.mean(fit.codes == labels) > 0.9
     if method_name not in WITHOUT_RATES:
         rates = np.linspace(0.65, 0.9, 8)
         assert fit.params["prevalence"] == pytest.approx(0.5, abs=0.05)
@@ -214,7 +214,7 @@ def test_unanimous_rows_never_get_the_opposite_label(method_name, votes_name, fi
     enough = votes.tally.sum(axis=1) >= min(5, votes.num_voters)
     for label in (0, 1):
         unanimous = enough & (votes.tally[:, 1 - label] == 0)
-        assert np.all(fit.labels[unanimous] == label)
+        assert np.all(fit.codes[unanimous] == label)
 
 
 @pytest.mark.parametrize("method_name", sorted(set(METHODS) - {"stacked"}))  # a pool of several priors
@@ -238,13 +238,13 @@ def test_five_hundred_voters(method_name):
     votes, labels = independent_votes(120, np.full(500, 0.6), np.full(500, 0.7))
     fit = method.fit(votes, key=KEY)
     assert np.isfinite(fit.label_probs).all()
-    assert np.mean(fit.labels == labels) > 0.95
+    assert np.mean(fit.codes == labels) > 0.95
 
 
 @pytest.mark.parametrize("method_name", METHODS)
 def test_perfect_voters_are_believed(method_name, fitted):
     votes, fit = fitted(method_name, "perfect voters")
-    assert np.array_equal(fit.labels, votes.matrix[:, 0])
+    assert np.array_equal(fit.codes, votes.matrix[:, 0])
     assert fit.label_probs[np.arange(200), votes.matrix[:, 0]].min() > 0.8
 
 
@@ -252,7 +252,7 @@ def test_perfect_voters_are_believed(method_name, fitted):
 def test_a_tie_goes_to_the_lowest_class(method_name, fitted):
     _, fit = fitted(method_name, "two voters who always differ")
     tied = fit.label_probs[:, 0] == fit.label_probs[:, 1]
-    assert np.all(fit.labels[tied] == 0)
+    assert np.all(fit.codes[tied] == 0)
 
 
 @pytest.mark.parametrize("method_name", sorted(set(METHODS) - {"EBCC", "CUBAM in two dimensions"}))
@@ -281,7 +281,7 @@ def test_three_classes_are_fitted_or_refused_in_one_sentence(method_name):
             METHODS[method_name].fit(votes, key=KEY)
         return
     fit = METHODS[method_name].fit(votes, key=KEY)
-    assert np.mean(fit.labels == labels) > 0.9
+    assert np.mean(fit.codes == labels) > 0.9
     np.testing.assert_allclose(fit.predict(votes), fit.label_probs, atol=1e-9)
     if method_name not in WITHOUT_RATES:
         assert fit.params["prevalence"].shape == (3,)
@@ -330,7 +330,7 @@ def test_an_optimum_with_exchanged_classes_is_turned_round(method_name, monkeypa
     turned = method.fit(votes, key=KEY)
     assert turned.diagnostics["flipped"] == (method_name != "EBCC")  # EBCC's subtypes find their classes by themselves
     assert not usual.diagnostics["flipped"]
-    assert np.mean(turned.labels == labels) > 0.9
+    assert np.mean(turned.codes == labels) > 0.9
     for name in ("sensitivity", "specificity"):
         np.testing.assert_allclose(turned.params[name], usual.params[name], atol=0.1)
 

@@ -43,7 +43,7 @@ def no_work(monkeypatch):
     def never(*_, **__):
         pytest.fail("work was done before the output was looked at")
 
-    monkeypatch.setattr(MajorityVote, "_fit", never)
+    monkeypatch.setattr(MajorityVote, "estimate", never)
     monkeypatch.setattr("latentens.cli.support.simulate", never)
 
 
@@ -185,6 +185,6 @@ def test_limits_that_are_none(monkeypatch, given):
 
 
 def test_a_failure_of_the_machine_is_a_sentence(run, monkeypatch):
-    monkeypatch.setattr(MajorityVote, "_fit", lambda *_, **__: Path("nowhere/at/all").read_text())
+    monkeypatch.setattr(MajorityVote, "estimate", lambda *_, **__: Path("nowhere/at/all").read_text())
     code, _, error = run("fit", "MajorityVote", "votes.csv", "--out", "x.csv")
     assert (code, error.strip()) == (2, "latentens: nowhere/at/all: No such file or directory")

@@ -100,7 +100,7 @@ def test_a_machine_too_large_to_enumerate_has_no_exact_likelihood():
     machine = Machine(*(generator.normal(size=shape) for shape in (sizes, sizes[0], sizes[1])))
     params = {f"{name}_1": part for name, part in machine._asdict().items()}
     rows = Votes.from_matrix(generator.integers(2, size=(5, 40)))
-    assert RBMStack()._log_likelihood(Estimate(params), rows) is None
+    assert RBMStack().log_likelihood_of(Estimate(params), rows) is None
 
 
 def test_model_of_a_fit(votes):
@@ -131,15 +131,15 @@ class Frequencies(Method):
 
     seen: list = []  # noqa: RUF012
 
-    def _fit(self, votes, key, gold=None):
+    def estimate(self, votes, key, gold=None):
         self.seen.append(set(votes.item_names))
         ones = np.array([np.mean(column[column >= 0]) for column in votes.matrix.T])
         return Estimate({"share": ones}, label_probs=np.full((votes.num_items, 2), 0.5))
 
-    def _predict(self, estimate, votes):
+    def posterior(self, estimate, votes):
         raise NotImplementedError
 
-    def _log_likelihood(self, estimate, votes):
+    def log_likelihood_of(self, estimate, votes):
         return np.log(probability(estimate.params["share"], votes.matrix))
 
 

@@ -264,7 +264,7 @@ def test_a_stack_of_three_classes_labels_predicts_and_is_saved(tmp_path):
     votes, labels = votes_of_classes(K, num_items=400, num_voters=6, missing=0.2)
     for hidden in ((1,), (2, 1)):
         fit = RBMStack(hidden=hidden, training=QUICK).fit(votes, key=KEY)
-        assert np.mean(fit.labels == labels) > (0.9 if hidden == (1,) else 0.5)
+        assert np.mean(fit.codes == labels) > (0.9 if hidden == (1,) else 0.5)
         np.testing.assert_allclose(fit.label_probs.sum(1), 1)
         np.testing.assert_allclose(fit.predict(votes), fit.label_probs, atol=1e-9)
         again = stack_params(stack_machines(fit.params))
@@ -283,4 +283,4 @@ def test_the_stack_finds_the_groups_of_a_tree_of_four_classes():
     fit = RBMStack().fit(drawn.votes, key=KEY)
     assert fit.diagnostics["architecture"] == (12, 3, 1)
     exact = np.mean(drawn.bayes_posterior().argmax(1) == drawn.labels)
-    assert np.mean(fit.labels == drawn.labels) > exact - 0.01
+    assert np.mean(fit.codes == drawn.labels) > exact - 0.01

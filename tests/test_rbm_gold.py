@@ -118,7 +118,7 @@ def test_the_top_machine_counts_where_all_labels_are_known(tree):
     logits = np.log(means / (1 - means))
     np.testing.assert_allclose(upper.visible_bias, logits[0], atol=1e-4)
     np.testing.assert_allclose(upper.weights[:, 0], logits[1] - logits[0], atol=1e-4)
-    np.testing.assert_array_equal(fit.labels, tree.labels)
+    np.testing.assert_array_equal(fit.codes, tree.labels)
 
 
 @pytest.mark.parametrize("hidden", [(3, 1), None])
@@ -126,8 +126,8 @@ def test_labels_follow_the_gold_labels_whatever_the_votes_say(tree, hidden):
     """Votes and labels exchanged: nobody but the gold labels knows."""
     gold = np.where(np.arange(1_500) < 400, 1 - tree.labels, -1)
     fit = RBMStack(hidden=hidden).fit(tree.votes, key=KEY, gold=gold)
-    assert np.mean(fit.labels[400:] == 1 - tree.labels[400:]) > 0.85
-    np.testing.assert_array_equal(fit.labels[:400], gold[:400])
+    assert np.mean(fit.codes[400:] == 1 - tree.labels[400:]) > 0.85
+    np.testing.assert_array_equal(fit.codes[:400], gold[:400])
 
 
 def test_one_unit_with_gold_labels_is_dawid_skene(tree):
@@ -142,10 +142,11 @@ def test_one_unit_with_gold_labels_is_dawid_skene(tree):
 def test_relabelling_permutes_the_states_at_the_top(tree):
     stack = RBMStack(hidden=(3, 1), training=QUICK)
     fit = stack.fit(tree.votes, key=KEY)
-    turned = stack._relabel(fit, np.array([1, 0]))
+    turned = stack.relabel(fit, np.array([1, 0]))
     np.testing.assert_allclose(posterior_of(stack, turned, tree.votes), fit.label_probs[:, ::-1], atol=1e-10)
     np.testing.assert_allclose(
-        stack._log_likelihood(turned, tree.votes.patterns.votes), stack._log_likelihood(fit, tree.votes.patterns.votes)
+        stack.log_likelihood_of(turned, tree.votes.patterns.votes),
+        stack.log_likelihood_of(fit, tree.votes.patterns.votes),
     )
 
 
@@ -160,7 +161,7 @@ def test_starts_and_what_changed_are_told(tree, tree_fit):
     assert len(told["start_log_likelihoods"]) % ExactTraining().restarts == 0
     assert told["start_log_likelihoods"].max() == told["start_log_likelihoods"][0]
     one = DawidSkeneEM().fit(tree.votes, key=KEY)
-    assert told["label_change"] == pytest.approx(np.mean(one.labels != tree_fit.labels))
+    assert told["label_change"] == pytest.approx(np.mean(one.codes != tree_fit.codes))
     assert told["changed_to_runner_up"] == 1.0  # there are two classes
 
 

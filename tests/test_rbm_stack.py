@@ -56,7 +56,7 @@ def test_the_svd_rule_finds_the_groups_of_a_tree(tree, tree_fit):
     assert (np.diff(curve) >= 0).all()
     np.testing.assert_allclose(curve[-1], 1)
     bayes = balanced_accuracy(tree.labels, tree.bayes_posterior().argmax(1))
-    assert balanced_accuracy(tree.labels, tree_fit.labels) > bayes - 0.01
+    assert balanced_accuracy(tree.labels, tree_fit.codes) > bayes - 0.01
 
 
 def test_the_svd_rule_hands_on_its_machines_as_starts(tree):
@@ -143,7 +143,7 @@ def test_fit_is_reproducible_predicts_and_reports(tree, tree_fit):
 
 def test_layers_passed_on_by_sampling_give_nearly_the_same(tree, tree_fit):
     sampled = RBMStack(hidden=(3, 1), training=QUICK, next_layer="sampled").fit(tree.votes, key=KEY)
-    agreement = np.mean(sampled.labels == tree_fit.labels)
+    agreement = np.mean(sampled.codes == tree_fit.codes)
     assert agreement > 0.98
 
 
@@ -188,7 +188,7 @@ def test_hopeless_data_give_a_sensible_fit(matrix):
 
 def test_identical_voters_decide_by_their_vote():
     votes = Votes.from_matrix(HOPELESS["identical voters"], num_classes=2)
-    np.testing.assert_array_equal(RBMStack(training=QUICK).fit(votes, key=KEY).labels, votes.matrix[:, 0])
+    np.testing.assert_array_equal(RBMStack(training=QUICK).fit(votes, key=KEY).codes, votes.matrix[:, 0])
 
 
 @pytest.mark.slow
@@ -216,5 +216,5 @@ def test_the_papers_figures(family):
         dataset = load_or_skip(f"{family}/{number}")
         fit = RBMStack().fit(dataset.votes, key=KEY)
         assert fit.diagnostics["architecture"][1] == FIRST_SIZES[family]
-        accuracies.append(100 * balanced_accuracy(dataset.labels, fit.labels))
+        accuracies.append(100 * balanced_accuracy(dataset.labels, fit.codes))
     assert np.mean(accuracies) >= PAPER_TARGETS[family]

@@ -107,7 +107,7 @@ def test_coin_tosses_have_nothing_to_find():
 
 def test_gold_labels_overrule_what_votes_say(data):
     """Labels that follow the majority, whatever explains the votes."""
-    majority = MajorityVote().fit(data.votes, key=KEY).labels
+    majority = MajorityVote().fit(data.votes, key=KEY).codes
     gold = np.where(np.arange(600) < 300, majority, -1)
     tree = le.recommend(data.votes, METHODS, WORLDS, key=KEY, twins=2, gold=gold)
     assert tree.attrs["recommended"] == "MajorityVote"

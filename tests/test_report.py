@@ -46,10 +46,10 @@ class Broken(Method):
 
     size: int = 7
 
-    def _fit(self, votes, key, gold=None):
+    def estimate(self, votes, key, gold=None):
         raise LatentensError("the matrix <A> & its inverse are lost; drop voter 3")
 
-    def _predict(self, estimate, votes):
+    def posterior(self, estimate, votes):
         raise NotImplementedError
 
 
@@ -60,7 +60,7 @@ class Sampled(Method):
     inner: Broken = Broken(2)
     spread: float = 0.25
 
-    def _fit(self, votes, key, gold=None):
+    def estimate(self, votes, key, gold=None):
         noise = np.random.default_rng(1).normal(size=(2, 30, 5))
         draws = {"prevalence": noise[..., 0], "sensitivity": noise}
         diagnostics = {
@@ -72,7 +72,7 @@ class Sampled(Method):
         }
         return Estimate({"sensitivity": noise.mean((0, 1))}, diagnostics, draws)
 
-    def _predict(self, estimate, votes):
+    def posterior(self, estimate, votes):
         return vote_shares(votes)
 
 

@@ -36,7 +36,7 @@ def test_labels_are_of_maximum_likelihood_without_a_prior():
     sensitivity, specificity = fit.params["sensitivity"], fit.params["specificity"]
     given_one = np.prod(np.where(votes.matrix == 1, sensitivity, 1 - sensitivity), axis=1)
     given_zero = np.prod(np.where(votes.matrix == 1, 1 - specificity, specificity), axis=1)
-    assert np.array_equal(fit.labels, given_one > given_zero)
+    assert np.array_equal(fit.codes, given_one > given_zero)
     prevalence = fit.params["prevalence"]
     posterior = prevalence * given_one / (prevalence * given_one + (1 - prevalence) * given_zero)
     agree = (posterior > 0.5) == (given_one > given_zero)

@@ -130,7 +130,7 @@ def test_scarce_votes_of_many_voters_do_not_cost_accuracy():
     order = np.lexsort((voter, item))
     votes = Votes(Triplets(item[order], voter[order], vote[order].astype(np.int8)), 400, 120, 5)
     majority, shrunken, plain = (
-        np.mean(method.fit(votes, key=KEY).labels == labels)
+        np.mean(method.fit(votes, key=KEY).codes == labels)
         for method in (MajorityVote(), DawidSkeneEM(random_starts=2), DawidSkeneEM(0.01, 0.01, random_starts=2))
     )
     assert shrunken > majority - 0.01

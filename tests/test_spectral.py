@@ -41,7 +41,7 @@ def test_labels_are_the_sign_of_the_score():
     fit = SpectralMetaLearner().fit(votes, key=KEY)
     score = (2.0 * votes.matrix - 1) @ fit.params["spectral_vector"]
     np.testing.assert_allclose(score, fit.diagnostics["score"], atol=1e-12)
-    assert np.array_equal(fit.labels, score > 0)
+    assert np.array_equal(fit.codes, score > 0)
 
 
 def test_leaning_moves_no_further_than_needed():
@@ -56,7 +56,7 @@ def test_a_voter_worse_than_chance_counts_against():
     votes, labels = independent_votes(2000, sensitivity, specificity)
     fit = SpectralMetaLearner().fit(votes, key=KEY)
     assert fit.params["spectral_vector"][-1] < 0
-    assert np.mean(fit.labels == labels) > np.mean((votes.tally[:, 1] > 3) == labels)
+    assert np.mean(fit.codes == labels) > np.mean((votes.tally[:, 1] > 3) == labels)
 
 
 def test_votes_without_structure_fall_back_to_vote_shares_and_say_so():

@@ -78,7 +78,7 @@ def test_dawid_skene_reports_that_either_jury_may_be_right(seed):
     known = np.where(np.arange(len(answers[0])) < 60, answers[1], -1)  # some labels say which question is meant
     told = DawidSkeneEM().fit(votes, key=KEY, gold=known)
     assert told.diagnostics["label_change"] == 0.0
-    assert np.mean(told.labels == answers[1]) > 0.9
+    assert np.mean(told.codes == answers[1]) > 0.9
 
 
 def test_dawid_skene_trusts_the_better_jury():
@@ -86,7 +86,7 @@ def test_dawid_skene_trusts_the_better_jury():
     fit = DawidSkeneEM().fit(votes, key=KEY)
     assert len(fit.diagnostics["optima"]) > 1
     assert fit.diagnostics["label_change"] == 0.0
-    assert np.mean(fit.labels == answers[0]) > 0.9
+    assert np.mean(fit.codes == answers[0]) > 0.9
 
 
 @pytest.mark.parametrize("number", range(3))

@@ -209,7 +209,7 @@ def test_triplets_are_the_same_votes_and_repeated_votes_count(crowd):
     twice = Votes.from_long({"item": item, "voter": voter, "vote": vote.astype(str)}, duplicates="keep")
     known = {name: str(gold[name]) for name in range(400) if gold[name] >= 0 and votes.tally[name].any()}
     fit = QUICK.fit(twice, key=KEY, gold={name: known[name] for name in known if name in set(item)})
-    assert np.mean(fit.labels == labels[np.asarray(fit.item_names, dtype=int)]) > 0.7
+    assert np.mean(fit.codes == labels[np.asarray(fit.item_names, dtype=int)]) > 0.7
 
 
 def test_few_labels_give_modest_probabilities():
@@ -250,7 +250,7 @@ def test_gold_labels_turn_round_a_panel_that_is_mostly_wrong():
     votes, labels = independent_votes(600, skills, skills, seed=3)
     gold = some_gold(labels, 50)
     fit = QUICK.fit(votes, key=KEY, gold=gold)
-    assert np.mean(fit.labels == labels) > 0.8
+    assert np.mean(fit.codes == labels) > 0.8
 
 
 def test_judges_who_copy_each_other_share_a_weight():
@@ -261,7 +261,7 @@ def test_judges_who_copy_each_other_share_a_weight():
     votes = Votes.from_matrix(np.column_stack([good, np.repeat(poor[:, None], 60, axis=1)]), num_classes=2)
     gold = some_gold(labels, 50)
     fit = Stacked(MajorityVote()).fit(votes, key=KEY, gold=gold)
-    assert np.mean(fit.labels[gold < 0] == labels[gold < 0]) > 0.85
+    assert np.mean(fit.codes[gold < 0] == labels[gold < 0]) > 0.85
     copies = fit.params["voter_weight"][1:]
     np.testing.assert_allclose(copies, copies[0], atol=1e-9)
 
@@ -270,7 +270,7 @@ def test_many_judges_and_few_labels():
     votes, labels = independent_votes(300, np.full(130, 0.6), np.full(130, 0.65), missing=0.5)
     gold = some_gold(labels, 50)
     fit = QUICK.fit(votes, key=KEY, gold=gold)
-    assert np.mean(fit.labels == labels) > 0.95
+    assert np.mean(fit.codes == labels) > 0.95
 
 
 def test_voters_without_a_vote_on_a_labelled_item_have_no_weight(crowd):
@@ -299,7 +299,7 @@ def test_votes_for_what_is_never_the_label():
     gold = some_gold(labels, 100)
     fit = QUICK.fit(with_ties, key=KEY, gold=gold)
     assert fit.params["intercept"][2] < 0
-    assert np.mean(fit.labels[gold < 0] == labels[gold < 0]) > 0.8
+    assert np.mean(fit.codes[gold < 0] == labels[gold < 0]) > 0.8
 
 
 def test_an_item_without_votes_gets_the_labels_shares():
@@ -363,13 +363,13 @@ def test_posteriors_of_other_labels_are_refused(crowd):
 
     @dataclasses.dataclass(frozen=True)
     class FourLabels(Method):
-        def _fit(self, votes, key, gold=None):
+        def estimate(self, votes, key, gold=None):
             return Estimate(diagnostics={"label_probs": "none"})
 
-        def _has_fixed_order(self, estimate):
+        def has_fixed_order(self, estimate):
             return True
 
-        def _predict(self, estimate, votes):
+        def posterior(self, estimate, votes):
             return np.full((votes.num_items, 4), 0.25)
 
     with pytest.raises(LatentensError, match="has 4 labels, but the votes have 3 classes"):

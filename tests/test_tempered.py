@@ -179,7 +179,7 @@ def test_copies_are_believed_less_and_independent_voters_as_before():
     votes, labels = copied()
     raw, tempered = EM.fit(votes, key=KEY), Tempered(EM).fit(votes, key=KEY)
     assert tempered.diagnostics["temperature"] + 2 * tempered.diagnostics["temperature_error"] < 0.7
-    np.testing.assert_array_equal(tempered.labels, raw.labels)
+    np.testing.assert_array_equal(tempered.codes, raw.codes)
     before, after = (evaluate(labels, fit.label_probs, None)["log_score"] for fit in (raw, tempered))
     assert after < 0.7 * before
     votes, labels = independent_votes(4000, RATES, RATES)
@@ -201,7 +201,7 @@ def test_known_labels_choose_the_temperature():
     gold = np.where(np.arange(len(labels)) < 500, labels, -1)
     fit = Tempered(MajorityVote()).fit(votes, key=KEY, gold=gold)
     assert "temperature_by_votes" in fit.diagnostics
-    np.testing.assert_array_equal(fit.labels[:500], labels[:500])
+    np.testing.assert_array_equal(fit.codes[:500], labels[:500])
 
 
 def test_what_cannot_be_tempered():

@@ -68,9 +68,9 @@ def test_fits_and_python_threads_run_on_one_thread(monkeypatch):
     seen = []
 
     class Spy(MajorityVote):
-        def _predict(self, estimate, votes):
+        def posterior(self, estimate, votes):
             seen.append(blas_threads())
-            return super()._predict(estimate, votes)
+            return super().posterior(estimate, votes)
 
     votes = Votes.from_matrix([[0, 1, 1], [1, 1, 0]])
     Spy().fit(votes, key=jax.random.key(0)).predict(votes)

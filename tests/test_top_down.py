@@ -35,7 +35,7 @@ def test_its_own_model_is_fitted_as_well_as_the_truth(chain, fit):
     assert fit.diagnostics["architecture"] == (9, 3, 1)
     assert fit.diagnostics["log_likelihood"] > log_likelihood(chain.model, chain.params, chain.votes) - 1
     exact = chain.bayes_posterior().argmax(axis=1)
-    assert np.mean(fit.labels == chain.labels) > np.mean(exact == chain.labels) - 0.01
+    assert np.mean(fit.codes == chain.labels) > np.mean(exact == chain.labels) - 0.01
     assert fit.diagnostics["label_change"] < 0.01
     np.testing.assert_allclose(fit.predict(chain.votes), fit.label_probs, atol=1e-10)
 

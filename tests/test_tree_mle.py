@@ -95,7 +95,7 @@ def test_tree_of_found_groups_is_near_exact_bayes(grouped):
     independent = DawidSkeneEM().fit(grouped.votes, key=KEY)
     exact, found, plain = (
         np.mean(labels == grouped.labels)
-        for labels in (grouped.bayes_posterior().argmax(axis=1), fit.labels, independent.labels)
+        for labels in (grouped.bayes_posterior().argmax(axis=1), fit.codes, independent.codes)
     )
     assert exact - found < 0.01
     assert exact - plain > 0.02

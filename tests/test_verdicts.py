@@ -28,13 +28,13 @@ class Stated(Method):
 
     probs: np.ndarray
 
-    def _fit(self, votes, key, gold=None):
+    def estimate(self, votes, key, gold=None):
         return Estimate(label_probs=self.probs)
 
-    def _has_fixed_order(self, estimate):
+    def has_fixed_order(self, estimate):
         return True
 
-    def _predict(self, estimate, votes):
+    def posterior(self, estimate, votes):
         raise NotImplementedError
 
 

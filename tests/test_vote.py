@@ -23,4 +23,4 @@ def test_accuracy_scatters_around_the_published_mean(family, mean, deviation, nu
 def test_missing_votes_do_not_count_and_ties_go_to_the_lowest_class():
     fit = MajorityVote().fit(Votes.from_matrix([[1, 1, -1], [1, 0, -1], [0, 1, 1], [-1, -1, -1]]), key=KEY)
     np.testing.assert_allclose(fit.label_probs[:, 1], [1, 1 / 2, 2 / 3, 1 / 2])
-    assert np.array_equal(fit.labels, [1, 0, 1, 0])
+    assert np.array_equal(fit.codes, [1, 0, 1, 0])

@@ -264,4 +264,4 @@ def test_more_classes_than_a_byte_holds():
     np.testing.assert_array_equal(found.matrix, matrix)
     assert Votes.from_matrix(matrix % 127, 127).matrix.dtype == np.int8
     for method in (DawidSkeneEM(random_starts=0), MajorityVote()):
-        assert np.mean(method.fit(votes, key=jax.random.key(0)).labels == labels) > 0.9
+        assert np.mean(method.fit(votes, key=jax.random.key(0)).codes == labels) > 0.9

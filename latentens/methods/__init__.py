@@ -1,5 +1,6 @@
 """Methods that estimate labels from votes, one file each."""
 
+from latentens.methods.base import Estimate
 from latentens.methods.consensus import Consensus
 from latentens.methods.cubam import Cubam
 from latentens.methods.dawid_skene_em import DawidSkeneEM
@@ -25,6 +26,7 @@ __all__ = [
     "Cubam",
     "DawidSkeneEM",
     "Ebcc",
+    "Estimate",
     "Glad",
     "IterativeMaximumLikelihood",
     "LatentSpectral",

@@ -10,16 +10,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import jax
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 
 from latentens.datasets.dataset import certain_where_known
 from latentens.errors import LatentensError, VotesError
 from latentens.inference.identification import NEAR, camp_warnings, identification_warnings, label_warnings
 from latentens.inference.orient import orient
-from latentens.methods.estimate import Arrays as Arrays
-from latentens.methods.estimate import Estimate as Estimate
-from latentens.methods.estimate import GoldCodes as GoldCodes
-from latentens.methods.estimate import Posterior as Posterior
 from latentens.methods.fit_text import fit_html, fit_text
 from latentens.methods.voter_table import VoteSummary, voter_table
 from latentens.programs.contract import inspect
@@ -35,6 +31,30 @@ from latentens.votes.matching import Gold, align, gold_codes
 
 if TYPE_CHECKING:
     import pandas as pd
+
+Posterior = Float[np.ndarray, "item label"]
+Arrays = Mapping[str, np.ndarray]
+GoldCodes = Int[np.ndarray, " item"]
+"""The code of each item's true label, −1 where it is unknown."""
+
+
+@dataclass(frozen=True, eq=False)
+class Estimate:
+    """What `Method.estimate` hands to `Method.fit`, which makes a `Fit` of it.
+
+    Attributes:
+        params: Estimated parameters by name: what a user looks at.
+        diagnostics: How the fit went: log-likelihood, iterations, convergence, ….
+        draws: Posterior draws by name, with leading axes (chain, draw), for a sampled fit.
+        state: Further arrays that `Method.posterior` needs.
+        label_probs: The posterior of the fitted items, where it is not simply what `posterior` says about their votes.
+    """
+
+    params: Arrays = field(default_factory=dict)
+    diagnostics: Mapping[str, Any] = field(default_factory=dict)
+    draws: Arrays | None = None
+    state: Arrays = field(default_factory=dict)
+    label_probs: Posterior | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -79,9 +99,8 @@ class Fit(Estimate):
         """One row per item: its name, its label as written, the label's probability, its votes, all probabilities."""
         import pandas as pd
 
-        names = np.asarray(self.class_names)
-        best = {"item": self.item_names, "label": names[self.labels], "confidence": self.label_probs.max(axis=1)}
-        probs = {f"prob_{name}": self.label_probs[:, label] for label, name in enumerate(names)}
+        best = {"item": self.item_names, "label": self.labels, "confidence": self.label_probs.max(axis=1)}
+        probs = {f"prob_{name}": self.label_probs[:, code] for code, name in enumerate(self.class_names)}
         source = self.source.rows if isinstance(self.source, CountedVotes) else self.source
         votes = source.tally.sum(axis=1) if isinstance(source, Votes) else source.by_item
         return pd.DataFrame({**best, "votes": votes, **probs})
@@ -96,9 +115,14 @@ class Fit(Estimate):
         return voter_table(self.summary.skill, self.voter_names, self.class_names)
 
     @property
-    def labels(self) -> Int[np.ndarray, " item"]:
-        """The code of the most probable label of each item; an exact tie goes to the lowest class."""
+    def codes(self) -> Int[np.ndarray, " item"]:
+        """The code of each item's most probable label, its column in `label_probs`; ties go to the first class."""
         return self.label_probs.argmax(axis=1)
+
+    @property
+    def labels(self) -> Shaped[np.ndarray, " item"]:
+        """The most probable label of each item, as written in the votes."""
+        return np.asarray(self.class_names)[self.codes]
 
     @double_precision
     def predict(self, votes: Votes) -> Posterior:
@@ -129,7 +153,7 @@ class Fit(Estimate):
             One value for each item; with leading axes (chain, draw) for a sampled fit.
         """
         rows, _, inverse = align(votes, self.voter_names, self.class_names).patterns
-        values = self.method._log_likelihood(self, rows)
+        values = self.method.log_likelihood_of(self, rows)
         if values is None:
             raise LatentensError(f"{self.method} gives votes no exact probability; fit a generative model")
         return values[..., inverse]
@@ -151,11 +175,11 @@ class Predictor(Settings, ABC):
     """A frozen dataclass of settings that turns fitted arrays and votes into posteriors."""
 
     @abstractmethod
-    def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
+    def posterior(self, estimate: Estimate, votes: Votes) -> Posterior:
         """The posterior of each item's label given its votes.
 
         Args:
-            estimate: What `_fit` found.
+            estimate: What `estimate` found.
             votes: Distinct rows of votes, with the voters and classes of the fit.
         """
 
@@ -164,12 +188,12 @@ class Predictor(Settings, ABC):
         del estimate
         return None
 
-    def _has_fixed_order(self, estimate: Estimate) -> bool:
+    def has_fixed_order(self, estimate: Estimate) -> bool:
         """Whether each label is tied to the vote of the same name, which leaves nothing to orient."""
         model = self.fitted_model(estimate)
         return model is not None and model.anchored
 
-    def _relabel(self, estimate: Estimate, order: Int[np.ndarray, " label"]) -> Estimate:
+    def relabel(self, estimate: Estimate, order: Int[np.ndarray, " label"]) -> Estimate:
         """The estimate with its labels in another order: label k of the result is label `order[k]` of the estimate.
 
         Where the parameters cannot be relabelled, `label_order` in the state is applied to the posteriors under them.
@@ -181,7 +205,7 @@ class Predictor(Settings, ABC):
         before = estimate.state.get("label_order", np.arange(len(order)))
         return replace(estimate, state={**estimate.state, "label_order": before[order]})
 
-    def _log_likelihood(self, estimate: Estimate, votes: Votes) -> Float[np.ndarray, "*draw row"] | None:
+    def log_likelihood_of(self, estimate: Estimate, votes: Votes) -> Float[np.ndarray, "*draw row"] | None:
         """The exact log-likelihood of rows of votes at the estimate, or at each of its draws; None if there is none."""
         model = self.fitted_model(estimate)
         if model is None:
@@ -194,8 +218,8 @@ class Predictor(Settings, ABC):
 class Method(Predictor):
     """A frozen dataclass of settings that turns votes, and gold labels if there are any, into a `Fit`.
 
-    A method of your own says two things: `_fit` estimates parameters from votes, and `_predict` gives the posterior of
-    labels from them. `fit` does the rest: double precision, time, names, the order of the labels, and the posterior of
+    A method of your own says two things: `estimate` finds parameters from votes, and `posterior` gives the posterior of
+    labels under them. `fit` does the rest: double precision, time, names, the order of the labels, and the posterior of
     the fitted items.
 
     Gold labels mean the same for every method: their items are certain, and they take part in the order of the labels
@@ -236,7 +260,7 @@ class Method(Predictor):
         return fit_known(self, votes, key, None if gold is None else gold_codes(votes, gold))
 
     @abstractmethod
-    def _fit(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
+    def estimate(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
         """Estimate the parameters, the labels being in any order: the extension point. It runs in double precision.
 
         Args:
@@ -254,7 +278,7 @@ class Method(Predictor):
             raise VotesError(f"{name} does not take counted rows of votes: read the items, or a sample of them")
         release_compiled()
         with time_limited(name):
-            estimate = _oriented(self, self._fit(votes, key, gold), votes, gold)
+            estimate = _oriented(self, self.estimate(votes, key, gold), votes, gold)
             fit = finished(self, _identified(self, estimate, votes), votes, start, gold)
         return fit if source is votes else replace(fit, source=source)
 
@@ -267,7 +291,7 @@ def fit_known(method: Method, votes: Votes, key: jax.Array, gold: GoldCodes | No
 def _oriented(method: Method, estimate: Estimate, votes: Votes, gold: GoldCodes | None) -> Estimate:
     """The estimate with its labels in the order that votes and gold labels say, and a word where that is not sure."""
     probs = estimate.label_probs
-    is_fixed = method._has_fixed_order(estimate)
+    is_fixed = method.has_fixed_order(estimate)
     if probs is None or (gold is not None and not is_fixed):  # what votes alone say, known labels aside
         probs = posterior_of(method, estimate, votes)
         estimate = estimate if estimate.label_probs is not None else replace(estimate, label_probs=probs)
@@ -275,7 +299,7 @@ def _oriented(method: Method, estimate: Estimate, votes: Votes, gold: GoldCodes 
     unchanged = is_fixed or np.array_equal(found.order, np.arange(len(found.order)))
     if not unchanged:
         assert estimate.label_probs is not None
-        moved = method._relabel(estimate, found.order)
+        moved = method.relabel(estimate, found.order)
         estimate = replace(moved, label_probs=estimate.label_probs[:, found.order])
     diagnostics = {**estimate.diagnostics, "flipped": not unchanged}
     words = []
@@ -346,5 +370,5 @@ def model_params(model: GenerativeModel, estimate: Estimate) -> Arrays:
 def posterior_of(method: Predictor, estimate: Estimate, votes: Votes) -> Posterior:
     """What a method's estimate says about votes, asked once for each distinct row."""
     rows, _, inverse = votes.patterns
-    probs = method._predict(estimate, rows)[inverse]
+    probs = method.posterior(estimate, rows)[inverse]
     return probs[:, estimate.state["label_order"]] if "label_order" in estimate.state else probs

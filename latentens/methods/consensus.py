@@ -52,7 +52,7 @@ class Consensus(Method):
         by_class = (DawidSkeneEM(form="class"),) if num_classes > 2 else ()
         return DawidSkeneEM(), *by_class, Ebcc(), MajorityVote()
 
-    def _fit(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
+    def estimate(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
         members, base = self.chosen_members(votes.num_classes), usual_shares(votes)
         folds, fold_key = choose_folds(self.folds, votes), jax.random.fold_in(key, 0)
         # The same key hides the same votes from every member.
@@ -66,7 +66,7 @@ class Consensus(Method):
             **temperature_diagnostics(found, by_votes),
             "members": [repr(member) for member in members],
             "member_temperatures": np.array(temperatures),
-            "member_changes": np.array([np.mean(fit.labels != labels) for fit in fits]),
+            "member_changes": np.array([np.mean(fit.codes != labels) for fit in fits]),
             "warnings": [
                 f"{type(fit.method).__name__}: {words}" for fit in fits for words in fit.diagnostics.get("warnings", [])
             ],
@@ -78,7 +78,7 @@ class Consensus(Method):
         params = {"temperature": np.array(found.value)}
         return Estimate(params, diagnostics, state=state, label_probs=temper_voted(mean, votes, found.value, base))
 
-    def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
+    def posterior(self, estimate: Estimate, votes: Votes) -> Posterior:
         members, base = self.chosen_members(votes.num_classes), estimate.state["usual_shares"]
         parts = [posterior_of(member, _member_estimate(estimate, place), votes) for place, member in enumerate(members)]
         mean = _mean(parts, estimate.state["member_temperatures"].tolist(), base)

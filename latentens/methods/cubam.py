@@ -72,7 +72,7 @@ class Cubam(Method):
     dimensions: Count = 1
     rounds: Count = 30
 
-    def _fit(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
+    def estimate(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
         require_two_classes(votes, self)
         rows = labelled_rows(votes, gold)
         cells, indicator, counts = Cells.of(rows.votes), vote_indicator(rows.votes, 2), rows.counts
@@ -93,14 +93,14 @@ class Cubam(Method):
         }
         return Estimate(_params(voters), diagnostics)
 
-    def _relabel(self, estimate: Estimate, order: Int[np.ndarray, " label"]) -> Estimate:
+    def relabel(self, estimate: Estimate, order: Int[np.ndarray, " label"]) -> Estimate:
         """Weights of the opposite sign."""
         del order  # there is only one other
         voters = Voters(-estimate.params["weight"], estimate.params["threshold"])
         return replace(estimate, params=_params(voters))
 
     @in_blocks
-    def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
+    def posterior(self, estimate: Estimate, votes: Votes) -> Posterior:
         voters = Voters(estimate.params["weight"], estimate.params["threshold"])
         return component_probs(estimate_signals(Cells.of(votes), vote_indicator(votes, 2), voters))
 

@@ -98,7 +98,7 @@ class DawidSkeneEM(Method):
     tolerance: Positive = 1e-9
     max_iterations: Count = 2000
 
-    def _fit(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
+    def estimate(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
         optimum, rule, added = self._climb(votes, key, gold)
         shares = optimum.estimates.shares[:, optimum.best]
         confusion = optimum.estimates.confusion[:, optimum.best].transpose(1, 0, 2)
@@ -113,12 +113,12 @@ class DawidSkeneEM(Method):
         }
         return Estimate(named_params(shares, confusion), diagnostics, state={"added_votes": added})
 
-    def _relabel(self, estimate: Estimate, order: Int[np.ndarray, " label"]) -> Estimate:
-        moved = super()._relabel(estimate, order)
+    def relabel(self, estimate: Estimate, order: Int[np.ndarray, " label"]) -> Estimate:
+        moved = super().relabel(estimate, order)
         return replace(moved, state={**moved.state, "added_votes": estimate.state["added_votes"][:, order]})
 
     @in_blocks
-    def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
+    def posterior(self, estimate: Estimate, votes: Votes) -> Posterior:
         return posterior(vote_indicator(votes, votes.num_classes), *from_named_params(estimate.params))
 
     def fitted_model(self, estimate: Estimate) -> GenerativeModel:

@@ -77,7 +77,7 @@ class Ebcc(Method):
     tolerance: Positive = 1e-6
     max_iterations: Count = 500
 
-    def _fit(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
+    def estimate(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
         generator = numpy_generator(key)
         rows = labelled_rows(votes, gold)
         ascent = self._ascent(rows)
@@ -113,9 +113,9 @@ class Ebcc(Method):
 
         def labelling(fitted: Concentrations) -> Labelling:
             estimate = Estimate(_params(fitted), state=_state(fitted))
-            probs = self._predict(estimate, rows.votes)
+            probs = self.posterior(estimate, rows.votes)
             order = orientation(probs[rows.inverse], votes, gold)
-            likely = self._log_likelihood(estimate, rows.votes)
+            likely = self.log_likelihood_of(estimate, rows.votes)
             return Labelling(likely, (probs[:, order] + rows.log_allowed).argmax(axis=1))
 
         here, changes = labelling(best[1]), [0.0]
@@ -125,17 +125,17 @@ class Ebcc(Method):
             changes.append(label_change(here, there, rows.counts, float(by_parameters)))
         return max(changes)
 
-    def _relabel(self, estimate: Estimate, order: Int[np.ndarray, " label"]) -> Estimate:
+    def relabel(self, estimate: Estimate, order: Int[np.ndarray, " label"]) -> Estimate:
         classes, subtypes, votes = _fitted(estimate)
         moved = Concentrations(classes[order], subtypes[order], votes[:, :, order])
         return replace(estimate, params=_params(moved), state=_state(moved))
 
     @in_blocks
-    def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
+    def posterior(self, estimate: Estimate, votes: Votes) -> Posterior:
         return _class_probs(vote_indicator(votes, votes.num_classes), _fitted(estimate))
 
     @in_blocks
-    def _log_likelihood(self, estimate: Estimate, votes: Votes) -> Float[np.ndarray, " row"]:
+    def log_likelihood_of(self, estimate: Estimate, votes: Votes) -> Float[np.ndarray, " row"]:
         """Of one row each parameter is used once, so that its mean under the variational posterior is all it takes."""
         shares, _ = from_named_params(estimate.params)
         log_prior = safe_log(shares[:, None] * estimate.params["subtype_shares"]).ravel()

@@ -22,7 +22,7 @@ def fit_html(fit: "Fit") -> str:
 
 def _summary(fit: "Fit") -> dict[str, str]:
     """What is worth knowing."""
-    shares = np.bincount(fit.labels, minlength=len(fit.class_names)) / len(fit.labels)
+    shares = np.bincount(fit.codes, minlength=len(fit.class_names)) / len(fit.codes)
     found = {
         "method": repr(fit.method),
         "items": f"{len(fit.label_probs):,}",

@@ -118,7 +118,7 @@ class Glad(Method):
     tolerance: Positive = 1e-7
     max_iterations: Count = 300
 
-    def _fit(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
+    def estimate(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
         del key  # nothing here is random
         rows = labelled_rows(votes, gold)
         blocks = _blocks(rows.votes, None if gold is None else rows.log_allowed)
@@ -137,18 +137,18 @@ class Glad(Method):
         params = _params(ability, ease, rows.counts, votes.num_classes)
         return Estimate({**params, "ease": ease[rows.inverse]}, diagnostics, label_probs=estimated[rows.inverse])
 
-    def _has_fixed_order(self, estimate: Estimate) -> bool:
+    def has_fixed_order(self, estimate: Estimate) -> bool:
         """Of more than two classes a right vote is always one for the label itself."""
         return np.ndim(estimate.params["prevalence"]) > 0
 
-    def _relabel(self, estimate: Estimate, order: Int[np.ndarray, " label"]) -> Estimate:
+    def relabel(self, estimate: Estimate, order: Int[np.ndarray, " label"]) -> Estimate:
         """Voters of the opposite ability."""
         del order  # there is only one other
         params = estimate.params
         opposite = {name: 1 - params[name] for name in ("prevalence", "sensitivity", "specificity")}
         return replace(estimate, params={**params, **opposite, "ability": -params["ability"]})
 
-    def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
+    def posterior(self, estimate: Estimate, votes: Votes) -> Posterior:
         return self._rows_given(estimate.params["ability"], _blocks(votes, None))[0]
 
     def _ascend(

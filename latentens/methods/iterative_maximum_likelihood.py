@@ -44,11 +44,11 @@ class IterativeMaximumLikelihood(Method):
     start: Method = field(default_factory=RestrictedLikelihood)
     max_rounds: Count = 100
 
-    def _fit(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
+    def estimate(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
         require_two_classes(votes, self)
         rows = labelled_rows(votes, gold)
         labels = np.zeros(len(rows.counts), dtype=np.int64)
-        labels[rows.inverse] = fit_known(self.start, votes, key, gold).labels
+        labels[rows.inverse] = fit_known(self.start, votes, key, gold).codes
         confusion, prevalence, rounds, converged = self._iterate(rows, labels)
         shares = np.array([1 - prevalence, prevalence])
         diagnostics = {
@@ -58,11 +58,11 @@ class IterativeMaximumLikelihood(Method):
         }
         return Estimate(named_params(shares, confusion), diagnostics)
 
-    def _relabel(self, estimate: Estimate, order: Int[np.ndarray, " label"]) -> Estimate:
+    def relabel(self, estimate: Estimate, order: Int[np.ndarray, " label"]) -> Estimate:
         return replace(estimate, params=relabelled_rates(estimate.params, order))
 
     @in_blocks
-    def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
+    def posterior(self, estimate: Estimate, votes: Votes) -> Posterior:
         return most_likely_posterior(estimate.params, vote_indicator(votes, 2))
 
     def _iterate(self, rows: LabelledRows, labels: Int[np.ndarray, " row"]) -> tuple[Confusion, float, int, bool]:

@@ -56,7 +56,7 @@ class LatentSpectral(Method):
     restarts: Count = 20
     imbalance: TreeImbalance = "likelihood"
 
-    def _fit(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
+    def estimate(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
         del gold  # covariances hold no labels
         require_two_classes(votes, self)
         votes.refuse_repeats(type(self).__name__)
@@ -69,18 +69,18 @@ class LatentSpectral(Method):
             return without_structure(tree.scale)
         return Estimate(_params(tree), _diagnostics(votes, tree, alone))
 
-    def _has_fixed_order(self, estimate: Estimate) -> bool:
+    def has_fixed_order(self, estimate: Estimate) -> bool:
         """Vote shares have nothing to orient."""
         return not estimate.params
 
-    def _relabel(self, estimate: Estimate, order: Int[np.ndarray, " label"]) -> Estimate:
+    def relabel(self, estimate: Estimate, order: Int[np.ndarray, " label"]) -> Estimate:
         """The label changes sides; the groups' opinions and their voters stay."""
         params = relabelled_rates(estimate.params, order)
         hidden = {"sensitivity": params["hidden_specificity"], "specificity": params["hidden_sensitivity"]}
         return replace(estimate, params={**params, **{f"hidden_{name}": 1 - value for name, value in hidden.items()}})
 
     @in_blocks
-    def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
+    def posterior(self, estimate: Estimate, votes: Votes) -> Posterior:
         params = estimate.params
         if not params:
             return vote_shares(votes)

@@ -42,7 +42,7 @@ class LayeredGraphMLE(Method):
     chain_starts: CountOrZero = 0
     iterations: Count = 40
 
-    def _fit(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
+    def estimate(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
         chain_key, fit_key = jax.random.split(key)
         model = LayeredGraph(votes.num_voters, self.layers)
         chain = fit_known(TopDownMLE(num_hidden=self.layers[-1], starts=self.chain_starts), votes, chain_key, gold)
@@ -61,8 +61,8 @@ class LayeredGraphMLE(Method):
             return fit
         return replace(fit, diagnostics={**fit.diagnostics, "warnings": [UNDETERMINED]})
 
-    def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
-        return MaximumLikelihood(LayeredGraph(votes.num_voters, self.layers))._predict(estimate, votes)
+    def posterior(self, estimate: Estimate, votes: Votes) -> Posterior:
+        return MaximumLikelihood(LayeredGraph(votes.num_voters, self.layers)).posterior(estimate, votes)
 
     def fitted_model(self, estimate: Estimate) -> GenerativeModel:
         """The graph."""

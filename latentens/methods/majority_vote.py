@@ -18,15 +18,15 @@ class MajorityVote(Method):
 
     counts_rows = True
 
-    def _fit(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
+    def estimate(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
         del votes, key, gold  # there is nothing to estimate
         return Estimate(diagnostics={"label_probs": "vote shares, not the posterior of a model"})
 
-    def _has_fixed_order(self, estimate: Estimate) -> bool:
+    def has_fixed_order(self, estimate: Estimate) -> bool:
         """A class is what was voted for."""
         del estimate
         return True
 
-    def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
+    def posterior(self, estimate: Estimate, votes: Votes) -> Posterior:
         del estimate
         return vote_shares(votes)

@@ -107,7 +107,7 @@ class MaximumLikelihood(Method):
         program = compiled_program(self.model, self.use_prior)
         return rows.label_log_joint(program(flatten(params, program.shapes)).tables)
 
-    def _fit(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
+    def estimate(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
         rows = Rows.of(self.model, votes, gold)
         optima = self.climb(votes, rows, key, gold)
         found = optima.point(optima.best)
@@ -133,7 +133,7 @@ class MaximumLikelihood(Method):
         best, *others = map(labelling, np.argsort(optima.losses, kind="stable").tolist())
         return max((label_change(best, other, rows.counts) for other in others), default=0.0)
 
-    def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
+    def posterior(self, estimate: Estimate, votes: Votes) -> Posterior:
         return bayes_posterior(self.model, estimate.params, votes)
 
     def fitted_model(self, estimate: Estimate) -> GenerativeModel:

@@ -61,7 +61,7 @@ class Nuts(Method):
     target_accept: Annotated[float, above(0), below(1)] = 0.8
     max_tree_depth: Count = 10
 
-    def _fit(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
+    def estimate(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
         start_key, sample_key = jax.random.split(key)
         observations, inverse = observe(self.model, votes, gold)
         sampler = Sampler(
@@ -86,7 +86,7 @@ class Nuts(Method):
         }
         return Estimate(means, diagnostics, shaped, {"label_orders": remaining}, probs[inverse])
 
-    def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
+    def posterior(self, estimate: Estimate, votes: Votes) -> Posterior:
         assert estimate.draws is not None, "a sampled fit has draws"
         flat = {name: value.reshape(-1, *value.shape[2:]) for name, value in estimate.draws.items()}
         thin = max(1, len(estimate.state["label_orders"]) // PREDICTION_DRAWS)
@@ -95,7 +95,7 @@ class Nuts(Method):
         probs = fetch(_label_probs(self.model, {name: value[::thin] for name, value in flat.items()}, observations))
         return np.take_along_axis(probs, orders[:, :, None], axis=1).mean(axis=0).T[inverse]
 
-    def _has_fixed_order(self, estimate: Estimate) -> bool:
+    def has_fixed_order(self, estimate: Estimate) -> bool:
         """Labels are oriented draw by draw."""
         del estimate
         return True

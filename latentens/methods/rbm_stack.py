@@ -70,7 +70,7 @@ class RBMStack(Method):
         if self.hidden is not None and self.hidden[-1:] != (1,):
             raise SettingError(f"RBMStack: the last of the hidden sizes must be 1, as in (3, 1), not {self.hidden}")
 
-    def _fit(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
+    def estimate(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
         train_key, predict_key, score_key = jax.random.split(key, 3)
         single = _SingleUnit(votes, key, gold)
         if self._is_single(votes):
@@ -111,19 +111,19 @@ class RBMStack(Method):
         order = orientation(self._label_probs(machines, votes, predict_key), votes)
         return [*machines[:-1], permute_hidden(machines[-1], order)]
 
-    def _relabel(self, estimate: Estimate, order: Int[np.ndarray, " label"]) -> Estimate:
+    def relabel(self, estimate: Estimate, order: Int[np.ndarray, " label"]) -> Estimate:
         """The same with the states of the unit at the top in another order."""
         machines = stack_machines(estimate.params)
         machines[-1] = permute_hidden(machines[-1], order)
         return replace(estimate, params=stack_params(machines))
 
-    def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
+    def posterior(self, estimate: Estimate, votes: Votes) -> Posterior:
         if _is_independent(estimate):
             return softmax(_independent_log_joint(estimate, votes), axis=1)
         key = jax.random.wrap_key_data(jnp.asarray(estimate.state["prediction_key"]))
         return self._label_probs(stack_machines(estimate.params), votes, key)
 
-    def _log_likelihood(self, estimate: Estimate, votes: Votes) -> Float[np.ndarray, " row"] | None:
+    def log_likelihood_of(self, estimate: Estimate, votes: Votes) -> Float[np.ndarray, " row"] | None:
         """Of the lowest machine, if it can be enumerated; those above it say nothing about votes."""
         if _is_independent(estimate):
             return logsumexp(_independent_log_joint(estimate, votes), axis=1)
@@ -191,7 +191,7 @@ class _SingleUnit:
 
     @cached_property
     def fitted(self) -> Estimate:
-        return DawidSkeneEM()._fit(self.votes, self.key, self.gold)
+        return DawidSkeneEM().estimate(self.votes, self.key, self.gold)
 
     @cached_property
     def label_probs(self) -> Posterior:
@@ -204,7 +204,7 @@ class _SingleUnit:
         items = np.sort(order[chosen])
         gold = None if self.gold is None else self.gold[items]
         gold = gold if gold is not None and (gold >= 0).any() else None
-        return _machine_of(DawidSkeneEM()._fit(self.votes.take(items), self.key, gold))
+        return _machine_of(DawidSkeneEM().estimate(self.votes.take(items), self.key, gold))
 
     def estimate(self, about: Mapping[str, Any]) -> Estimate:
         """The fit as one of a stack."""

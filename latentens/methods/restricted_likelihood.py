@@ -48,7 +48,7 @@ class RestrictedLikelihood(Method):
     grid: Grid = "exact"
     imbalance: Imbalance = "likelihood"
 
-    def _fit(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
+    def estimate(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
         del key, gold  # nothing here is random, and covariances hold no labels
         require_two_classes(votes, self)
         votes.refuse_repeats(type(self).__name__)
@@ -64,15 +64,15 @@ class RestrictedLikelihood(Method):
         }
         return Estimate(rates_params(imbalance, rates), diagnostics)
 
-    def _has_fixed_order(self, estimate: Estimate) -> bool:
+    def has_fixed_order(self, estimate: Estimate) -> bool:
         """Vote shares have nothing to orient."""
         return not estimate.params
 
-    def _relabel(self, estimate: Estimate, order: Int[np.ndarray, " label"]) -> Estimate:
+    def relabel(self, estimate: Estimate, order: Int[np.ndarray, " label"]) -> Estimate:
         return replace(estimate, params=relabelled_rates(estimate.params, order))
 
     @in_blocks
-    def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
+    def posterior(self, estimate: Estimate, votes: Votes) -> Posterior:
         return (
             most_likely_posterior(estimate.params, vote_indicator(votes, 2)) if estimate.params else vote_shares(votes)
         )

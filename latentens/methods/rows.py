@@ -59,7 +59,7 @@ def require_two_classes(votes: Votes, method: object) -> None:
 def in_blocks(
     predict: Callable[[Owner, Estimate, Votes], np.ndarray],
 ) -> Callable[[Owner, Estimate, Votes], np.ndarray]:
-    """Let a method's `_predict` or `_log_likelihood` see some rows at a time, which bounds its memory."""
+    """Let a method's `posterior` or `log_likelihood_of` see some rows at a time, which bounds its memory."""
 
     @wraps(predict)
     def blocked(self: Owner, estimate: Estimate, votes: Votes) -> np.ndarray:

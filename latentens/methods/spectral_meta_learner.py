@@ -63,7 +63,7 @@ class SpectralMetaLearner(Method):
 
     counts_rows = True
 
-    def _fit(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
+    def estimate(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
         del key, gold  # nothing here is random, and covariances hold no labels
         require_two_classes(votes, self)
         votes.refuse_repeats(type(self).__name__)
@@ -82,16 +82,16 @@ class SpectralMetaLearner(Method):
         params = {**rates_params(imbalance, rates), "spectral_vector": rank_one.vector}
         return Estimate(params, diagnostics)
 
-    def _has_fixed_order(self, estimate: Estimate) -> bool:
+    def has_fixed_order(self, estimate: Estimate) -> bool:
         """Vote shares have nothing to orient."""
         return not estimate.params
 
-    def _relabel(self, estimate: Estimate, order: Int[np.ndarray, " label"]) -> Estimate:
+    def relabel(self, estimate: Estimate, order: Int[np.ndarray, " label"]) -> Estimate:
         params = relabelled_rates(estimate.params, order)
         return replace(estimate, params={**params, "spectral_vector": -params["spectral_vector"]})
 
     @in_blocks
-    def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
+    def posterior(self, estimate: Estimate, votes: Votes) -> Posterior:
         if not estimate.params:
             return vote_shares(votes)
         probs = posterior(vote_indicator(votes, 2), *from_named_params(estimate.params))

@@ -76,7 +76,7 @@ class Stacked(Method):
         object.__setattr__(self, "num_draws", num_draws)
         self.__post_init__()
 
-    def _fit(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
+    def estimate(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
         fits = [fit_known(method, votes, jax.random.fold_in(key, c), None) for c, method in enumerate(self.methods)]
         for fit in fits:
             _check_labels(fit, votes)
@@ -121,12 +121,12 @@ class Stacked(Method):
         params = _named(mean, sizes) | errors | {name: np.array(scale) for name, scale in scales.items()}
         return Estimate(params, diagnostics, state=state | {"weights": weights})
 
-    def _has_fixed_order(self, estimate: Estimate) -> bool:
+    def has_fixed_order(self, estimate: Estimate) -> bool:
         """Gold labels say which label is which; without any, the methods' labels are in order already."""
         del estimate
         return True
 
-    def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
+    def posterior(self, estimate: Estimate, votes: Votes) -> Posterior:
         state = estimate.state
         weights = state["weights"].T
         posteriors = [
@@ -203,7 +203,7 @@ def _warnings(fits: Sequence[Fit]) -> list[str]:
 
 
 PARTS = ("params", "draws", "state")
-"""What a method's `_predict` reads."""
+"""What a method's `posterior` reads."""
 
 
 def _packed(number: int, fit: Fit) -> dict[str, np.ndarray]:

@@ -68,7 +68,7 @@ class Supervised(Predictor):
         return Estimate(diagnostics=diagnostics, state={"classes": network.classes_, **state})
 
     @in_blocks
-    def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
+    def posterior(self, estimate: Estimate, votes: Votes) -> Posterior:
         values: Any = vote_indicator(votes, votes.num_classes)
         for layer in range(len(self.hidden_layers) + 1):
             weights, bias = (estimate.state[f"{name}_{layer}"] for name in LAYER)
@@ -101,14 +101,14 @@ class SupervisedReference(Method):
     training: Dataset = field(repr=False)
     network: Supervised = field(default_factory=Supervised)
 
-    def _fit(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
+    def estimate(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
         del votes, gold  # it has learnt from another data set
         return self.network.estimate(self.training, key)
 
-    def _has_fixed_order(self, estimate: Estimate) -> bool:
+    def has_fixed_order(self, estimate: Estimate) -> bool:
         """Labels are those that it was trained on."""
         del estimate
         return True
 
-    def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
-        return self.network._predict(estimate, votes)
+    def posterior(self, estimate: Estimate, votes: Votes) -> Posterior:
+        return self.network.posterior(estimate, votes)

@@ -66,7 +66,7 @@ class Tempered(Method):
         if isinstance(self.method, Tempered):
             raise LatentensError(f"{self.method} is tempered already")
 
-    def _fit(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
+    def estimate(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
         folds = choose_folds(self.folds, votes)
         held = hold_out(self.method, votes, folds, jax.random.fold_in(key, 0), gold)
         base = usual_shares(votes)
@@ -80,9 +80,9 @@ class Tempered(Method):
             temper_voted(fitted.label_probs, votes, found.value, base),
         )
 
-    def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
+    def posterior(self, estimate: Estimate, votes: Votes) -> Posterior:
         temperature, base = float(estimate.params["temperature"]), estimate.state["usual_shares"]
-        return temper_voted(self.method._predict(estimate, votes), votes, temperature, base)
+        return temper_voted(self.method.posterior(estimate, votes), votes, temperature, base)
 
 
 def choose_folds(wanted: int | None, votes: Votes) -> int:

@@ -162,7 +162,7 @@ class TopDownMLE(Method):
                 f"TopDownMLE: num_hidden must be 0, 3 or more to determine a label, not {self.num_hidden}"
             )
 
-    def _fit(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
+    def estimate(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
         if votes.num_classes > 2:
             raise VotesError(f"TopDownMLE is for two classes, but the votes have {votes.num_classes}: use DawidSkeneEM")
         votes.refuse_repeats("TopDownMLE")
@@ -226,9 +226,9 @@ class TopDownMLE(Method):
             tolerance=self.tolerance,
         )
 
-    def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
+    def posterior(self, estimate: Estimate, votes: Votes) -> Posterior:
         size = len(estimate.params.get("hidden_bias", ()))
-        return MaximumLikelihood(_model(votes.num_voters, size))._predict(estimate, votes)
+        return MaximumLikelihood(_model(votes.num_voters, size)).posterior(estimate, votes)
 
     def fitted_model(self, estimate: Estimate) -> GenerativeModel:
         """The chain of the chosen size; without hidden units, Dawid & Skene's."""

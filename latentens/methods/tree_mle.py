@@ -39,7 +39,7 @@ class TreeMLE(Method):
     max_groups: Count = 8
     starts: CountOrZero = 1
 
-    def _fit(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
+    def estimate(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
         votes.refuse_repeats("TreeMLE")
         generator = numpy_generator(key)
         fits = {"independent": fit_known(DawidSkeneEM(0.0, 0.0), votes, key_from(generator), gold)}
@@ -64,9 +64,9 @@ class TreeMLE(Method):
         best, more = fits[chosen], {"bic": by_model[chosen], "bic_by_model": by_model, "notes": notes}
         return replace(best, diagnostics={**best.diagnostics, **more})
 
-    def _predict(self, estimate: Estimate, votes: Votes) -> Posterior:
+    def posterior(self, estimate: Estimate, votes: Votes) -> Posterior:
         params = {name: value for name, value in estimate.params.items() if name != "groups"}
-        return MaximumLikelihood(self.fitted_model(estimate))._predict(replace(estimate, params=params), votes)
+        return MaximumLikelihood(self.fitted_model(estimate)).posterior(replace(estimate, params=params), votes)
 
     def fitted_model(self, estimate: Estimate) -> DawidSkene | Tree:
         """The tree of the groups that were found; without groups, Dawid & Skene's model."""
