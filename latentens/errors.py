@@ -1,8 +1,40 @@
 """The errors a user can cause; each message is one sentence that names the fault and the remedy."""
 
+from collections.abc import Callable
+from typing import Any, NamedTuple, Self
+
+
+class Keyword(NamedTuple):
+    """A keyword argument that resolves an error, such as `item='question'`; `...` stands for a value to be chosen."""
+
+    name: str
+    value: Any = ...
+
+    def __str__(self) -> str:
+        return f"{self.name}={'…' if self.value is ... else repr(self.value)}"
+
 
 class LatentensError(ValueError):
-    """Input that cannot be used as it is."""
+    """Input that cannot be used as it is.
+
+    Attributes:
+        keywords: The keyword arguments that the message names.
+    """
+
+    def __init__(self, message: str, *keywords: Keyword) -> None:
+        super().__init__(message)
+        self.keywords = keywords
+
+    def text(self, spell: Callable[[Keyword], str]) -> str:
+        """The message with its keyword arguments spelled by a function, for example as options of a command."""
+        text = str(self)
+        for keyword in self.keywords:
+            text = text.replace(str(keyword), spell(keyword))
+        return text
+
+    def about(self, source: object) -> Self:
+        """The same error with a message that begins with the file that it is about."""
+        return type(self)(f"{source}: {self}", *self.keywords)
 
 
 class VotesError(LatentensError):
@@ -18,16 +50,16 @@ class ParameterError(LatentensError):
 
 
 class LatentensWarning(UserWarning):
-    """Input that can be used, but not all of it."""
+    """Input of which a part cannot be used, or a result that needs caution."""
 
 
 class DataNotFoundError(LatentensError, FileNotFoundError):
-    """A data file that is not where it was looked for; the message says what to fetch and where to put it."""
+    """A data file that was not found; the message says what to fetch and where to put it."""
 
 
 class LimitError(LatentensError):
-    """A step that would take more memory or time than allowed; the message names the estimate and the remedy."""
+    """A step that would exceed the limit on memory or time; the message gives the estimate and the remedy."""
 
 
 class SettingError(LatentensError):
-    """A setting of a method, a model or a training that it cannot have; the message names it."""
+    """An invalid setting of a method, a model or a training; the message names it."""

@@ -166,7 +166,7 @@ def test_lists(invoke, tmp_path, command, names):
             ("compare", "--votes", "good.csv", "--truth", "good.csv"),
             "which of the columns 'voter', 'vote' holds the tr",
         ),
-        (("compare", "--data", "S1"), "S1 comes from a file"),
+        (("compare", "--data", "S1"), "S1 is read from files"),
         (("report", "good.csv"), "good.csv is not a readable netCDF file"),
     ],
 )
@@ -194,7 +194,7 @@ def test_compare_on_a_published_table_needs_no_file(invoke, tmp_path):
 
 
 BAD_FILES = {
-    "missing column": (b"item,voter\n1,a\n2,b\n", "there is no column of votes"),
+    "missing column": (b"item,voter\n1,a\n2,b\n", "is named like the votes"),
     "empty file": (b"", "is empty"),
     "header only": (b"item,voter,vote\n", "there is a header but no rows"),
     "mixed labels": (b"item,voter,vote\n1,a,0\n1,b,yes\n2,a,1\n", "the labels mix numbers and text"),

@@ -53,9 +53,7 @@ def test_signs_become_codes_and_the_variable_names_the_root(root, monkeypatch):
 
 
 def test_crowd_folder_with_partial_truth_and_an_unvoted_class(root):
-    with pytest.raises(
-        VotesError, match=r"no voter ever says 'tit' .*classes=\('jay', 'owl', 'tit'\)\): the classes are"
-    ):
+    with pytest.raises(VotesError, match=r"no voter voted 'tit' .*classes=\('jay', 'owl', 'tit'\)\): the classes are"):
         load("birds", root)
     dataset = load("birds", root, classes=("jay", "owl", "tit"))
     assert dataset.votes.class_names == ("jay", "owl", "tit")
@@ -90,7 +88,7 @@ def test_missing_files_say_what_to_fetch(root, name, message):
 
 def test_no_root_at_all(root):
     del root
-    with pytest.raises(DataNotFoundError, match="S2 comes from a file: say where by root=.* LATENTENS_DATA"):
+    with pytest.raises(DataNotFoundError, match="S2 is read from files: give their folder by root=.* LATENTENS_DATA"):
         load("S2")
 
 

@@ -26,11 +26,14 @@ WIDE = "\n".join(
 def test_each_refusal_names_the_option_that_settles_it(invoke, file, tmp_path, command):
     file(WIDE)
     steps = [
-        (("--ignore", "truth"), "column 'truth' looks like the true labels: say --ignore truth,"),
-        (("--item", "question_id"), "say --item question_id if it names the items, or --ignore question_id"),
-        (("--ignore", "remark"), "say --ignore remark if it holds no votes"),
+        (("--ignore", "truth"), "column 'truth' looks like the true labels: give --ignore truth,"),
+        (("--item", "question_id"), "give --item question_id if it names the items, or --ignore question_id"),
+        (("--ignore", "remark"), "give --ignore remark if it holds no votes"),
         (("--classes", "no,yes"), None),
-        (("--missing", "NA"), "column 'm1' holds 'NA', which is no class (if it holds no votes, say --ignore m1)"),
+        (
+            ("--missing", "NA"),
+            "column 'm1' holds 'NA', which is not one of the classes (if it holds no votes, give --ignore m1)",
+        ),
     ]
     arguments = COMMANDS[command]
     for option, sentence in steps:

@@ -37,7 +37,7 @@ def test_words_that_look_missing_are_classes(file, word):
 
 def test_words_beside_numbers_are_refused_until_it_is_said_what_they_mean(file):
     path = file("item,a,b\n1,0,1\n2,NA,1\n3,1,0\n")
-    refused(path, "mix numbers and text (0 and 'NA')", "missing=('NA',)", "classes=(…)")
+    refused(path, "mix numbers and text (0 and 'NA')", "missing=('NA',)", "classes=…")
     assert Votes.from_csv(path, missing=("NA",)).matrix.tolist() == [[0, 1], [-1, 1], [1, 0]]
     assert Votes.from_csv(path, classes=(0, 1, "NA")).matrix.tolist() == [[0, 1], [2, 1], [1, 0]]
 
@@ -150,7 +150,7 @@ def table():
 def test_identifiers_are_no_voter(file, table, position):
     table.insert(position, "question_id", [f"q{i}" for i in range(20)])
     path = file(table.to_csv(index=False))
-    refused(path, "'question_id'", "say item='question_id' if it names the items, or ignore=('question_id',)")
+    refused(path, "'question_id'", "give item='question_id' if it names the items, or ignore=('question_id',)")
     votes = Votes.from_csv(path, item="question_id")
     assert votes.voter_names == ("m1", "m2", "m3")
     assert list(votes.item_names) == [f"q{i}" for i in range(20)]
@@ -198,7 +198,7 @@ def test_a_voter_whose_votes_all_differ_in_a_small_file_is_a_voter(file):
     votes = Votes.from_csv(file("m1,m2,m3,m4\na,b,a,a\nb,b,c,b\nc,a,c,c\nd,d,d,d\n"))
     assert votes.num_voters == 4
     scale = "m1,m2,m3\n" + "".join(f"{i},{1 + i % 2},{1 + i // 4}\n" for i in range(1, 7))
-    refused(file(scale), "may be three voters", "classes=(…)")
+    refused(file(scale), "may be three voters", "classes=…")
     assert Votes.from_csv(file(scale), classes=range(1, 7)).num_voters == 3
 
 
@@ -214,7 +214,7 @@ def test_numbers_as_identifiers_are_no_voter(file, table):
 def test_the_truth_is_no_voter(file, table, name):
     table[name] = table["m1"]
     path = file(table.to_csv(index_label="item"))
-    refused(path, f"column {name!r} looks like the true labels: say ignore=({name!r},)")
+    refused(path, f"column {name!r} looks like the true labels: give ignore=({name!r},)")
     assert Votes.from_csv(path, ignore=(name,)).voter_names == ("m1", "m2", "m3")
 
 
@@ -235,7 +235,9 @@ def test_text_and_other_facts_are_no_voter(file, table, position):
 def test_a_label_that_is_no_class_names_its_column(file, table):
     table.loc[3, "m2"] = "Yes"
     path = file(table.to_csv(index_label="item"))
-    refused(path, "column 'm2' holds 'Yes', which is no class", "did you mean 'yes'?", classes=("no", "yes"))
+    refused(
+        path, "column 'm2' holds 'Yes', which is not one of the classes", "did you mean 'yes'?", classes=("no", "yes")
+    )
 
 
 @pytest.mark.parametrize("size", [(10, 5), (40, 4)])
@@ -246,7 +248,7 @@ def test_three_columns_of_any_names_are_long_only_if_that_is_said(file, size, na
     if names == "text":
         rows = [(f"doc{i}", f"model{j}", ("no", "yes")[k]) for i, j, k in rows]
     path = file(pd.DataFrame(rows, columns=list("abc")).to_csv(index=False))
-    refused(path, "item=…, voter=… and vote=…", "classes=(…)")
+    refused(path, "item=…, voter=… and vote=…", "classes=…")
     votes = Votes.from_csv(path, item="a", voter="b", vote="c")
     assert votes.shape == size
     assert votes.num_classes == 2
@@ -261,9 +263,9 @@ def test_names_of_a_long_table_are_found_among_others(file):
     votes = Votes.from_csv(file(text))
     assert votes.voter_names == ("w1", "w2")
     assert votes.matrix.tolist() == [[1, 0], [1, -1]]
-    refused(file(text.replace("truth", "answer")), "'label', 'answer'", "say vote='label' or vote='answer'")
-    refused(file(text.replace("task_id", "doc")), "no column of items", "say item=…", "is a voter, rename 'Worker ID'")
-    refused(file(text.replace("label", "class")), "no column of votes", "say vote=…", "is a voter, rename 'Worker ID'")
+    refused(file(text.replace("truth", "answer")), "'label', 'answer'", "give vote='label' or vote='answer'")
+    refused(file(text.replace("task_id", "doc")), "like the items: give item=…", "is a voter, rename 'Worker ID'")
+    refused(file(text.replace("label", "class")), "like the votes: give vote=…", "is a voter, rename 'Worker ID'")
     assert Votes.from_csv(file(text.replace("label", "class")), vote="class").matrix.tolist() == [[1, 0], [1, -1]]
 
 
@@ -291,7 +293,7 @@ def test_rows_of_their_own_are_no_items(file):
         ("item,a,b\n1,,\n2,,\n", "every cell is empty"),
         ("item,a,b\n1,0,1\n1,1,1\n", "duplicates='last'"),
         ("item,a,b\n1,0,1\n,1,1\n", "row 1 has no item"),
-        ("item,id,a,b\n1,x,0,1\n2,y,1,1\n", "say item='item' or item='id'"),
+        ("item,id,a,b\n1,x,0,1\n2,y,1,1\n", "give item='item' or item='id'"),
         ("item\n1\n2\n", "no column of votes"),
         ("item,voter,vote\n" + "".join(f"{i // 2},{i % 2},remark {i}\n" for i in range(30)), "30 different labels"),
     ],
@@ -305,7 +307,7 @@ def test_tables_that_are_not_clear(file, text, message):
     [
         ({"ignore": ("c",)}, "there is no column 'c'; the columns are 'item', 'a', 'b'"),
         ({"item": "c"}, "there is no column 'c'"),
-        ({"vote": "a"}, "there is no column of voters among 'item', 'b' by its name: say voter=…"),
+        ({"vote": "a"}, "none of the columns 'item', 'b' is named like the voters: give voter=…"),
         ({"ignore": "a"}, "ignore=('a',)"),
         ({"duplicates": "all"}, "none of 'error', 'first', 'last' and 'keep'"),
         ({"classes": ("x", "x")}, "names a class twice"),

@@ -11,11 +11,11 @@ VOTES = "item,voter,vote\n1,a,yes\n1,b,no\n2,a,no\n2,b,no\n3,a,yes\n3,b,yes\n"
 
 def test_truth_spelled_otherwise_is_refused(file):
     votes = file(VOTES)
-    with pytest.raises(VotesError, match=r"truth.csv: no voter ever says 'Yes' .*: did you mean 'yes'\?$"):
+    with pytest.raises(VotesError, match=r"truth.csv: no voter voted 'Yes' .*: did you mean 'yes'\?$"):
         from_files(votes, file("item,truth\n1,Yes\n2,no\n", "truth.csv"))
-    with pytest.raises(VotesError, match=r"ever says 'unsure' .*classes=\('no', 'yes', 'unsure'\)\): the classes are"):
+    with pytest.raises(VotesError, match=r"voted 'unsure' .*classes=\('no', 'yes', 'unsure'\)\): the classes are"):
         from_files(votes, file("item,truth\n1,unsure\n2,no\n", "truth.csv"))
-    with pytest.raises(VotesError, match="no voter ever says '0'"):
+    with pytest.raises(VotesError, match="no voter voted '0'"):
         from_files(votes, file("item,truth\n1,1\n2,0\n", "truth.csv"))
     dataset = from_files(votes, tmp := votes.with_name("truth.csv"), classes=("no", "yes", "0", "1"))
     assert tmp.is_file()
@@ -91,7 +91,7 @@ def test_compare_refuses_a_truth_spelled_otherwise_and_ignores_unknown_items_alo
     arguments = ("compare", "--votes", "votes.csv", "--truth", "truth.csv", "-m", "MajorityVote")
     file("item,truth\n1,Yes\n2,no\n", "truth.csv")
     code, shown, error = invoke(*arguments, cwd=tmp_path)
-    words = "no voter ever says 'Yes' (if it is a class all the same, say --classes no,yes,Yes): did you mean 'yes'?"
+    words = "no voter voted 'Yes' (if it is a class nevertheless, give --classes no,yes,Yes): did you mean 'yes'?"
     assert (code, shown, error) == (2, "", f"latentens: truth.csv: {words}\n")
     file("item,truth\n1,yes\n2,no\n9,no\n", "truth.csv")
     code, shown, error = invoke(*arguments, cwd=tmp_path)

@@ -9,7 +9,7 @@ import pandas as pd
 from jaxtyping import Int
 
 from latentens.datasets.dataset import Dataset
-from latentens.errors import VotesError
+from latentens.errors import Keyword, VotesError
 from latentens.votes import Votes
 from latentens.votes.labels import (
     MISSING,
@@ -87,9 +87,9 @@ def _truth_codes(votes: Votes, truth: Mapping[Hashable, Hashable]) -> Int[np.nda
     codes = positions(map(label_text, labels), [label_text(name) for name in votes.class_names])
     if (codes < 0).any():
         strange = sorted({str(label) for label in labels[codes < 0]})
+        choice, hint = Keyword("classes", (*votes.class_names, *strange)), suggestion(strange[0], votes.class_names)
         raise VotesError(
-            f"no voter ever says {strange[0]!r} (if it is a class all the same, say "
-            f"classes={(*votes.class_names, *strange)}): {suggestion(strange[0], votes.class_names)}"
+            f"no voter voted {strange[0]!r} (if it is a class nevertheless, give {choice}): {hint}", choice
         )
     found = np.full(votes.num_items, MISSING, dtype=code_type(votes.num_classes))
     found[items[items >= 0]] = codes

@@ -15,7 +15,7 @@ from latentens.datasets.bundled import BUNDLED, load_bundled
 from latentens.datasets.dataset import Dataset
 from latentens.datasets.from_files import from_files
 from latentens.datasets.paper import PAPER_MODELS, PAPER_VOTERS, simulate_paper, true_params
-from latentens.errors import DataNotFoundError, VotesError
+from latentens.errors import DataNotFoundError, Keyword, VotesError
 from latentens.models import Tree
 from latentens.programs.model import GenerativeModel
 from latentens.votes import Votes
@@ -61,7 +61,10 @@ def load(name: str, root: str | Path | None = None, **options: Unpack[TableOptio
 
 def _find(name: str, relative: str, root: str | Path | None, folders: tuple[str, ...]) -> Path:
     if root is None:
-        raise DataNotFoundError(f"{name} comes from a file: say where by root=… or the variable {ROOT_VARIABLE}")
+        choice = Keyword("root")
+        raise DataNotFoundError(
+            f"{name} is read from files: give their folder by {choice} or by {ROOT_VARIABLE}", choice
+        )
     for folder in folders:
         if (path := Path(root, folder, relative)).is_file():
             return path

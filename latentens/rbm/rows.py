@@ -9,6 +9,7 @@ from latentens.errors import VotesError
 from latentens.rbm.units import AnyArray, Units
 from latentens.runtime.limits import check_memory
 from latentens.votes import Votes
+from latentens.votes.labels import LAST
 
 MEAN_PSEUDO = 1e-4
 """Share of the data by which the means of visible units are drawn towards equal shares of their states."""
@@ -74,7 +75,8 @@ class VisibleRows(NamedTuple):
         if self.observed is not None and self.observed.dtype != bool:
             raise VotesError(
                 f"{who} takes one vote of each voter on an item, but some votes are repeated: have few enough hidden "
-                "units to enumerate, or read the votes with duplicates='last'"
+                f"units to enumerate, or read the votes with {LAST}",
+                LAST,
             )
 
     @property

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Int
 
-from latentens.errors import VotesError
+from latentens.errors import Keyword, VotesError
 
 Names = Sequence[Any] | np.ndarray
 
@@ -119,6 +119,12 @@ def _index_type(size: int) -> type[np.signedinteger]:
     return np.int8 if size < 127 else np.int32
 
 
+CHOICES = ITEM, VOTER, VOTE, CLASSES, LAST, KEEP = (
+    *map(Keyword, ("item", "voter", "vote", "classes")),
+    *(Keyword("duplicates", value) for value in ("last", "keep")),
+)
+"""Options of reading that messages name."""
+
 Classes = Sequence[Hashable] | None
 Duplicates = Literal["error", "first", "last", "keep"]
 
@@ -161,7 +167,8 @@ class Reading:
     def __post_init__(self) -> None:
         for name in ("ignore", "classes", "missing"):
             if isinstance(value := getattr(self, name), str):
-                raise VotesError(f"{name} takes several, so write {name}=({value!r},)")
+                choice = Keyword(name, (value,))
+                raise VotesError(f"{name} takes several values: write {choice}", choice)
         if self.duplicates not in get_args(Duplicates):
             raise VotesError(f"duplicates={self.duplicates!r} is none of 'error', 'first', 'last' and 'keep'")
         if self.classes is not None and len(set(self.classes)) < len(self.classes):
@@ -249,13 +256,14 @@ def encode_labels(column: Coded, classes: Classes = None) -> tuple[Int[np.ndarra
         number = "1 class" if len(classes) == 1 else f"{len(classes)} classes"
         raise VotesError(
             f"the votes are for {number} ({listed(classes)}), but 2 to {MAX_CLASSES} are possible: "
-            "name them with classes=(…)"
+            f"list them by {CLASSES}",
+            CLASSES,
         )
     code_of = {label_text(name): code for code, name in enumerate(classes)}
     for label in labels:
         if label not in code_of:
             hint = suggestion(label, classes)
-            raise VotesError(f"label {label!r} is no class: {hint}")
+            raise VotesError(f"{label!r} is not one of the classes: {hint}")
     codes = np.array([*(code_of[label] for label in labels), MISSING], dtype=code_type(len(classes)))
     return codes[column.codes], tuple(classes)
 
@@ -284,10 +292,12 @@ def _classes_of(labels: Sequence[str], num_votes: int) -> tuple[Any, ...]:
     text = [label for label in labels if not NUMBER.fullmatch(label)]
     numbers = [label for label in labels if NUMBER.fullmatch(label)]
     if text and numbers:
-        codes = tuple(text) if len(text) <= SHOWN else "(…)"
+        missing = Keyword("missing", tuple(text) if len(text) <= SHOWN else ...)
         raise VotesError(
-            f"the labels mix numbers and text ({numbers[0]} and {text[0]!r}): say missing={codes} if a vote is missing "
-            "there, or name all the classes, classes=(…)"
+            f"the labels mix numbers and text ({numbers[0]} and {text[0]!r}): give {missing} if a vote is missing "
+            f"there, or list the classes by {CLASSES}",
+            missing,
+            CLASSES,
         )
     fractions = [label for label in numbers if float(label) % 1 != 0]
     if fractions:
@@ -295,12 +305,13 @@ def _classes_of(labels: Sequence[str], num_votes: int) -> tuple[Any, ...]:
     if len(labels) > FEW_LABELS and 2 * len(labels) > num_votes:
         raise VotesError(
             f"{num_votes} votes have {len(labels)} different labels ({listed(labels)}); "
-            "if all of them are classes, name them with classes=(…)"
+            f"if all of them are classes, list them by {CLASSES}",
+            CLASSES,
         )
     found = natural_names(np.array(labels, dtype=object)).tolist()
     if 0 in found and -1 in found:
-        classes = tuple(sorted(found)) if len(found) <= SHOWN else "(…)"
-        raise VotesError(f"-1 beside 0 may be a class or a missing vote: say missing=(-1,), or classes={classes}")
+        choice = Keyword("missing", (-1,)), Keyword("classes", tuple(sorted(found)) if len(found) <= SHOWN else ...)
+        raise VotesError(f"-1 beside 0 may be a class or a missing vote: give {choice[0]} or {choice[1]}", *choice)
     for pair in ((0, 1), ("False", "True")):
         if set(found) <= set(pair):
             return pair

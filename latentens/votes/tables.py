@@ -18,10 +18,17 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Int
 
-from latentens.errors import VotesError
+from latentens.errors import Keyword, VotesError
 from latentens.votes.labels import (
+    CHOICES,
+    CLASSES,
     FEW_LABELS,
+    ITEM,
+    KEEP,
+    LAST,
     MISSING,
+    VOTE,
+    VOTER,
     Chunk,
     Coded,
     Duplicates,
@@ -96,7 +103,7 @@ def naming(path: str | Path) -> Iterator[None]:
     try:
         yield
     except VotesError as error:
-        raise error if str(error).startswith(str(path)) else VotesError(f"{path}: {error}") from None
+        raise error if str(error).startswith(str(path)) else error.about(path) from None
 
 
 @contextmanager
@@ -307,8 +314,9 @@ def find_layout(names: Sequence[str], index: str | None, reading: Reading) -> Lo
         return Long(**{role: str(name) for role, name in roles.items()})
     said = reading.voter or reading.vote
     if said or (roles["voter"] and (len(absent) == 1 or len(left) <= len(ROLES))):
-        name, wide = absent[0], "" if said else f"; if each column is a voter, rename {roles['voter']!r}"
-        raise VotesError(f"there is no column of {name}s among {listed(others)} by its name: say {name}=…{wide}")
+        name, choice = absent[0], Keyword(absent[0])
+        wide = "" if said else f"; if each column is a voter, rename {roles['voter']!r}"
+        raise VotesError(f"none of the columns {listed(others)} is named like the {name}s: give {choice}{wide}", choice)
     return _wide(left, index, reading.item)
 
 
@@ -326,8 +334,9 @@ def _by_role(role: str, names: Sequence[str]) -> str | None:
         if exact := [name for name in found if name.strip().lower() == role]:
             found = exact[:1]
         if len(found) > 1:
-            choice = " or ".join(f"{role}={name!r}" for name in found)
-            raise VotesError(f"columns {listed(found)} may all hold the {role}s; say {choice}")
+            choices = [Keyword(role, name) for name in found]
+            either = " or ".join(map(str, choices))
+            raise VotesError(f"columns {listed(found)} may all hold the {role}s: give {either}", *choices)
         if found:
             return found[0]
     return None
@@ -343,17 +352,19 @@ def _wide(names: Sequence[str], index: str | None, item: str | None) -> Wide:
     if item is None:
         known = [name for name in names if name.strip().lower() in ITEM_COLUMNS]
         if len(known) > 1:
-            choice = " or ".join(f"item={name!r}" for name in known)
-            raise VotesError(f"columns {listed(known)} may all name the items; say {choice}, and ignore the other")
+            choices = [Keyword("item", name) for name in known]
+            either = " or ".join(map(str, choices))
+            message = f"columns {listed(known)} may all name the items: give {either}, and ignore the other"
+            raise VotesError(message, *choices)
         item = known[0] if known else index
     voters = tuple(name for name in names if name not in (item, index))
     if not voters:
         raise VotesError("there is no column of votes beside the items")
     for name in voters:
         if SURE_TRUTH.fullmatch(_plain(name)) or _is_likely_truth(name, voters):
-            raise VotesError(
-                f"column {name!r} looks like the true labels: say ignore=({name!r},), or rename it if it is a voter"
-            )
+            ignore = Keyword("ignore", (name,))
+            message = f"column {name!r} looks like the true labels: give {ignore}, or rename it if it is a voter"
+            raise VotesError(message, ignore)
     return Wide(voters, () if item is None else (item,))
 
 
@@ -453,12 +464,16 @@ def refuse_strange_columns(layout: Wide, votes: Coded, classes: Sequence[str] | 
     elif not layout.items and _may_be_long(votes.codes, [column.labels for column in held.values()]):
         raise VotesError(
             f"the columns {listed(layout.voters)} may be three voters, or the item, the voter and the vote of each "
-            "row: say item=…, voter=… and vote=…, or, if they are voters, name the labels, classes=(…)"
+            f"row: give {ITEM}, {VOTER} and {VOTE} or, if they are voters, list the labels by {CLASSES}",
+            *CHOICES,
         )
     elif identifiers:
         name = identifiers[0]
-        items = f"say item={name!r} if it names the items, or" if not layout.items else "say"
-        raise VotesError(f"column {name!r} has a different value in every row: {items} ignore=({name!r},)")
+        item, ignore = Keyword("item", name), Keyword("ignore", (name,))
+        names_items = "" if layout.items else f"{item} if it names the items, or "
+        raise VotesError(
+            f"column {name!r} has a different value in every row: give {names_items}{ignore}", item, ignore
+        )
     else:
         _refuse_strangers({name: column.labels for name, column in columns.items()}, own)
 
@@ -466,9 +481,11 @@ def refuse_strange_columns(layout: Wide, votes: Coded, classes: Sequence[str] | 
 def _refuse_unknown_labels(columns: Mapping[str, Held], classes: Sequence[str]) -> None:
     for name, (labels, _) in columns.items():
         if unknown := sorted(labels.difference(classes)):
+            ignore = Keyword("ignore", (name,))
             raise VotesError(
-                f"column {name!r} holds {unknown[0]!r}, which is no class (if it holds no votes, say "
-                f"ignore=({name!r},)): {suggestion(unknown[0], classes)}"
+                f"column {name!r} holds {unknown[0]!r}, which is not one of the classes (if it holds no votes, give "
+                f"{ignore}): {suggestion(unknown[0], classes)}",
+                ignore,
             )
 
 
@@ -481,14 +498,18 @@ def _refuse_strangers(labels: Mapping[str, set[str]], own: Mapping[str, int]) ->
     ]
     if len(strangers) == len(labels) > 2:
         raise VotesError(
-            f"no two of the columns {listed(labels)} share their labels: if each row is one vote, say which column is "
-            "which, item=…, voter=…, vote=…; if each column is a voter, name the labels, classes=(…)"
+            f"no two of the columns {listed(labels)} share their labels: if each row is one vote, give {ITEM}, {VOTER} "
+            f"and {VOTE}; if each column is a voter, list the labels by {CLASSES}",
+            *CHOICES,
         )
     if strangers:
         name = strangers[0]
+        ignore = Keyword("ignore", (name,))
         raise VotesError(
-            f"column {name!r} does not share its labels ({listed(sorted(labels[name]))}) with other columns: say "
-            f"ignore=({name!r},) if it holds no votes, or name all labels, classes=(…), if it does"
+            f"column {name!r} does not share its labels ({listed(sorted(labels[name]))}) with other columns: give "
+            f"{ignore} if it holds no votes, or list all labels by {CLASSES} if it does",
+            ignore,
+            CLASSES,
         )
 
 
@@ -508,7 +529,8 @@ def refuse_single_votes(layout: Long, item: Coded, voter: Coded) -> None:
     if len(item.names) == len(item.codes) > 1 and len(voter.names) > 1:
         raise VotesError(
             f"column {layout.item!r} has a different value in every row, so no item has two votes: name the column "
-            f"of items, item=…; if each column is a voter, rename {layout.voter!r} and {layout.vote!r}"
+            f"of items by {ITEM}; if each column is a voter, rename {layout.voter!r} and {layout.vote!r}",
+            ITEM,
         )
 
 
@@ -643,8 +665,9 @@ def _by_item(
         second = int(np.argmax(pd.Series(item.codes).duplicated()))
         name = listed(natural_names(item.names)[item.codes[[second]]])
         raise VotesError(
-            f"item {name} has more than one row: if each row is one vote, say voter=… and vote=…; if not, take one of "
-            "its rows by duplicates='last', or count them all by duplicates='keep'"
+            f"item {name} has more than one row: if each row is one vote, give {VOTER} and {VOTE}; if not, take one of "
+            f"its rows by {LAST}, or count them all by {KEEP}",
+            *CHOICES,
         )
     num_rows, num_voters = codes.shape
     voter = Coded(np.tile(np.arange(num_voters), num_rows), np.arange(num_voters))

@@ -8,7 +8,7 @@ from jaxtyping import Bool, Int
 from latentens.errors import VotesError
 from latentens.runtime.blocks import BLOCK_ELEMENTS, row_blocks
 from latentens.runtime.limits import check_memory
-from latentens.votes.labels import MISSING, Coded, Duplicates, listed
+from latentens.votes.labels import KEEP, LAST, MISSING, Coded, Duplicates, listed
 
 
 class Triplets(NamedTuple):
@@ -68,8 +68,10 @@ def sort_triplets(item: Coded, voter: Coded, codes: Int[np.ndarray, " entry"], d
             second = int(np.argmax(repeated))
             which, who = listed(item.names[triplets.item[[second]]]), listed(voter.names[triplets.voter[[second]]])
             raise VotesError(
-                f"item {which} has more than one vote of voter {who}: take one of them by duplicates='last', "
-                "or count them all by duplicates='keep'"
+                f"item {which} has more than one vote of voter {who}: take one of them by {LAST}, "
+                f"or count them all by {KEEP}",
+                LAST,
+                KEEP,
             )
         if duplicates == "keep":
             triplets = triplets.in_order()

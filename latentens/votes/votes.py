@@ -14,7 +14,7 @@ from latentens.errors import VotesError
 from latentens.runtime.blocks import BLOCK_ELEMENTS, row_blocks
 from latentens.runtime.limits import check_memory
 from latentens.votes.distinct import Patterns, find_patterns
-from latentens.votes.labels import MISSING, Classes, Duplicates, Names, Reading, TableOptions, listed, suggestion
+from latentens.votes.labels import LAST, MISSING, Classes, Duplicates, Names, Reading, TableOptions, listed, suggestion
 from latentens.votes.tables import Long, csv_table, parquet_table, tabulate_file, tabulate_frame, tabulate_matrix
 from latentens.votes.triplets import Triplets, count_votes, to_matrix, to_triplets
 
@@ -180,8 +180,9 @@ class Votes:
             item, voter = int(self.triplets.item[entry]), int(self.triplets.voter[entry])
             raise VotesError(
                 f"{who} takes one vote of each voter on an item, but voter {self.voter_names[voter]} voted on item "
-                f"{self.item_names[item]} more than once: read the votes with duplicates='last', or use a method that "
-                "counts repeated votes, such as DawidSkeneEM"
+                f"{self.item_names[item]} more than once: read the votes with {LAST}, or use a method that "
+                "counts repeated votes, such as DawidSkeneEM",
+                LAST,
             )
 
     @cached_property
