@@ -1,7 +1,5 @@
-"""Finished work on disk, told apart by the content of data, settings and code."""
+"""Finished work on disk, keyed by the content of data, settings and code."""
 
-import dis
-import hashlib
 import importlib.metadata
 import importlib.util
 import json
@@ -10,21 +8,18 @@ import tempfile
 import types
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from functools import cached_property, lru_cache
-from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 import jax
 import jax.numpy as jnp
+import joblib
 import numpy as np
 
 from latentens.errors import LatentensError, LatentensWarning
-
-Part = tuple[str, Any]
 
 PACKAGE = "latentens"
 WITHOUT_INFLUENCE = ("reporting", "cli")
@@ -33,308 +28,151 @@ WITHOUT_INFLUENCE = ("reporting", "cli")
 LIBRARIES = ("jax", "jaxlib", "numpy", "numpyro", "optax", "scikit-learn", "scipy")
 """Libraries whose version a result may depend on."""
 
-CODE_FIELDS = (
-    "co_code",
-    "co_consts",
-    "co_names",
-    "co_varnames",
-    "co_freevars",
-    "co_cellvars",
-    "co_argcount",
-    "co_posonlyargcount",
-    "co_kwonlyargcount",
-    "co_flags",
-    "co_exceptiontable",
-)
-NO_BEHAVIOUR = frozenset(
-    {
-        "__dict__",
-        "__weakref__",
-        "__module__",
-        "__doc__",
-        "__abstractmethods__",
-        "_abc_impl",
-        "__annotations__",
-        "__annotate__",
-        "__annotate_func__",
-        "__annotations_cache__",
-        "__orig_bases__",
-        "__parameters__",
-        "__dataclass_fields__",
-        "__dataclass_params__",
-        "__match_args__",
-        "__static_attributes__",
-        "__firstlineno__",
-    }
-)
-"""Attributes of a class that say nothing about what it does."""
+PLAIN = (type(None), bool, int, float, complex, str, bytes)
 
-GENERATED = "<string>"
-"""The file name of functions that `dataclass` writes; a class's fields say what they do."""
+
+def fingerprint(*content: Any) -> str:
+    """A hexadecimal name for content, the same in every process.
+
+    Args:
+        content: Arrays, random keys, numbers, text, containers, dataclasses, functions, classes and objects that can
+            be pickled. Functions and classes of the user's own count with the text of their file and with the global
+            names that they use; a module imported inside a function counts only if it is loaded already.
+    """
+    try:
+        return joblib.hash(_plain(content, ()))
+    except LatentensError:
+        raise
+    except Exception as error:  # each kind of object refuses to be pickled in its own way
+        raise LatentensError(
+            f"settings or data cannot be hashed by content ({error}): remove the object, or run without a cache folder"
+        ) from None
+
+
+def _plain(value: Any, around: tuple[int, ...]) -> Any:
+    """Content as tuples of plain values and arrays, nothing shared: `joblib.hash` sees values, not identities.
+
+    Args:
+        value: The content.
+        around: Identities of the objects that hold it; one of them again counts by its distance.
+    """
+    if type(value) in PLAIN:
+        return value
+    if id(value) in around:
+        return "cycle", len(around) - around.index(id(value))
+    around = (*around, id(value))
+    if isinstance(value, jax.Array | np.ndarray | np.generic):
+        return _plain_array(value, around)
+    if type(value) in (set, frozenset):
+        return type(value).__name__, *sorted(joblib.hash(_plain(part, around)) for part in value)
+    parts = _parts(value)
+    return type(value).__name__, *((_plain(name, around), _plain(part, around)) for name, part in parts)
+
+
+def _plain_array(value: Any, around: tuple[int, ...]) -> Any:
+    if isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
+        return "key", str(jax.random.key_impl(value)), np.asarray(jax.random.key_data(value))
+    array = np.asarray(value, order="C")
+    if array.dtype.hasobject or array.dtype.kind == "T":
+        return "objects", array.shape, *(_plain(part, around) for part in array.ravel().tolist())
+    return "array", str(array.dtype.descr), array.shape, array.reshape(-1).view(np.uint8) if array.size else b""
+
+
+def _parts(value: Any) -> Iterator[tuple[Any, Any]]:
+    """What an object consists of, in named parts."""
+    if isinstance(value, tuple | list):
+        yield from enumerate((*value, *([] if type(value) in (tuple, list) else [type(value)])))
+    elif type(value) in (dict, types.MappingProxyType):
+        yield from value.items()
+    elif isinstance(value, types.MethodType | types.BuiltinMethodType) and value.__self__ is not None:
+        yield value.__name__, value.__self__
+        yield "function", getattr(value, "__func__", None)
+    elif isinstance(value, property | cached_property):
+        yield from ((name, getattr(value, name, None)) for name in ("fget", "fset", "func"))
+    elif not isinstance(value, type | types.FunctionType) and hasattr(
+        value, "__wrapped__"
+    ):  # compiled by JAX, cached, …
+        yield "wrapped", value.__wrapped__
+    elif isinstance(value, types.CodeType):
+        yield value.co_code, (value.co_names, value.co_consts)
+    elif isinstance(value, types.ModuleType):
+        yield from _module_parts(value.__name__)
+    elif isinstance(value, type | types.FunctionType) or (callable(value) and hasattr(value, "__qualname__")):
+        yield from _code_parts(value)
+    elif is_dataclass(value):
+        yield "class", type(value)
+        yield from ((setting.name, getattr(value, setting.name)) for setting in fields(value))
+    else:  # what `pickle` would rebuild it from
+        yield "class", type(value)
+        rebuilt = value.__reduce_ex__(4)
+        yield (
+            "content",
+            rebuilt
+            if isinstance(rebuilt, str)
+            else [list(part) if isinstance(part, Iterator) else part for part in rebuilt],
+        )
+
+
+def _code_parts(code: Any) -> Iterator[tuple[str, Any]]:
+    """A function or class: its name, the text or version it comes from, and what it refers to."""
+    version, own = _source(code.__module__)
+    yield code.__qualname__, (code.__module__, version)
+    if isinstance(code, types.FunctionType):
+        if own or "<" in code.__qualname__:  # the user's, a lambda, or made in a call
+            yield "code", code.__code__
+            yield "defaults", (code.__defaults__, code.__kwdefaults__)
+            yield "closure", [cell.cell_contents for cell in code.__closure__ or () if cell != types.CellType()]
+        if own:
+            names = sorted(_names(code.__code__))
+            yield "globals", {name: code.__globals__[name] for name in names if name in code.__globals__}
+            yield "imported", [sys.modules[name] for name in names if name in sys.modules and _source(name)[1]]
+    elif own:
+        yield "bases", code.__bases__
+        for name, part in vars(code).items():
+            if isinstance(part, types.FunctionType) or not name.startswith(("__", "_abc_")):
+                yield name, part
+
+
+def _names(code: types.CodeType) -> set[str]:
+    """The names that code refers to, functions inside it included."""
+    return set(code.co_names).union(*(_names(part) for part in code.co_consts if isinstance(part, types.CodeType)))
+
+
+def _module_parts(name: str) -> Iterator[tuple[str, Any]]:
+    """A module: its text or version, and those of the user's modules that it uses in turn."""
+    version, own = _source(name)
+    yield name, version
+    used = {str(getattr(value, "__module__", "")) for value in vars(sys.modules[name]).values()} if own else set()
+    for other in sorted(used - {name}):
+        if other in sys.modules and _source(other)[1]:
+            yield other, sys.modules[other]
+
+
+def _source(module: str | None) -> tuple[str, bool]:
+    """The text of a user's module or the version of a library, and whether it is the user's."""
+    module = module or "__main__"
+    root = module.partition(".")[0]
+    if root == PACKAGE:
+        return "", False  # `package_source` counts for all of it
+    path = Path(getattr(sys.modules.get(module), "__file__", None) or "")
+    installed = root in sys.stdlib_module_names or {"site-packages", "dist-packages"} & {*path.parts}
+    if installed and root != "__main__":
+        return str(getattr(sys.modules.get(root), "__version__", sys.version)), False
+    return path.read_text(encoding="utf-8") if path.is_file() else "", True
 
 
 @lru_cache(maxsize=1)
 def package_source() -> str:
     """A digest of the source of this package and of the versions of the libraries it computes with."""
-    digest = blake2b(digest_size=16)
+    content = [f"{library} {importlib.metadata.version(library)}" for library in LIBRARIES]
     for name in (PACKAGE, f"{PACKAGE}.models"):
         spec = importlib.util.find_spec(name)
-        folders = spec.submodule_search_locations if spec is not None and spec.submodule_search_locations else []
-        for folder in map(Path, folders):
-            for path in sorted(folder.rglob("*.py")):
-                relative = path.relative_to(folder)
-                if relative.parts[0] not in WITHOUT_INFLUENCE:
-                    digest.update(f"{name}/{relative.as_posix()}".encode() + b"\0" + path.read_bytes() + b"\0")
-    for library in LIBRARIES:
-        digest.update(f"{library} {importlib.metadata.version(library)}\0".encode())
-    return digest.hexdigest()
-
-
-def function_content(function: types.FunctionType) -> Iterator[Part]:
-    """The parts of a function; of one that a library makes in a call of its own, all but its globals."""
-    owner = _owner(function.__module__)
-    if owner != "user":
-        yield from _named(function)
-        if "<" not in function.__qualname__:  # neither local nor a lambda
-            return
-    yield "code", function.__code__
-    yield "defaults", (function.__defaults__, function.__kwdefaults__)
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        try:
-            yield name, cell.cell_contents
-        except ValueError:
-            yield name, "empty"
-    yield "attributes", vars(function)
-    if owner == "user":
-        yield from _used(function.__code__, function.__globals__)
-
-
-def library_content(found: Any) -> Iterator[Part] | None:
-    """The name of something callable that a library has made, such as a function in compiled code."""
-    home, name = getattr(found, "__module__", None), getattr(found, "__qualname__", None)
-    named = isinstance(home, str) and isinstance(name, str) and "<" not in name
-    return _named(found) if named and _owner(home) != "user" else None
-
-
-def code_content(code: types.CodeType) -> Iterator[Part]:
-    """What a piece of bytecode does; where it stands in which file does not count."""
-    for name in CODE_FIELDS:
-        yield name, getattr(code, name)
-
-
-def class_content(found: type) -> Iterator[Part]:
-    """The parts of a class."""
-    if _owner(found.__module__) != "user":
-        yield from _named(found)
-        return
-    yield "name", found.__qualname__
-    yield "bases", found.__bases__
-    if is_dataclass(found):
-        yield "fields", [(field.name, field.default, field.default_factory) for field in fields(found)]
-    for name, value in vars(found).items():
-        generated = isinstance(value, types.FunctionType) and value.__code__.co_filename == GENERATED
-        if name not in NO_BEHAVIOUR and not (generated and is_dataclass(found)):
-            yield name, value
-
-
-def module_content(name: str) -> Iterator[Part]:
-    """A module: the source of the user's own, and of those that it uses in turn; the version of a library's."""
-    yield "module", name
-    if _owner(name) != "user":
-        yield "version", _version(name)
-        return
-    path = _file(name)
-    yield "source", Path(path).read_bytes() if path and Path(path).is_file() else None
-    module = sys.modules.get(name)
-    used = {_home(value) for value in vars(module).values()} if module else set()
-    for other in sorted(used - {name, None}, key=str):
-        if other in sys.modules and _owner(other) == "user":
-            yield str(other), sys.modules[str(other)]
-
-
-def _used(code: types.CodeType, namespace: dict[str, Any]) -> Iterator[Part]:
-    """The globals that a function's code uses, and the modules that it imports."""
-    for step in dis.get_instructions(code):
-        if step.opname in ("LOAD_GLOBAL", "LOAD_NAME") and step.argval in namespace:
-            yield step.argval, namespace[step.argval]
-        elif step.opname == "IMPORT_NAME":
-            yield step.argval, dict(module_content(step.argval))
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _used(constant, namespace)
-
-
-def _home(value: Any) -> str | None:
-    """The module that something in a module comes from."""
-    home = value.__name__ if isinstance(value, types.ModuleType) else getattr(value, "__module__", None)
-    return home if isinstance(home, str) else None
-
-
-def _named(found: Any) -> Iterator[Part]:
-    yield "module", found.__module__
-    yield "name", found.__qualname__
-    yield "version", _version(found.__module__)
-
-
-@lru_cache(maxsize=4096)
-def _owner(module: str | None) -> Literal["user", "library", "package"]:
-    """Whose code a module is."""
-    if module is None or module == "__main__":
-        return "user"
-    root = module.partition(".")[0]
-    if root == PACKAGE:
-        return "package"
-    if root in sys.stdlib_module_names:
-        return "library"
-    path = _file(module) or _file(root)
-    installed = path is not None and {"site-packages", "dist-packages"} & set(Path(path).parts)
-    return "library" if installed else "user"
-
-
-def _file(module: str) -> str | None:
-    if module in sys.modules:
-        return getattr(sys.modules[module], "__file__", None)
-    try:
-        spec = importlib.util.find_spec(module)
-    except (ImportError, ValueError):
-        return None
-    return spec.origin if spec is not None else None
-
-
-@lru_cache(maxsize=4096)
-def _version(module: str) -> str:
-    root = module.partition(".")[0]
-    if root == PACKAGE:
-        return ""
-    if root in sys.stdlib_module_names:
-        return ".".join(map(str, sys.version_info[:3]))
-    try:
-        return str(getattr(sys.modules.get(root), "__version__", None) or importlib.metadata.version(root))
-    except importlib.metadata.PackageNotFoundError:
-        return ""
-
-
-PLAIN = (type(None), bool, int, float, complex, str, type(Ellipsis), type(NotImplemented))
-DIGEST_BYTES = 16
-
-
-def fingerprint(*content: Any) -> str:
-    """A hexadecimal name for content.
-
-    Args:
-        content: Anything made of arrays, numbers, text, containers, dataclasses, functions, classes and objects that
-            could be copied to another process.
-    """
-    return _Reader().digest(content).hex()
-
-
-class _Reader:
-    """Goes through content once; what it has met is kept, so that its identity is not taken over by another object."""
-
-    def __init__(self) -> None:
-        self.met: dict[int, tuple[Any, bytes]] = {}
-        self.open: dict[int, int] = {}
-        self.trail: list[str] = []
-
-    def digest(self, value: Any) -> bytes:
-        """The digest of a value; one that holds itself counts there by how far up it is."""
-        if type(value) in PLAIN:
-            return _joined(type(value).__name__, str(value).encode("utf-8", "surrogatepass"))
-        if id(value) in self.met:
-            return self.met[id(value)][1]
-        if id(value) in self.open:
-            return _joined("cycle", str(len(self.open) - self.open[id(value)]).encode())
-        self.open[id(value)] = len(self.open)
-        try:
-            found = self._composite(value)
-        finally:
-            del self.open[id(value)]
-        self.met[id(value)] = value, found
-        return found
-
-    def _composite(self, value: Any) -> bytes:
-        if isinstance(value, jax.Array | np.ndarray | np.generic):
-            return self._array(value)
-        if type(value) in (bytes, bytearray):
-            return _joined("bytes", value)
-        if type(value) in (tuple, list):
-            return _joined(type(value).__name__, *map(self.digest, value))
-        if type(value) in (set, frozenset):
-            return _joined(type(value).__name__, *sorted(map(self.digest, value)))
-        if type(value) in (dict, types.MappingProxyType):
-            return _joined("dict", *(self._named(name, part) for name, part in value.items()))
-        if (content := _code(value)) is not None:
-            return _joined(type(value).__name__, *(self._named(name, part) for name, part in content))
-        if is_dataclass(value):
-            settings = ((setting.name, getattr(value, setting.name)) for setting in fields(value))
-            return _joined("dataclass", self.digest(type(value)), *(self._named(*pair) for pair in settings))
-        return self._rebuilt(value)
-
-    def _array(self, value: Any) -> bytes:
-        if isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
-            return _joined("key", str(jax.random.key_impl(value)).encode(), self._array(jax.random.key_data(value)))
-        array = np.asarray(value)
-        shape = str(array.shape).encode()
-        if array.dtype.hasobject or array.dtype.kind == "T":
-            return _joined("objects", shape, *(self.digest(part) for part in array.ravel().tolist()))
-        flat = np.ascontiguousarray(array).reshape(-1)
-        content = flat.view(np.uint8) if array.dtype.itemsize else b""
-        return _joined("array", str(array.dtype.descr).encode(), shape, content)
-
-    def _rebuilt(self, value: Any) -> bytes:
-        """An object of any other kind, by what `copy` and `pickle` would rebuild it from."""
-        try:
-            parts = value.__reduce_ex__(4)
-        except Exception as error:  # each kind of object has its own way of refusing
-            place = f" (in {' → '.join(self.trail)})" if self.trail else ""
-            raise LatentensError(
-                f"a {type(value).__name__}{place} cannot be told from another by its content ({error}); "
-                "leave it out, or keep nothing"
-            ) from None
-        if isinstance(parts, str):
-            return _joined("global", self.digest(type(value)), parts.encode())
-        return _joined("object", *(self.digest(list(part) if isinstance(part, Iterator) else part) for part in parts))
-
-    def _named(self, name: Any, value: Any) -> bytes:
-        with self._at(name):
-            return self.digest(name) + self.digest(value)
-
-    @contextmanager
-    def _at(self, name: Any) -> Iterator[None]:
-        self.trail.append(str(name) if type(name) in PLAIN else type(name).__name__)
-        yield
-        self.trail.pop()
-
-
-def _code(value: Any) -> Iterator[tuple[str, Any]] | None:
-    """The content of code in named parts; None for what is no code."""
-    if isinstance(value, types.FunctionType):
-        return function_content(value)
-    if isinstance(value, types.CodeType):
-        return code_content(value)
-    if isinstance(value, types.ModuleType):
-        return module_content(value.__name__)
-    if isinstance(value, type):
-        return class_content(value)
-    if isinstance(value, types.MethodType | types.BuiltinMethodType) and value.__self__ is not None:
-        return iter([("function", value.__name__), ("of", getattr(value, "__func__", None)), ("self", value.__self__)])
-    if isinstance(value, classmethod | staticmethod):
-        return iter([("function", value.__func__)])
-    if isinstance(value, property):
-        return iter([("get", value.fget), ("set", value.fset), ("delete", value.fdel)])
-    if isinstance(value, cached_property):
-        return iter([("function", value.func)])
-    if callable(value) and callable(getattr(value, "__wrapped__", None)):  # compiled by JAX, cached, …
-        return iter([("type", type(value).__name__), ("function", value.__wrapped__)])
-    return library_content(value) if callable(value) else None
-
-
-def _joined(kind: str, *parts: Any) -> bytes:
-    digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
-    for part in (kind.encode(), *parts):
-        digest.update(len(part).to_bytes(8, "little"))
-        digest.update(part)
-    return digest.digest()
+        for folder in map(Path, (spec and spec.submodule_search_locations) or ()):
+            paths = [path for path in sorted(folder.rglob("*.py")) if path.parent.name not in WITHOUT_INFLUENCE]
+            content += [
+                f"{name}/{path.relative_to(folder).as_posix()}\n{path.read_text(encoding='utf-8')}" for path in paths
+            ]
+    return joblib.hash(content)
 
 
 SUFFIX = ".npz"
