@@ -98,13 +98,13 @@ def measured(dataset: Dataset, key: jax.Array, twins: int, folder: Path, *, quic
         real = balanced_accuracy(dataset.labels, posterior.argmax(axis=1))
         row = {"set": dataset.name, "method": name, "recommended": name == recommended, "real": 100 * real}
         rows.append(row | _expected(found, name))
-    kept = [str(w) for w in found["world"].values[found["ruled_out"].values == ""]] if "world" in found else []
+    kept = [str(w) for w in found["model"].values[found["ruled_out"].values == ""]] if "model" in found else []
     return pd.DataFrame(rows).assign(worlds=" ".join(kept), items=dataset.votes.num_items)
 
 
 def _expected(found: xr.Dataset, method: str) -> dict[str, float]:
-    """The mean over the worlds that are not ruled out, by weight, and the ends of their intervals, in percent."""
-    if "world" not in found or method not in found["estimator"] or (found["ruled_out"] != "").all():
+    """The mean over the plausible models, by weight, and the ends of their intervals, in percent."""
+    if "model" not in found or method not in found["estimator"] or (found["ruled_out"] != "").all():
         return {"expected": np.nan, "low": np.nan, "high": np.nan}
     mine = found.sel(estimator=method)
     mean = float(mine["balanced_accuracy"].fillna(0.0) @ found["weight"])
@@ -186,9 +186,9 @@ def covered(key: jax.Array, items: int = 300, voters: int = 8, twins: int = 5) -
     tree = le.recommend(drawn.votes, methods, {"DawidSkene": DawidSkeneEM()}, key=key, twins=twins)
     found, rows = tree["votes/recommendation"].to_dataset(), []
     estimates = tree["votes/estimates/label_prob"].sel(repetition=0)
-    for name in methods if "world" in found else ():
+    for name in methods if "model" in found else ():
         real = balanced_accuracy(drawn.labels, estimates.sel(estimator=name).values.argmax(axis=1))
-        mine = found.sel(world="DawidSkene", estimator=name)
+        mine = found.sel(model="DawidSkene", estimator=name)
         low, value, high = (float(mine[f"balanced_accuracy{end}"]) for end in ("_low", "", "_high"))
         rows.append((name, low <= real <= high, value - real, high - low))
     return pd.DataFrame(rows, columns=["method", "covered", "bias", "width"])

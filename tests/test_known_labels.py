@@ -66,11 +66,11 @@ def test_known_labels_show_who_votes_like_whom(view):
 def recommendation(low, high):
     names = ["exact Bayes", "DawidSkeneEM", "MajorityVote"]
     expected = {
-        f"balanced_accuracy_{end}": (("world", "estimator"), [[value] * 3] * 2)
+        f"balanced_accuracy_{end}": (("model", "estimator"), [[value] * 3] * 2)
         for end, value in [("low", low), ("high", high)]
     }
-    worlds = {"ruled_out": ("world", ["", "too bad"])}
-    return xr.Dataset(expected | worlds, {"world": ["A", "B"], "estimator": names}, {"recommended": "DawidSkeneEM"})
+    models = {"ruled_out": ("model", ["", "too bad"])}
+    return xr.Dataset(expected | models, {"model": ["A", "B"], "estimator": names}, {"recommended": "DawidSkeneEM"})
 
 
 def test_recommendations_have_short_names():

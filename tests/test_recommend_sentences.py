@@ -1,5 +1,6 @@
 """What a recommendation says: each sentence with the evidence behind it, and no two that contradict each other."""
 
+import importlib
 import re
 from dataclasses import replace
 
@@ -15,17 +16,15 @@ from latentens.cli.app import app
 from latentens.datasets import Dataset
 from latentens.methods import DawidSkeneEM, MajorityVote, MaximumLikelihood
 from latentens.models import DawidSkene, OneCoin
-from latentens.recommendation import recommend as recommending
-from latentens.recommendation.catalogue import World
-from latentens.recommendation.evidence import Evidence
-from latentens.recommendation.expected_scores import SCORES, Twin, TwinScores
-from latentens.recommendation.gold_verdict import judge_by_gold
-from latentens.recommendation.minimax import choose, column
-from latentens.recommendation.recommend import _without_disproved
-from latentens.recommendation.twin_words import CAVEAT, GOLD_CAVEAT, NO_PROGRAM, sentences
-from latentens.recommendation.verdicts import Verdict
-from latentens.recommendation.worlds import FittedWorld
+from latentens.recommendation.candidates import Candidate
+from latentens.recommendation.decision import Recommendation, choose, score_on_gold
+from latentens.recommendation.plausibility import FittedModel, Plausibility
+from latentens.recommendation.recommend import without_disproved
+from latentens.recommendation.text import CAVEAT, GOLD_CAVEAT, NO_MODEL, sentences
+from latentens.recommendation.twins import SCORES, Twin, TwinScores
 from latentens.votes import Votes
+
+recommending = importlib.import_module("latentens.recommendation.recommend")  # the function has the same name
 
 KEY = jax.random.key(2)
 ITEMS = 400
@@ -50,47 +49,45 @@ def twins(accuracies, rng, confidence=0.9, exact=0.95):
         labels = (rng.random(ITEMS) < truth[:, 1]).astype(int)
         said = {name: stating(truth.argmax(axis=1), share, confidence, rng) for name, share in accuracies.items()}
         drawn.append(Twin(labels, truth, said, None))
-    return TwinScores("World", drawn)
+    return TwinScores("Model", drawn)
 
 
-def evidence(gold=None, world=None, open_labels=(), ruled_out="is contradicted by the votes (p < 0.001)", **more):
-    """What a recommendation would rest on.
+def evidence(gold=None, model=None, unidentified=(), ruled_out="is contradicted by the votes (p < 0.001)", **more):
+    """A recommendation.
 
     Args:
         gold: Number of gold labels, and the accuracy of each method on them.
-        world: The accuracy of each method on twins; None if no world is left.
-        open_labels: Methods whose label is open.
-        ruled_out: Why there is no world.
-        more: Other parts of the evidence.
+        model: The accuracy of each method on twins; None if no model is plausible.
+        unidentified: Methods whose label is not identified.
+        ruled_out: Why no model is plausible.
+        more: Other parts of the recommendation.
     """
     rng = np.random.default_rng(7)
     number, accuracies = gold or (0, {})
     labels = np.where(np.arange(ITEMS) < number, np.arange(ITEMS) % 2, -1)
-    scores = [] if world is None else [twins(world, rng)]
-    every = [*(accuracies or world or dict.fromkeys(NAMES))]
-    names = [name for name in every if name not in open_labels]
+    drawn = [] if model is None else [twins(model, rng)]
+    every = [*(accuracies or model or dict.fromkeys(NAMES))]
+    names = [name for name in every if name not in unidentified]
     known = labels >= 0
     said = {name: np.full((ITEMS, 2), 0.5) for name in every if accuracies}
     for name, probs in said.items():
         probs[known] = stating(labels[known], accuracies[name], 0.9, rng)
-    verdict = judge_by_gold(labels, said, KEY, open_labels) if gold and names else None
-    fitted = FittedWorld("World", "m", DawidSkeneEM(), DawidSkene(6), {}, ANY_POSTERIOR, check_words="Details.")
-    judged = {"World": Verdict(0.0, 0.0, 1.0 if scores else 0.0, "" if scores else ruled_out)}
-    found = Evidence(
+    method = DawidSkeneEM()
+    fitted = FittedModel("Model", "m", method, method, DawidSkene(6), {}, ANY_POSTERIOR, check_summary="Details.")
+    found = Recommendation(
         Dataset("votes", VOTES, np.full(ITEMS, -1), gold=labels if number else None),
         ITEMS,
         SIGNAL,
-        [replace(fitted, check_p_value=np.nan if scores else 0.0001)],
-        judged,
-        open_labels=dict.fromkeys(open_labels, "the label is not identified: two groups"),
-        gold=verdict,
+        [replace(fitted, check_p_value=np.nan if drawn else 0.0001)],
+        {"Model": Plausibility(0.0, 0.0, 1.0 if drawn else 0.0, "" if drawn else ruled_out)},
+        twins=drawn,
+        unidentified=dict.fromkeys(unidentified, "the label is not identified: two groups"),
         **more,
     )
-    if verdict is not None:
-        found, scores = _without_disproved(found, scores, verdict)
-    columns = {score: [column(part, score, every) for part in scores] for score in SCORES}
-    choice = choose(columns["balanced_accuracy"], columns["log_score"], names, verdict) if names else None
-    return replace(found, scores=scores, columns=columns, choice=choice)
+    if gold and names:
+        found = without_disproved(found, score_on_gold(labels, said, KEY, unidentified))
+    losses = {score: {part.model: part.losses(score, every) for part in found.twins} for score in SCORES}
+    return replace(found, choice=choose(losses, names, found.gold) if names else None)
 
 
 LEVEL = dict.fromkeys(NAMES, 0.8)
@@ -98,71 +95,71 @@ APART = {"MajorityVote": 0.6, "DawidSkeneEM": 0.95, "Ebcc": 0.94}
 
 CASES = {
     "twins": (
-        {"world": {"MajorityVote": 0.7, "DawidSkeneEM": 0.9}},
-        ["Use DawidSkeneEM: on votes like these it is expected to label "],
-        "no method does better in any world that is not ruled out",
-        "Worlds that are not ruled out: World.",
+        {"model": {"MajorityVote": 0.7, "DawidSkeneEM": 0.9}},
+        ["Use DawidSkeneEM: on votes like these its expected balanced accuracy is "],
+        "no other method is better under any plausible model",
+        "Plausible models: Model.",
         "gold labels of items drawn at random would show whether the accuracy is 10 points lower.",
     ),
     "nothing": (
         {},
-        ["The votes cannot tell how accurate any method is: ", NO_PROGRAM],
-        "The safest choice is then Tempered(DawidSkeneEM): ",
-        "would tell the accuracy: about 100 to within 10 points and about 400 to within 5 points.",
-        "Ruled out: World, which is contradicted by the votes (p < 0.001). Details.",
+        ["The votes cannot tell how accurate any method is: ", NO_MODEL],
+        "The safest choice is Tempered(DawidSkeneEM): ",
+        "would measure the accuracy: about 100 to within 10 points and about 400 to within 5 points.",
+        "Ruled out: Model, which is contradicted by the votes (p < 0.001). Details.",
         CAVEAT,
     ),
     "an open default": (
-        {"open_labels": ("DawidSkeneEM", "Tempered(DawidSkeneEM)", "Ebcc")},
-        ["What is left is MajorityVote: it says what most voters say, and no more. Gold labels of items drawn"],
-        "Not recommended: Tempered(DawidSkeneEM), since the label is not identified: two groups.",
+        {"unidentified": ("DawidSkeneEM", "Tempered(DawidSkeneEM)", "Ebcc")},
+        ["The remaining choice is MajorityVote: it reports what most voters say and nothing else. Gold labels of "],
+        "Not eligible: Tempered(DawidSkeneEM), because the label is not identified: two groups.",
     ),
     "an open world": (
-        {"ruled_out": "leaves the label open: the label is not identified: two groups"},
+        {"ruled_out": "does not identify the label: the label is not identified: two groups"},
         ["The votes cannot tell how accurate any method is: "],
-        "Ruled out: World, which leaves the label open: the label is not identified: two groups.",
+        "Ruled out: Model, which does not identify the label: the label is not identified: two groups.",
     ),
     "gold only": (
         {"gold": (200, APART)},
-        ["Use DawidSkeneEM: of your 200 gold labels, each predicted by a fit that has not seen it, it gets 9"],
-        "and no method gets more right.",
-        f"Votes alone could not tell: {NO_PROGRAM}.",
-        "Clearly worse on the 200 gold labels, by a paired test: MajorityVote (",
-        "Not clearly better or worse than DawidSkeneEM on the 200 gold labels: Ebcc.",
+        ["Use DawidSkeneEM: on your 200 gold labels, each predicted by a fit that has not seen it, ", "accuracy is 9"],
+        "and no other method is more accurate.",
+        f"The votes alone could not have told: {NO_MODEL}.",
+        "Significantly worse on the 200 gold labels, by a paired test: MajorityVote (",
+        "Not significantly different from DawidSkeneEM on the 200 gold labels: Ebcc.",
         GOLD_CAVEAT,
     ),
     "few gold": (
         {"gold": (20, {"MajorityVote": 0.8, "DawidSkeneEM": 0.8})},
-        ["Use DawidSkeneEM: of your 20 gold labels, each predicted by a fit that has not seen it, "],
-        "The 20 gold labels leave MajorityVote and DawidSkeneEM level, by labels and by log score.",
-        "Of these DawidSkeneEM is the safest: ",
+        ["Use DawidSkeneEM: on your 20 gold labels, each predicted by a fit that has not seen it, "],
+        "MajorityVote and DawidSkeneEM are tied on the 20 gold labels, in labels and in log score.",
+        "Of these, DawidSkeneEM is the safest: ",
     ),
     "gold and twins": (
-        {"gold": (200, {"MajorityVote": 0.8, "Ebcc": 0.81}), "world": {"MajorityVote": 0.85, "Ebcc": 0.8}},
-        ["Use MajorityVote: of your 200 gold labels", "Ebcc gets 81.0", "a difference that they do not make clear"],
-        "Twins of the votes lead one to expect ",
-        "which the gold labels do not contradict",
-        "Among methods that the 200 gold labels leave level, MajorityVote loses least in the worst of the worlds",
+        {"gold": (200, {"MajorityVote": 0.8, "Ebcc": 0.81}), "model": {"MajorityVote": 0.85, "Ebcc": 0.8}},
+        ["Use MajorityVote: on your 200 gold labels", "that of Ebcc is 81.0", "not a significant difference"],
+        "Simulated twins of the votes predict ",
+        "which is consistent with this",
+        "Among the methods that are tied on the 200 gold labels, MajorityVote has the smallest worst-case loss",
     ),
     "gold against twins": (
-        {"gold": (200, {"DawidSkeneEM": 0.7}), "world": {"DawidSkeneEM": 0.99}},
-        ["Use DawidSkeneEM: of your 200 gold labels", f"Votes alone could not tell: {NO_PROGRAM}."],
-        "Ruled out: World, which leads one to expect that DawidSkeneEM labels 9",
-        "of the 200 gold labels right.",
+        {"gold": (200, {"DawidSkeneEM": 0.7}), "model": {"DawidSkeneEM": 0.99}},
+        ["Use DawidSkeneEM: on your 200 gold labels", f"The votes alone could not have told: {NO_MODEL}."],
+        "Ruled out: Model, which implies that DawidSkeneEM labels 9",
+        "of the 200 gold labels correctly.",
     ),
     "open methods": (
-        {"gold": (100, {"DawidSkeneEM": 0.8, "TreeMLE": 0.95}), "open_labels": ("TreeMLE",)},
-        ["Use DawidSkeneEM: ", "and no method that can be recommended gets more right."],
-        "Not recommended: TreeMLE (95.0\u00a0% of the 100 gold labels), since the label is not identified: two groups.",
+        {"gold": (100, {"DawidSkeneEM": 0.8, "TreeMLE": 0.95}), "unidentified": ("TreeMLE",)},
+        ["Use DawidSkeneEM: ", "and no eligible method is more accurate."],
+        "Not eligible: TreeMLE (95.0\u00a0% on the 100 gold labels), because the label is not identified: two groups.",
     ),
     "only open methods": (
-        {"world": {"TreeMLE": 0.9}, "open_labels": ("TreeMLE",)},
-        ["No method can be recommended: none that was tried determines the label of these votes ("],
-        "Not recommended: TreeMLE",
+        {"model": {"TreeMLE": 0.9}, "unidentified": ("TreeMLE",)},
+        ["No method can be recommended: none of those tried identifies the label of these votes ("],
+        "Not eligible: TreeMLE",
     ),
     "guessing": (
         {"gold": (60, {"DawidSkeneEM": 0.55})},
-        ["gets 55.0\u00a0% right (balanced accuracy; 95\u00a0% interval ", "), which may be no better than guessing"],
+        ["its balanced accuracy is 55.0\u00a0% (95\u00a0% interval ", "), which may be no better than guessing"],
     ),
     "overconfident": (
         {"gold": (200, {"DawidSkeneEM": 0.7})},
@@ -173,20 +170,20 @@ CASES = {
     "modest": (
         {"gold": (300, {"DawidSkeneEM": 1.0})},
         [],
-        "The probabilities of DawidSkeneEM are too modest: on the 300 gold labels its mean confidence is ",
+        "The probabilities of DawidSkeneEM are underconfident: on the 300 gold labels its mean confidence is ",
     ),
     "failures and samples": (
-        {"failed": {"Glad": "no luck"}, "absent": {"Tree": "no groups"}, "num_items": 9000},
+        {"failed": {"Glad": "no luck"}, "not_fitted": {"Tree": "no groups"}, "num_items": 9000},
         [],
         "Glad failed and was left out: no luck.",
-        "Left out: Tree; no groups.",
-        "All this rests on a sample of 400 of the 9,000 items.",
+        "Not fitted: Tree; no groups.",
+        "All this is based on a sample of 400 of the 9,000 items.",
     ),
 }
 
 
 def made(options):
-    replaced = {name: options[name] for name in ("failed", "absent", "num_items") if name in options}
+    replaced = {name: options[name] for name in ("failed", "not_fitted", "num_items") if name in options}
     return replace(evidence(**{k: v for k, v in options.items() if k not in replaced}), **replaced)
 
 
@@ -210,7 +207,9 @@ def test_without_a_signal_nothing_else_is_said():
 
 
 def test_near_chance_the_answer_says_so():
-    assert sentences(evidence(world={"DawidSkeneEM": 0.52}))[0].startswith("There may be little or nothing to find. If")
+    assert sentences(evidence(model={"DawidSkeneEM": 0.52}))[0].startswith(
+        "There may be little or nothing to find. Otherwise use"
+    )
 
 
 def assert_consistent(found):
@@ -218,21 +217,21 @@ def assert_consistent(found):
     said = sentences(found)
     chosen = found.choice.method if found.choice else ""
     for words in said:
-        if words.startswith(("Clearly worse", "Not recommended", "Not clearly better")):
-            listed = re.split(r"labels, by a paired test: |gold labels: |recommended: ", words)[1]
-            assert chosen not in re.sub(r" \([^)]*%\)", "", listed.split(", since")[0]).rstrip(".").split(", ")
+        if words.startswith(("Significantly worse", "Not recommended", "Not significantly different")):
+            listed = re.split(r"labels, by a paired test: |gold labels: |eligible: ", words)[1]
+            assert chosen not in re.sub(r" \([^)]*%\)", "", listed.split(", because")[0]).rstrip(".").split(", ")
         if "gold label" in words and found.gold is not None and words not in (GOLD_CAVEAT,):
             assert f"{found.gold.number:,} gold labels" in words
-    if not found.scores:  # no figure from twins is stated as if it could be believed
+    if not found.twins:  # no figure from twins is stated as if it could be believed
         told = [words for words in said if not words.startswith("Ruled out") and "gold labels" not in words]
         assert not any("\u00a0%" in words or "expected" in words for words in told)
     if found.gold is not None and chosen:
         more = {name for name, value in found.gold.accuracy.items() if value.value > found.gold.accuracy[chosen].value}
-        assert ("no method gets more right" in said[0]) == (not more)
-        assert ("no method that can be recommended gets" in said[0]) == (more != set() and more <= {*found.open_labels})
+        assert ("no other method is more accurate" in said[0]) == (not more)
+        assert ("no eligible method is more" in said[0]) == (more != set() and more <= {*found.unidentified})
         assert chosen not in found.gold.worse
         for name, value in found.gold.accuracy.items():
-            for figure in re.findall(rf"{re.escape(name)} (?:\(|gets )([\d.]+)\u00a0%", "\n".join(said)):
+            for figure in re.findall(rf"{re.escape(name)} (?:\(|is )([\d.]+)\u00a0%", "\n".join(said)):
                 assert figure == f"{100 * value.value:.1f}"
 
 
@@ -243,16 +242,16 @@ def test_no_evidence_makes_sentences_that_contradict_each_other(seed):
     if rng.random() < 0.7:
         options["gold"] = (int(rng.integers(4, 300)), dict(zip(NAMES, rng.uniform(0.5, 1, 4), strict=True)))
     if rng.random() < 0.6:
-        options["world"] = dict(zip(NAMES, rng.uniform(0.5, 1, 4), strict=True))
+        options["model"] = dict(zip(NAMES, rng.uniform(0.5, 1, 4), strict=True))
     if rng.random() < 0.3:
-        options["open_labels"] = (str(rng.choice(NAMES)),)
+        options["unidentified"] = (str(rng.choice(NAMES)),)
     assert_consistent(evidence(**options))
 
 
 RATES = np.linspace(0.6, 0.9, 6)
 
 
-def test_no_figure_of_a_contradicted_world_is_on_terminal_page_or_in_tables(tmp_path, monkeypatch):
+def test_no_figure_of_a_contradicted_model_is_on_terminal_page_or_in_tables(tmp_path, monkeypatch):
     """Two voters of whom one repeats the other, and a program that does not know."""
     rng = np.random.default_rng(1)
     truth = rng.integers(0, 2, 500)
@@ -271,8 +270,8 @@ def test_no_figure_of_a_contradicted_world_is_on_terminal_page_or_in_tables(tmp_
     assert not (tmp_path / "twins.csv").exists()
     monkeypatch.chdir(tmp_path)
     made.to_frame().to_csv("votes.csv")
-    catalogue = {name: World(name, method) for name, method in worlds.items()}
-    monkeypatch.setattr(recommending, "default_worlds", lambda votes, quick: catalogue)
+    catalogue = {name: Candidate(name, method) for name, method in worlds.items()}
+    monkeypatch.setattr(recommending, "default_candidates", lambda votes, quick: catalogue)
     shown = CliRunner().invoke(app, ["recommend", "votes.csv", "--quick", "-m", "MajorityVote"])
     assert "The votes cannot tell how accurate any method is" in shown.stdout
     assert "expected balanced accuracy" not in shown.stdout

@@ -28,7 +28,7 @@ def recommend(
     gold: GoldFile = None,
     anchor: Anchor = None,
     quick: Annotated[bool, Option("--quick", help="One twin, fewer items, cheap programs and methods.")] = False,
-    twins: Annotated[int, Option(min=1, help="Twins of each plausible world.")] = 5,
+    twins: Annotated[int, Option(min=1, help="Twins of each plausible model.")] = 5,
     methods: MethodNames = None,
     seed: Seed = 1,
     scheduler: Annotated[str | None, Option(help="Dask scheduler, such as tcp://host:8786.")] = None,
@@ -77,21 +77,21 @@ def recommend(
 
 
 def _print(tree: "DataTree") -> None:
-    """The answer, tables of the methods on gold labels and in each world, and the reasons."""
+    """The answer, tables of the methods on gold labels and under each model, and the reasons."""
     from latentens.cli.printing import gold_tables
-    from latentens.recommendation.tree_parts import plausible_worlds
+    from latentens.recommendation.recommend import plausible_models
     from latentens.reporting.recommendation_part import briefly
     from latentens.reporting.view import with_short_names
 
     found = tree["votes/recommendation"].to_dataset()
     answer, *reasons = json.loads(found.attrs["sentences"])
     short: dict[str, str] = {}
-    if "world" in found.dims:
+    if "model" in found.dims:
         found, short = briefly(found)
     tell(f"\n{with_short_names(answer, short)}")
     for table in gold_tables(tree, short, found.attrs["recommended"]):
         console.print(table)
-    if "world" in found.dims and plausible_worlds(found):
+    if "model" in found.dims and plausible_models(found):
         console.print(_table(found))
     for words in reasons:
         tell(f"• {with_short_names(words, short)}")
@@ -111,13 +111,13 @@ def _tell_next(method: str, votes: Path, gold: Path | None, reading: "TableOptio
 
 
 def _table(found: Any) -> Table:
-    """Expected balanced accuracy with its interval, and log score, of each method in each plausible world."""
-    from latentens.recommendation.tree_parts import method_rows, plausible_worlds
+    """Expected balanced accuracy with its interval, and log score, of each method in each plausible model."""
+    from latentens.recommendation.recommend import method_rows, plausible_models
 
     table = Table(box=SIMPLE_HEAD, pad_edge=False, title="expected balanced accuracy in % (90 % interval), log score")
     table.add_column("method", overflow="fold")
-    for world in plausible_worlds(found):
-        table.add_column(f"if {world}", justify="right")
+    for model in plausible_models(found):
+        table.add_column(f"if {model}", justify="right")
     for method, cells in method_rows(found):
         marked = f"{method} ←" if method == found.attrs["recommended"] else method
         table.add_row(marked, *(f"{cell.accuracy} ({cell.interval}), {cell.log_score}" for cell in cells))

@@ -269,6 +269,14 @@ class Method(Predictor):
             gold: The code of each item's true label, −1 where it is unknown; None if none is known.
         """
 
+    def refit(self, estimate: Estimate) -> "Method":
+        """The method that fits the model of an estimate to other votes; it may start from the estimate.
+
+        Override it where `estimate` also chooses the structure of the model, such as groups of voters.
+        """
+        del estimate
+        return self
+
     @one_blas_thread()
     @double_precision
     def _run(self, source: Votes | CountedVotes, gold: GoldCodes | None, key: jax.Array) -> Fit:

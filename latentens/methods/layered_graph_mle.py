@@ -68,6 +68,10 @@ class LayeredGraphMLE(Method):
         """The graph."""
         return LayeredGraph(len(estimate.params["vote_weight"]), self.layers)
 
+    def refit(self, estimate: Estimate) -> MaximumLikelihood:
+        """A climb from the estimate."""
+        return MaximumLikelihood(self.fitted_model(estimate)).refit(estimate)
+
 
 def chain_start(model: LayeredGraph, chain: Arrays) -> dict[str, np.ndarray]:
     """A layered graph that is close to a chain Y → H → X of sigmoid links.

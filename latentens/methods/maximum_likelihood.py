@@ -18,7 +18,7 @@ from latentens.inference.identification import Labelling, label_change, label_wa
 from latentens.inference.objectives import maximise_likelihood, towards_labels
 from latentens.inference.optimise import Optima, list_optima, stack
 from latentens.inference.orient import orientation
-from latentens.methods.base import Estimate, GoldCodes, Method, Posterior, fit_known
+from latentens.methods.base import Estimate, GoldCodes, Method, Posterior, fit_known, model_params
 from latentens.methods.dawid_skene_em import DawidSkeneEM
 from latentens.methods.independent.likelihood import gold_posterior
 from latentens.methods.majority_vote import MajorityVote
@@ -140,6 +140,11 @@ class MaximumLikelihood(Method):
         """The model that was fitted."""
         del estimate
         return self.model
+
+    def refit(self, estimate: Estimate, tolerance: float = 1e-5) -> "MaximumLikelihood":
+        """A climb from the estimate alone."""
+        params = model_params(self.model, estimate)
+        return replace(self, starts=0, warm=(), initial=(params,), tolerance=self.tolerance or tolerance)
 
     def _starts(self, votes: Votes, rows: Rows, key: Array, gold: GoldCodes | None) -> list[Flat]:
         """Parameters to start from: those given, what suits labels that are about right, and draws from the priors."""

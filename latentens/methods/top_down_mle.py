@@ -235,6 +235,10 @@ class TopDownMLE(Method):
         biases = estimate.params.get("visible_bias", estimate.params.get("sensitivity", ()))
         return _model(len(biases), len(estimate.params.get("hidden_bias", ())))
 
+    def refit(self, estimate: Estimate) -> MaximumLikelihood:
+        """A climb from the estimate, with the chosen size."""
+        return MaximumLikelihood(self.fitted_model(estimate), use_prior=True).refit(estimate)
+
 
 def _lowest(criterion: str, chains: Sequence[ChainOptimum]) -> float:
     return min((getattr(chain, criterion) for chain in chains), default=np.inf)

@@ -77,6 +77,10 @@ class TreeMLE(Method):
         voters = estimate.params["sensitivity" if classes == 2 else "confusion"]
         return DawidSkene(len(voters), classes)
 
+    def refit(self, estimate: Estimate) -> MaximumLikelihood:
+        """A climb from the estimate, with the groups that were found."""
+        return MaximumLikelihood(self.fitted_model(estimate)).refit(estimate)
+
 
 @double_precision
 def find_tree(votes: Votes, *, key: jax.Array, max_groups: int = 8) -> Tree:

@@ -1,49 +1,37 @@
-"""Which method to trust on votes without labels: worlds are fitted, twins are drawn, every method is scored on them."""
+"""Which method to trust on votes without labels: models are fitted, twins are simulated, methods are scored on them."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
 import xarray as xr
-from jaxtyping import Int
 
 from latentens.checks.signal import check_signal
 from latentens.comparison.cell import Cell, Outcome
-from latentens.comparison.data_tree import Address, assemble
+from latentens.comparison.data_tree import EXACT, Address, assemble
 from latentens.comparison.sweep import MethodFactory, Progress, cells_of, key_data, named_methods, run_cells
 from latentens.datasets.dataset import Dataset
 from latentens.errors import LatentensError
 from latentens.methods import Tempered
-from latentens.methods.base import Method
-from latentens.recommendation.catalogue import (
+from latentens.methods.base import GoldCodes, Method
+from latentens.recommendation.candidates import (
     SAFEST,
+    Candidate,
     Methods,
-    World,
+    default_candidates,
     default_methods,
-    default_worlds,
-    spare_worlds,
-    users_worlds,
+    named_candidates,
+    spare_candidates,
 )
-from latentens.recommendation.evidence import Evidence
-from latentens.recommendation.expected_scores import SCORES, Estimated, TwinScores
-from latentens.recommendation.gold_verdict import RESAMPLES, GoldVerdict, judge_by_gold
-from latentens.recommendation.minimax import choose, column
-from latentens.recommendation.tree_parts import GROUP, recommendation_group
-from latentens.recommendation.twin_cells import draw_twins, scored_twins, twin_cells, without_gold
-from latentens.recommendation.twin_words import span
-from latentens.recommendation.verdicts import contenders, judge
-from latentens.recommendation.worlds import (
-    FittedWorld,
-    checked,
-    fit_cells,
-    fitted_worlds,
-    held_out_cells,
-    open_label,
-    with_held_out,
-)
+from latentens.recommendation.decision import GoldScores, Recommendation, choose, score_on_gold
+from latentens.recommendation.plausibility import checked, fit_candidates, judge, unidentified_label, with_held_out
+from latentens.recommendation.text import sentences, span
+from latentens.recommendation.twins import SCORES, draw_twins, score_twins, twin_cells, without_gold
 from latentens.runtime.numerics import numpy_generator
 from latentens.scores.statistics import log_losses
 from latentens.votes import Votes
@@ -52,225 +40,280 @@ from latentens.votes.matching import Gold, gold_codes
 if TYPE_CHECKING:
     from distributed import Client
 
-MAX_ITEMS = 10_000
-QUICK_ITEMS = 2_000
-"""Of more items than this a sample is taken."""
-
-TEMPERED_ABOVE = 0.05
-"""The best labels are also tried with tempered probabilities if these are so far from the exact ones, in nats."""
-
-NAME = "votes"
-
-Runner = Callable[[Sequence[Cell]], Mapping[Address, Outcome]]
-
 
 def recommend(
     votes: Votes,
     methods: Methods | None = None,
-    worlds: Methods | None = None,
+    models: Methods | None = None,
     *,
     key: jax.Array,
     twins: int = 5,
     gold: Gold | None = None,
     quick: bool = False,
+    max_items: int | None = None,
     folder: str | Path | None = None,
     client: "Client | None" = None,
     workers: int = 1,
     on_progress: Progress | None = None,
 ) -> xr.DataTree:
-    """Find the method to use on votes whose labels nobody knows, and what to expect of it.
+    """Recommend a method for votes whose labels are unknown, and say what to expect of it.
 
-    Programs of how votes come about, the *worlds*, are fitted to the votes. Those that predict held-out votes clearly
-    worse than another are ruled out, and so are those that the votes contradict or whose label is not identified. From
-    each of the others *twins* of the votes are drawn: the same items, voters and pattern of who voted on what, with
-    known labels and a known exact posterior. Every method is scored on them. The recommended method is the one with the
-    smallest loss of balanced accuracy in the worst of these worlds; among equals the one with the smallest loss of log
-    score; among these the first in the list, whose order is that of cost.
+    Candidate generative models are fitted to the votes. Models that predict held-out votes clearly worse than another
+    are ruled out, as are those that the votes contradict or that do not identify the label. From each of the others
+    *twins* of the votes are simulated: the same items, voters and pattern of who voted on what, with known labels and a
+    known exact posterior. Every method is scored on them. The recommended method has the smallest worst-case loss of
+    balanced accuracy over these models; if tied, the smallest worst-case loss of log score; if tied again, it comes
+    first in the list, which is ordered by cost.
 
-    With gold labels these come first: every method uses them, each is predicted by a fit that has not seen it, and only
-    methods whose labels are within a standard error of the best there are considered. A method whose own fit says that
-    its label is not identified is never recommended. Where no world is left, no accuracy is expected: gold labels
-    alone decide, and without them the safest method is named (`latentens.recommendation.catalogue.SAFEST`).
+    Gold labels come first: every method uses them, each is predicted by a fit that has not seen it, and only methods
+    whose labels are within a standard error of the best on them are considered. A method whose own fit does not
+    identify the label is never recommended. Where no model is plausible, no accuracy is expected: gold labels alone
+    decide, and without them the safest method is named (`latentens.recommendation.candidates.SAFEST`).
 
     Args:
         votes: The votes.
         methods: Methods to choose from, the cheaper ones first, as in `compare`; by default those that apply.
-        worlds: Methods whose fits have a generative model, likewise; by default the catalogue that applies.
+        models: The candidate models, given by methods whose fits have a generative model; by default those that apply.
         key: Random key; the same key gives the same recommendation.
-        twins: Number of twins of each world.
-        gold: True labels of some items, as for `Method.fit`. Methods use them, and worlds and methods are judged by
-            them, each by fits that have not seen it.
-        quick: One twin, a smaller sample of the items, and only the cheap methods and programs; all programs only if
-            none of the cheap ones is left and there are no gold labels.
-        folder: Where finished fits are kept, as in `compare`.
+        twins: Number of twins of each plausible model.
+        gold: True labels of some items, as for `Method.fit`.
+        quick: Use one twin, a smaller sample of the items, and only cheap methods and models; all models only if none
+            of the cheap ones is plausible and there are no gold labels.
+        max_items: Of more items a random sample is taken, which contains all gold labels; by default 10,000, or 2,000
+            for a quick answer.
+        folder: Folder in which finished fits are kept, as in `compare`.
         client: A Dask client, as in `compare`.
-        workers: How many fits run here at a time, as in `compare`.
+        workers: Number of fits that run here at a time, as in `compare`.
         on_progress: Called with the numbers of finished fits and of all, in each of the rounds.
 
     Returns:
         A comparison of the methods on the votes, as `compare` returns it, with a further group `votes/recommendation`
-        and the attribute `recommended`: the method as the command line takes it, or empty if there is nothing to find.
+        and the attribute `recommended`: the method as the command line takes it, or empty if there is none.
     """
     if twins < 1:
-        raise LatentensError(f"a recommendation needs at least one twin of each world, not {twins}")
+        raise LatentensError(f"a recommendation needs at least one twin of each model, not {twins}")
     sample_key, signal_key, work_key = jax.random.split(key, 3)
     codes = None if gold is None else gold_codes(votes, gold)
     codes = codes if codes is not None and (codes >= 0).any() else None
-    dataset = _sampled(votes, codes, QUICK_ITEMS if quick else MAX_ITEMS, sample_key)
-    found = Evidence(dataset, votes.num_items, check_signal(dataset.votes, key=signal_key))
+    dataset = _sample(votes, codes, max_items or (2_000 if quick else 10_000), sample_key)
+    found = Recommendation(dataset, votes.num_items, check_signal(dataset.votes, key=signal_key))
     usual = default_methods(dataset.votes, quick=quick, has_gold=codes is not None)
     chosen = dict(named_methods(methods) if methods is not None else usual)
-    session = _Session(dataset, work_key, lambda cells: run_cells(cells, folder, client, workers, on_progress))
-    if found.signal.found:
-        choices = default_worlds(dataset.votes, quick=quick) if worlds is None else users_worlds(worlds)
-        found = session.fit_worlds(found, choices)
-        if quick and worlds is None and len(found.worlds) == 1:
-            found = session.fit_worlds(found, {**choices, **spare_worlds(dataset.votes)})
-        if quick and worlds is None and not found.kept and codes is None:
-            found = session.fit_worlds(found, {**default_worlds(dataset.votes, quick=False), **choices})
-        if methods is None:  # what fits a contradicted world may have another label in mind
-            chosen |= {world.method_name: world.method for world in found.kept}
-        if not found.kept and codes is None and not set(chosen) & set(SAFEST):
-            chosen |= {name: method for name, method in usual.items() if name in SAFEST}
-        found = session.score(found, chosen, 1 if quick else twins, temper=methods is None and not quick)
-    else:
-        session.run(cells_of(dataset, chosen, work_key))
-    return _tree(found, session.outcomes, key)
+    rounds = _Rounds(dataset, work_key, lambda cells: run_cells(cells, folder, client, workers, on_progress))
+    if not found.signal.found:
+        rounds.run(cells_of(dataset, chosen, work_key))
+        return _tree(found, rounds.outcomes, key)
+    candidates = default_candidates(dataset.votes, quick=quick) if models is None else named_candidates(models)
+    found = rounds.fit_models(found, candidates)
+    if quick and models is None and len(found.models) == 1:
+        found = rounds.fit_models(found, {**candidates, **spare_candidates(dataset.votes)})
+    if quick and models is None and not found.plausible and codes is None:
+        found = rounds.fit_models(found, {**default_candidates(dataset.votes, quick=False), **candidates})
+    if methods is None:  # the fit of an implausible model may mean another label
+        chosen |= {model.method_name: model.method for model in found.plausible}
+    if not found.plausible and codes is None and not set(chosen) & set(SAFEST):
+        chosen |= {name: method for name, method in usual.items() if name in SAFEST}
+    found = rounds.score(found, chosen, 1 if quick else twins)
+    if methods is None and not quick:
+        found = rounds.temper(found, chosen, twins)
+    return _tree(found, rounds.outcomes, key)
 
 
-def _sampled(votes: Votes, gold: Int[np.ndarray, " item"] | None, most: int, key: jax.Array) -> Dataset:
-    """The votes, or those on a random sample of items; items with gold labels stay."""
-    whole = Dataset(NAME, votes, np.full(votes.num_items, -1), gold=gold)
-    if votes.num_items <= most:
+def _sample(votes: Votes, gold: GoldCodes | None, max_items: int, key: jax.Array) -> Dataset:
+    """The votes, or those on a random sample of items that contains all gold labels."""
+    whole = Dataset("votes", votes, np.full(votes.num_items, -1), gold=gold)
+    if votes.num_items <= max_items:
         return whole
     order = numpy_generator(key).permutation(votes.num_items)
     if gold is not None:
         order = order[np.argsort(gold[order] < 0, kind="stable")]
-        most = max(most, int((gold >= 0).sum()))
-    items = np.sort(order[:most])
+        max_items = max(max_items, int((gold >= 0).sum()))
+    items = np.sort(order[:max_items])
     known = None if gold is None else gold[items]
-    return Dataset(NAME, votes.take(items), whole.labels[items], gold=known)
+    return Dataset("votes", votes.take(items), whole.labels[items], gold=known)
 
 
-class _Session:
-    """The rounds of one recommendation, and the outcomes of all cells so far."""
+class _Rounds:
+    """The rounds of fits behind one recommendation, and the outcomes of all cells so far."""
 
-    def __init__(self, dataset: Dataset, key: jax.Array, runner: Runner) -> None:
-        self.dataset, self.key, self.runner = dataset, key, runner
+    def __init__(
+        self, dataset: Dataset, key: jax.Array, run_new: Callable[[Sequence[Cell]], Mapping[Address, Outcome]]
+    ) -> None:
+        self.dataset, self.key, self.run_new = dataset, key, run_new
         self.outcomes: dict[Address, Outcome] = {}
 
     def run(self, cells: Sequence[Cell]) -> list[Outcome]:
-        """The outcomes of cells, of which only new ones are run."""
-        self.outcomes |= self.runner([cell for cell in cells if cell.address not in self.outcomes])
+        """The outcomes of cells; only new ones are run."""
+        self.outcomes |= self.run_new([cell for cell in cells if cell.address not in self.outcomes])
         return [self.outcomes[cell.address] for cell in cells]
 
-    def fit_worlds(self, found: Evidence, worlds: Mapping[str, World]) -> Evidence:
-        """Fit the worlds, without gold labels, and judge them."""
-        data, votes = without_gold(self.dataset), self.dataset.votes
-        cells = fit_cells(data, worlds, self.key)
-        fitted, absent = fitted_worlds(votes, worlds, cells, self.run(cells))
+    def fit_models(self, found: Recommendation, candidates: Mapping[str, Candidate]) -> Recommendation:
+        """Fit the candidate models without gold labels, and judge them."""
+        data, votes, labels = without_gold(self.dataset), self.dataset.votes, self.dataset.gold
+        fitted, failed = fit_candidates(data, candidates, self.key, self.run)
         if not fitted:
-            reasons = "; ".join(f"{name}: {reason}" for name, reason in absent.items())
-            raise LatentensError(f"no program could be fitted to these votes, so that there are no twins ({reasons})")
-        cells = held_out_cells(data, fitted, self.key)
-        fitted = with_held_out(fitted, votes, cells, self.run(cells), self.key)
-        leading, labels = contenders(fitted), self.dataset.gold
-        fitted = [checked(world, votes, self.key) if world.name in leading else world for world in fitted]
-        gold = {} if labels is None else {w.name: -log_losses(labels, w.posterior)[labels >= 0] for w in fitted}
-        verdicts = judge(fitted, gold, self.key)
-        back = {name for name, verdict in verdicts.items() if not verdict.ruled_out} - leading  # gold labels say so
-        if back:
-            fitted = [checked(world, votes, self.key) if world.name in back else world for world in fitted]
-            verdicts = judge(fitted, gold, self.key)
-        return replace(found, worlds=fitted, absent=absent, verdicts=verdicts)
+            reasons = "; ".join(f"{name}: {reason}" for name, reason in failed.items())
+            raise LatentensError(f"no candidate model could be fitted to these votes ({reasons})")
+        fitted = with_held_out(fitted, data, self.key, self.run)
+        gold = {} if labels is None else {m.name: -log_losses(labels, m.posterior)[labels >= 0] for m in fitted}
+        fitted, judged = judge(fitted, gold, self.key, lambda model: checked(model, votes, self.key))
+        return replace(found, models=fitted, not_fitted=failed, plausibility=judged)
 
     def score(
-        self, found: Evidence, methods: Mapping[str, Method | MethodFactory], twins: int, *, temper: bool
-    ) -> Evidence:
-        """Run the methods on the votes and on the twins, and choose."""
-        drawn = [(world, draw_twins(world, self.dataset, self.key, twins)) for world in found.kept]
-        found = self._chosen(found, drawn, methods)
-        if found.choice is None or not found.scores:
+        self, found: Recommendation, methods: Mapping[str, Method | MethodFactory], num_twins: int
+    ) -> Recommendation:
+        """Run the methods on the votes and on twins of each plausible model, and choose one."""
+        dataset, key = self.dataset, self.key
+        drawn = [(model, draw_twins(model, dataset, key, num_twins)) for model in found.plausible]
+        cells = cells_of(dataset, methods, key, resamples=0 if dataset.gold is None else 1000)
+        cells += [cell for model, twins in drawn for cell in twin_cells(model, twins, methods, key)]
+        done = zip(cells, self.run(cells), strict=True)
+        failed = {cell.name: outcome.error for cell, outcome in done if outcome.error and cell.name in methods}
+        usable = [name for name in methods if name not in failed]
+        if not usable:
+            raise LatentensError(f"every method failed: {'; '.join(f'{n}: {e}' for n, e in failed.items())}")
+        outcomes = {name: self.outcomes[dataset.name, 0, name] for name in usable}
+        posteriors = {name: probs for name, each in outcomes.items() if (probs := each.label_probs) is not None}
+        unidentified = {name: reason for name, each in outcomes.items() if (reason := unidentified_label(each))}
+        eligible = [name for name in usable if name not in unidentified]
+        found = replace(found, posteriors=posteriors, failed=failed, unidentified=unidentified)
+        found = replace(found, twins=[score_twins(model, twins, usable, self.outcomes, key) for model, twins in drawn])
+        if not eligible:
             return found
-        best = found.choice.equals[0]
-        poor = any(part.gain("log_score", None, best).mean > TEMPERED_ABOVE for part in found.scores)
-        if not (temper and poor) or best.startswith("Tempered") or f"Tempered({best})" in methods:
+        if dataset.gold is not None:
+            predicted = {
+                name: probs for name, each in outcomes.items() if (probs := each.scored_probs(dataset)) is not None
+            }
+            found = without_disproved(found, score_on_gold(dataset.gold, predicted, key, unidentified))
+        losses = {score: {part.model: part.losses(score, usable) for part in found.twins} for score in SCORES}
+        return replace(found, choice=choose(losses, eligible, found.gold))
+
+    def temper(
+        self, found: Recommendation, methods: Mapping[str, Method | MethodFactory], num_twins: int, nats: float = 0.05
+    ) -> Recommendation:
+        """Try the chosen method with tempered probabilities too, if these are far from the exact posterior on twins."""
+        if found.choice is None or not found.twins:
+            return found
+        best = found.choice.tied[0]
+        poor = any(part.gain("log_score", None, best) > nats for part in found.twins)
+        if not poor or best.startswith("Tempered") or f"Tempered({best})" in methods:
             return found
         made = methods[best]
-        wrapped = Tempered(made if isinstance(made, Method) else made(self.dataset.votes))
-        return self._chosen(found, drawn, {**methods, f"Tempered({best})": wrapped})
-
-    def _chosen(
-        self,
-        found: Evidence,
-        drawn: Sequence[tuple[FittedWorld, Sequence[Dataset]]],
-        methods: Mapping[str, Method | MethodFactory],
-    ) -> Evidence:
-        own = cells_of(self.dataset, methods, self.key, resamples=0 if self.dataset.gold is None else RESAMPLES)
-        cells = [*own, *(cell for world, twins in drawn for cell in twin_cells(world, twins, methods, self.key))]
-        failed = {
-            cell.name: outcome.error
-            for cell, outcome in zip(cells, self.run(cells), strict=True)
-            if outcome.error and cell.name in methods
-        }
-        eligible = [name for name in methods if name not in failed]
-        if not eligible:
-            raise LatentensError(f"every method failed: {'; '.join(f'{n}: {e}' for n, e in failed.items())}")
-        mine = {name: self.outcomes[self.dataset.name, 0, name] for name in eligible}
-        opened = {name: words for name, outcome in mine.items() if (words := open_label(outcome))}
-        posteriors = {name: outcome.label_probs for name, outcome in mine.items() if outcome.label_probs is not None}
-        candidates = [name for name in eligible if name not in opened]
-        gold = self._gold(mine, opened) if candidates else None
-        scores = [scored_twins(world, twins, eligible, self.outcomes, self.key) for world, twins in drawn]
-        found = replace(found, posteriors=posteriors, gold=gold, failed=failed, open_labels=opened)
-        if gold is not None:
-            found, scores = _without_disproved(found, scores, gold)
-        columns = {score: [column(part, score, eligible) for part in scores] for score in SCORES}
-        choice = choose(columns["balanced_accuracy"], columns["log_score"], candidates, gold) if candidates else None
-        return replace(found, scores=scores, columns=columns, choice=choice)
-
-    def _gold(self, outcomes: Mapping[str, Outcome], excluded: Collection[str]) -> GoldVerdict | None:
-        """What gold labels say about the methods."""
-        if self.dataset.gold is None:
-            return None
-        scored = {name: outcome.scored_probs(self.dataset) for name, outcome in outcomes.items()}
-        posteriors = {name: probs for name, probs in scored.items() if probs is not None}
-        return judge_by_gold(self.dataset.gold, posteriors, self.key, excluded)
+        tempered = Tempered(made if isinstance(made, Method) else made(self.dataset.votes))
+        return self.score(found, {**methods, f"Tempered({best})": tempered}, num_twins)
 
 
-def _without_disproved(
-    found: Evidence, scores: Sequence[TwinScores], gold: GoldVerdict
-) -> tuple[Evidence, list[TwinScores]]:
-    """Rule out worlds whose twins expect an accuracy of one of the best methods that the gold labels exclude."""
-    verdicts, kept = dict(found.verdicts), []
-    for part in scores:
-        expected = {name: part.expected("balanced_accuracy", name) for name in gold.close}
-        apart = [name for name, ends in expected.items() if not _overlap(ends, gold.accuracy[name])]
-        if not apart:
-            kept.append(part)
-            continue
-        words = (
-            f"leads one to expect that {apart[0]} labels {span(expected[apart[0]])} of the items correctly, where it "
-            f"gets {span(gold.accuracy[apart[0]])} of the {gold.number:,} gold labels right"
-        )
-        verdicts[part.world] = replace(verdicts[part.world], ruled_out=words, weight=0.0)
-    total = sum(verdicts[part.world].weight for part in kept)
-    for part in kept:
-        verdicts[part.world] = replace(verdicts[part.world], weight=verdicts[part.world].weight / total)
-    return replace(found, verdicts=verdicts), kept
+def without_disproved(found: Recommendation, gold: GoldScores) -> Recommendation:
+    """Rule out models whose twins make one expect an accuracy that the gold labels exclude."""
+    judged, left = dict(found.plausibility), []
+    for part in found.twins:
+        for name in gold.close:
+            expected, seen = part.expected("balanced_accuracy", name), gold.accuracy[name]
+            if expected.low > seen.high or seen.low > expected.high:
+                reason = (
+                    f"implies that {name} labels {span(expected)} of the items correctly, but it predicts {span(seen)} "
+                    f"of the {gold.number:,} gold labels correctly"
+                )
+                judged[part.model] = replace(judged[part.model], ruled_out=reason, weight=0.0)
+                break
+        else:
+            left.append(part)
+    total = sum(judged[part.model].weight for part in left)
+    judged |= {part.model: replace(judged[part.model], weight=judged[part.model].weight / total) for part in left}
+    return replace(found, gold=gold, plausibility=judged, twins=left)
 
 
-def _overlap(first: Estimated, second: Estimated) -> bool:
-    return first.low <= second.high and second.low <= first.high
+GROUP = "recommendation"
+"""Name of the group in a data set's part of a comparison.
+
+`twin_SCORE[model, twin, estimator]` are the scores on each twin, with the exact posterior among the estimators.
+`SCORE[model, estimator]`, `SCORE_low` and `SCORE_high` are what to expect on the votes, with 90 % intervals;
+`SCORE_regret` is the loss against the exact posterior, `SCORE_loss` the loss against the best method under that model.
+Scores are `balanced_accuracy` and `log_score`. Along `model` there are also `difference` and `error` (held-out
+log-likelihood minus that of the best model), `weight`, `ruled_out` (why, or empty), `program`, `fitted_by`,
+`check_p_value` and `check`. Models that are ruled out have no twins, and nothing is expected from them. Attributes:
+`recommended`, and `sentences` as JSON.
+"""
 
 
-def _tree(found: Evidence, outcomes: Mapping[Address, Outcome], key: jax.Array) -> xr.DataTree:
-    """The comparison on the votes themselves, with the recommendation beside it."""
-    wanted = {*found.posteriors, *found.failed} or {name for *_, name in outcomes}
-    own = {address: outcome for address, outcome in outcomes.items() if address[0] == found.dataset.name}
-    own = {address: outcome for address, outcome in own.items() if address[2] in wanted}
-    tree = assemble([found.dataset], own, key_data(key), {found.dataset.name: found.signal.summary})
+def recommendation_group(found: Recommendation) -> xr.Dataset:
+    """The group; without models where the voters agree no more than by chance."""
+    gold = found.dataset.gold
+    about = {
+        "recommended": found.choice.method if found.choice else "",
+        "sentences": json.dumps(sentences(found), ensure_ascii=False),
+        "signal_p_value": found.signal.p_value,
+        "num_items": found.num_items,
+        "num_gold": 0 if gold is None else int((gold >= 0).sum()),
+    }
+    if not found.models:
+        return xr.Dataset(attrs=about)
+    names, methods = [model.name for model in found.models], [None, *found.posteriors]
+    num_twins = len(found.twins[0].twins) if found.twins else 0
+    kinds = ("", "_low", "_high", "_regret", "_loss")
+    tables = {f"{score}{kind}": np.full((len(names), len(methods)), np.nan) for score in SCORES for kind in kinds}
+    each_twin = {f"twin_{score}": np.full((len(names), num_twins, len(methods)), np.nan) for score in SCORES}
+    for part, score in product(found.twins, SCORES):
+        place, losses = names.index(part.model), part.losses(score, [*found.posteriors])
+        for number, method in enumerate(methods):
+            values = (*part.expected(score, method), part.gain(score, None, method), losses.get(method or "", np.nan))
+            for kind, value in zip(kinds, values, strict=True):
+                tables[f"{score}{kind}"][place, number] = value
+            each_twin[f"twin_{score}"][place, :, number] = part.scores(score, method)
+    judged = [found.plausibility[name] for name in names]
+    columns: dict[str, Any] = {
+        name: [getattr(each, name) for each in judged] for name in ("difference", "error", "weight")
+    }
+    columns["check_p_value"] = [model.check_p_value for model in found.models]
+    texts = {
+        "ruled_out": [each.ruled_out for each in judged],
+        "program": [str(model.model) for model in found.models],
+        "fitted_by": [model.method_name for model in found.models],
+        "check": [model.check_summary for model in found.models],
+    }
+    columns |= {name: np.array(values, dtype=str) for name, values in texts.items()}
+    variables: dict[str, Any] = {name: ("model", values) for name, values in columns.items()}
+    variables |= {name: (("model", "estimator"), values) for name, values in tables.items()}
+    variables |= {name: (("model", "twin", "estimator"), values) for name, values in each_twin.items()}
+    axes = {"model": names, "twin": np.arange(num_twins), "estimator": [EXACT, *found.posteriors]}
+    return xr.Dataset(variables, axes, about)
+
+
+class Expectation(NamedTuple):
+    """What to expect of a method under a model, as text: shares in percent, log score in nats."""
+
+    accuracy: str
+    interval: str
+    log_score: str
+    regret: str
+
+
+def plausible_models(group: xr.Dataset) -> list[str]:
+    """The models of a recommendation that are not ruled out."""
+    return [str(model) for model in group["model"].values[group["ruled_out"].values == ""]]
+
+
+def method_rows(group: xr.Dataset) -> Iterator[tuple[str, list[Expectation]]]:
+    """Each method with what to expect of it under each plausible model, the exact posterior first."""
+    for method in group["estimator"].values:
+        rows = []
+        for model in plausible_models(group):
+            row = group.sel(model=model, estimator=method)
+            low, value, high, regret = (
+                100 * float(row[f"balanced_accuracy{kind}"]) for kind in ("_low", "", "_high", "_regret")
+            )
+            score = f"{float(row['log_score']):.2f}"
+            rows.append(Expectation(f"{value:.1f}", f"{low:.1f}–{high:.1f}", score, f"{regret:.1f}"))
+        yield str(method), rows
+
+
+def _tree(found: Recommendation, outcomes: Mapping[Address, Outcome], key: jax.Array) -> xr.DataTree:
+    """The comparison of the methods on the votes, with the recommendation as a further group."""
+    name = found.dataset.name
+    wanted = {*found.posteriors, *found.failed} or {method for *_, method in outcomes}
+    own = {address: each for address, each in outcomes.items() if address[0] == name and address[2] in wanted}
+    tree = assemble([found.dataset], own, key_data(key), {name: found.signal.summary})
     group = recommendation_group(found)
-    tree[f"{found.dataset.name}/{GROUP}"] = xr.DataTree(group)
+    tree[f"{name}/{GROUP}"] = xr.DataTree(group)
     tree.attrs["recommended"] = group.attrs["recommended"]
     return tree

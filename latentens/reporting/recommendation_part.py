@@ -8,37 +8,37 @@ import pandas as pd
 import xarray as xr
 
 from latentens.comparison import EXACT
-from latentens.recommendation.tree_parts import GROUP, method_rows, plausible_worlds
+from latentens.recommendation.recommend import GROUP, method_rows, plausible_models
 from latentens.reporting.drawing import PALETTE, Picture, render, row_axes
 from latentens.reporting.html import Html, element, footnotes, number_cell, table, words_cell
 from latentens.reporting.parts import Part
 from latentens.reporting.view import View, short_names, with_short_names
 
 TABLE_WORDS = (
-    "Small: 90 % intervals of the balanced accuracy, and points lost against the exact posterior. Each column supposes "
-    "that votes come about as its program says."
+    "Small: 90 % intervals of the balanced accuracy, and the loss in points against the exact posterior. "
+    "Each column assumes that its model is right."
 )
 
 MOST_BESIDE = 2
-"""With more worlds than this the table of methods needs the whole width."""
+"""With more models than this the table of methods needs the whole width."""
 
 
 def recommendation_part(view: View, colour: Mapping[str, str]) -> Part | None:
     """The recommendation that is on record, if any."""
-    del colour  # colours stand for worlds here
+    del colour  # colours stand for models here
     if GROUP not in view.node.children:
         return None
     found = view.node[GROUP].to_dataset()
     words = [words for words in json.loads(found.attrs["sentences"]) if words]
-    if "world" not in found.dims:
+    if "model" not in found.dims:
         return Part(GROUP, "Which method to use", words)
     found, short = briefly(found)
     words = [with_short_names(text, short) for text in words]
-    worlds = plausible_worlds(found)
-    if not worlds:  # nothing is expected of any method
-        return Part(GROUP, "Which method to use", words, body=[*footnotes(short), _world_table(found)])
-    methods, is_narrow = _method_table(found), len(worlds) <= MOST_BESIDE
-    body = [element("p", TABLE_WORDS, class_="soft"), *footnotes(short), _world_table(found)]
+    models = plausible_models(found)
+    if not models:  # nothing is expected of any method
+        return Part(GROUP, "Which method to use", words, body=[*footnotes(short), _model_table(found)])
+    methods, is_narrow = _method_table(found), len(models) <= MOST_BESIDE
+    body = [element("p", TABLE_WORDS, class_="soft"), *footnotes(short), _model_table(found)]
     if not is_narrow:
         body = [methods, *body]
     beside = methods if is_narrow else None
@@ -54,8 +54,8 @@ def briefly(found: xr.Dataset) -> tuple[xr.Dataset, dict[str, str]]:
 
 
 def _method_table(found: xr.Dataset) -> Html:
-    worlds = plausible_worlds(found)
-    headings = ["Method"] + [f"if {world}: {what}" for world in worlds for what in ("balanced acc. %", "log score")]
+    models = plausible_models(found)
+    headings = ["Method"] + [f"if {model}: {what}" for model in models for what in ("balanced acc. %", "log score")]
     rows = []
     for method, cells in method_rows(found):
         row: list[str] = [f"{method} (recommended)" if method == found.attrs["recommended"] else method]
@@ -66,40 +66,41 @@ def _method_table(found: xr.Dataset) -> Html:
     return table(headings, rows, EXACT)
 
 
-def _world_table(found: xr.Dataset) -> Html:
-    """How each world fared, and what rules it out."""
+def _model_table(found: xr.Dataset) -> Html:
+    """The held-out log-likelihood of each model, and why it is ruled out."""
     rows = []
-    for world in found["world"].values:
-        row = found.sel(world=world)
+    for model in found["model"].values:
+        row = found.sel(model=model)
         difference, error = float(row["difference"]), float(row["error"])
         apart = f"{difference:,.0f} ± {error:,.0f}".replace("-", "−") if difference else "best"
-        verdict = str(row["ruled_out"].item()) or f"possible, weight {float(row['weight']):.2f}"
-        rows.append([str(world), number_cell(apart), words_cell(verdict), words_cell(str(row["check"].item()) or "–")])
-    return table(["World", "held-out votes, nats", "Verdict", "Predictive check"], rows)
+        reason = str(row["ruled_out"].item())
+        verdict = f"no: {reason}" if reason else f"yes, weight {float(row['weight']):.2f}"
+        rows.append([str(model), number_cell(apart), words_cell(verdict), words_cell(str(row["check"].item()) or "–")])
+    return table(["Model", "held-out votes, nats", "Plausible?", "Predictive check"], rows)
 
 
 def _picture(found: xr.Dataset) -> Picture:
-    worlds, methods = plausible_worlds(found), [str(method) for method in found["estimator"].values]
+    models, methods = plausible_models(found), [str(method) for method in found["estimator"].values]
     figure, (axes,) = row_axes(methods, above=0.25)
-    for number, world in enumerate(worlds):
-        part = found.sel(world=world)
+    for number, model in enumerate(models):
+        part = found.sel(model=model)
         low, value, high = (100 * part[f"balanced_accuracy{end}"].to_numpy() for end in ("_low", "", "_high"))
-        places = np.arange(len(methods)) + 0.5 * (number + 0.5) / len(worlds) - 0.25
+        places = np.arange(len(methods)) + 0.5 * (number + 0.5) / len(models) - 0.25
         ends = np.maximum([value - low, high - value], 0.0)
         colour = PALETTE[number % len(PALETTE)]
-        axes.errorbar(value, places, xerr=ends, fmt="o", markersize=4, color=colour, label=f"if {world}")
+        axes.errorbar(value, places, xerr=ends, fmt="o", markersize=4, color=colour, label=f"if {model}")
     axes.set_xlabel("expected balanced accuracy (%)")
     figure.legend(loc="outside upper left", ncols=2)
     return Picture(
         "recommendation",
         "What to expect of each method",
-        "Balanced accuracy on twins of the votes, with 90 % intervals, in each world that is not ruled out.",
-        f"Expected balanced accuracy of {len(methods)} methods in {len(worlds)} worlds.",
+        "Balanced accuracy on twins of the votes, with 90 % intervals, under each plausible model.",
+        f"Expected balanced accuracy of {len(methods)} methods under {len(models)} models.",
         render(figure),
     )
 
 
 def _frame(found: xr.Dataset) -> pd.DataFrame:
-    """Every expected figure, one row for each world and method."""
-    wide = found[[name for name, values in found.items() if values.dims == ("world", "estimator")]]
+    """Every expected figure, one row for each model and method."""
+    wide = found[[name for name, values in found.items() if values.dims == ("model", "estimator")]]
     return wide.to_dataframe().reset_index().dropna()

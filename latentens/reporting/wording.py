@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from latentens.comparison import EXACT
-from latentens.recommendation.tree_parts import GROUP
-from latentens.recommendation.twin_words import listing
+from latentens.recommendation.recommend import GROUP
+from latentens.recommendation.text import listing
 from latentens.reporting.findings import Findings, Leader, gap_text
 from latentens.reporting.tables import Means, Pairs, agreement
 from latentens.reporting.view import FitRecord, View

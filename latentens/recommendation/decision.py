@@ -1,0 +1,249 @@
+"""The decision for a method: gold labels first, then the worst case over models, and else the safest method.
+
+Also how many gold labels would settle a question that the votes leave open.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import NamedTuple
+
+import jax
+import numpy as np
+from scipy.special import ndtri, stdtrit
+
+from latentens.checks.signal import SignalCheck
+from latentens.datasets.dataset import Dataset
+from latentens.recommendation.candidates import SAFEST
+from latentens.recommendation.plausibility import FittedModel, Plausibility
+from latentens.recommendation.twins import Interval, ScoreName, TwinScores
+from latentens.runtime.numerics import safe_log
+from latentens.scores.items import Labels, Posterior
+from latentens.scores.scores import evaluate, intervals
+from latentens.scores.statistics import compare_balanced_accuracy, compare_log_scores, holm
+
+Losses = Mapping[str, Mapping[str, float]]
+"""What each method loses against the best one, by model and method."""
+
+
+@dataclass(frozen=True, eq=False)
+class GoldScores:
+    """Scores of the methods on gold labels, each predicted by a fit that has not seen it.
+
+    Attributes:
+        number: Number of gold labels.
+        accuracy: Balanced accuracy by method, with 95 % intervals.
+        log_score: Log score by method.
+        gap: Mean confidence minus accuracy by method, with 95 % intervals.
+        best: The eligible method with the largest balanced accuracy; if tied, the one with the smallest log score.
+        close: Eligible methods whose balanced accuracy is at most one standard error of the difference below the best.
+        tied: Those of the close ones whose log score is at most one standard error above the smallest of theirs.
+        worse: Eligible methods with significantly worse labels than the best: paired tests, adjusted for all pairs.
+    """
+
+    number: int
+    accuracy: Mapping[str, Interval]
+    log_score: Mapping[str, float]
+    gap: Mapping[str, Interval]
+    best: str
+    close: tuple[str, ...]
+    tied: tuple[str, ...]
+    worse: tuple[str, ...]
+
+
+def score_on_gold(
+    labels: Labels,
+    posteriors: Mapping[str, Posterior],
+    key: jax.Array,
+    excluded: Collection[str] = (),
+    level: float = 0.95,
+    resamples: int = 1000,
+) -> GoldScores:
+    """Score the methods on the items whose label is known.
+
+    Args:
+        labels: The gold labels, −1 for other items.
+        posteriors: The posterior of each method, for gold labels by a fit that has not seen them.
+        key: Random key of the intervals.
+        excluded: Methods that may not be recommended; they are scored, but not compared with the others.
+        level: Coverage of the intervals; the paired tests have level 1 − `level`.
+        resamples: Bootstrap samples behind the intervals.
+    """
+    known = labels >= 0
+    truth, probs = labels[known], {name: found[known] for name, found in posteriors.items()}
+    scores = {name: evaluate(truth, found) for name, found in probs.items()}
+    ends = {name: intervals(truth, found, key=key, resamples=resamples, level=level) for name, found in probs.items()}
+    accuracy, gap = (
+        {name: Interval(scores[name][score], *ends[name][score]) for name in probs}
+        for score in ("balanced_accuracy", "confidence_gap")
+    )
+    log_score = {name: scores[name]["log_score"] for name in probs}
+    probs = {name: found for name, found in probs.items() if name not in excluded}
+    best = max(probs, key=lambda name: (accuracy[name].value, -log_score[name]))
+
+    # the standard errors of differences follow from the width of their intervals
+    behind = {name: compare_balanced_accuracy(truth, probs[best], probs[name], level=level) for name in probs}
+    width = 2 * ndtri((1 + level) / 2)
+    close = tuple(name for name, found in behind.items() if found.difference <= (found.high - found.low) / width)
+    surest = min(close, key=lambda name: log_score[name])
+    lags = {name: compare_log_scores(truth, probs[name], probs[surest], level=level) for name in close}
+    log_width = 2 * stdtrit(len(truth) - 1, (1 + level) / 2) if len(truth) > 1 else np.nan
+    tied = tuple(
+        name for name, lag in lags.items() if name == surest or lag.difference <= (lag.high - lag.low) / log_width
+    )
+
+    pairs = list(combinations(probs, 2))
+    p_values = [compare_balanced_accuracy(truth, probs[one], probs[two]).p_value for one, two in pairs]
+    adjusted = {frozenset(pair): p_value for pair, p_value in zip(pairs, holm(p_values), strict=True)}
+    others = (name for name in probs if name not in close)
+    worse = tuple(name for name in others if adjusted[frozenset((best, name))] < 1 - level)
+    return GoldScores(len(truth), accuracy, log_score, gap, best, close, tied, worse)
+
+
+class Choice(NamedTuple):
+    """The chosen method.
+
+    Attributes:
+        method: Its name.
+        worst_model: The plausible model under which it loses most; None if there is no such model.
+        loss: Its loss of balanced accuracy there.
+        tied: Methods whose labels are as good.
+    """
+
+    method: str
+    worst_model: str | None
+    loss: float
+    tied: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Recommendation:
+    """The decision and everything it rests on.
+
+    Attributes:
+        dataset: The votes, perhaps with gold labels.
+        num_items: Number of items before a sample was taken.
+        signal: Whether the voters agree more than by chance.
+        models: The fitted candidate models.
+        plausibility: The plausibility of each.
+        not_fitted: Why other candidates could not be fitted.
+        twins: Scores on the twins of each plausible model.
+        posteriors: The posterior of each method on the votes.
+        gold: Scores on gold labels; None without gold labels.
+        choice: The chosen method; None without a signal, or if no method can be recommended.
+        failed: Methods that failed on the votes or on a twin, and why.
+        unidentified: Methods whose fit to the votes does not identify the label, and why.
+    """
+
+    dataset: Dataset
+    num_items: int
+    signal: SignalCheck
+    models: Sequence[FittedModel] = ()
+    plausibility: Mapping[str, Plausibility] = field(default_factory=dict)
+    not_fitted: Mapping[str, str] = field(default_factory=dict)
+    twins: Sequence[TwinScores] = ()
+    posteriors: Mapping[str, Posterior] = field(default_factory=dict)
+    gold: GoldScores | None = None
+    choice: Choice | None = None
+    failed: Mapping[str, str] = field(default_factory=dict)
+    unidentified: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def plausible(self) -> list[FittedModel]:
+        """The models that are not ruled out."""
+        return [model for model in self.models if not self.plausibility[model.name].ruled_out]
+
+    def expected(self, score: ScoreName, method: str | None) -> Interval:
+        """A score over all plausible models: the weighted mean, and the lowest and highest end of their intervals."""
+        found = [(self.plausibility[part.model].weight, part.expected(score, method)) for part in self.twins]
+        value = sum(weight * estimate.value for weight, estimate in found)
+        return Interval(value, min(e.low for _, e in found), max(e.high for _, e in found))
+
+    @property
+    def disagreement(self) -> tuple[float, FittedModel, FittedModel] | None:
+        """The two plausible models whose labels differ most, after the share of items on which they differ."""
+        pairs = [
+            (float(np.mean(first.posterior.argmax(axis=1) != second.posterior.argmax(axis=1))), first, second)
+            for first, second in combinations(self.plausible, 2)
+        ]
+        return max(pairs, key=lambda pair: pair[0]) if pairs else None
+
+
+def choose(losses: Mapping[ScoreName, Losses], methods: Sequence[str], gold: GoldScores | None = None) -> Choice:
+    """Choose a method.
+
+    With gold labels, only methods whose labels are within a standard error of the best on them are considered. Of
+    these, the one with the smallest worst-case loss of balanced accuracy over the plausible models is chosen; if tied,
+    the one with the smallest worst-case loss of log score; if tied again, the first. Without a plausible model it is
+    the safest method of those that are tied on the gold labels, or of all.
+
+    Args:
+        losses: Losses of each score, by plausible model and method.
+        methods: The methods to choose from, the cheaper ones first.
+        gold: Scores on gold labels, if there are any.
+    """
+    if gold is not None:
+        methods = [name for name in methods if name in gold.close]
+    labels = losses["balanced_accuracy"]
+    if labels:
+        tied = _smallest_worst_loss(labels, methods, 0.001)
+        chosen = _smallest_worst_loss(losses["log_score"], tied, 0.005)[0]
+        worst = max(labels, key=lambda model: labels[model][chosen])
+        return Choice(chosen, worst, labels[worst][chosen], tuple(tied))
+    if gold is None:
+        return Choice(next((name for name in SAFEST if name in methods), methods[0]), None, 0.0, tuple(methods))
+    tied = [name for name in methods if name in gold.tied]
+    chosen = next((name for name in SAFEST if name in tied), min(tied, key=lambda name: gold.log_score[name]))
+    return Choice(chosen, None, 0.0, tuple(methods))
+
+
+def _smallest_worst_loss(losses: Losses, methods: Sequence[str], tolerance: float) -> list[str]:
+    """The methods whose worst loss over models is the smallest up to a tolerance, in the order given."""
+    worst = {method: max(by_method[method] for by_method in losses.values()) for method in methods}
+    return [method for method, loss in worst.items() if loss <= min(worst.values()) + tolerance]
+
+
+def labels_to_separate_methods(twins: TwinScores, better: str, worse: str) -> float:
+    """Gold labels until McNemar's test finds that a method labels better than another, if the model is right."""
+    only_better, only_worse = [], []
+    for twin in twins.twins:
+        right, other = (twin.posteriors[name].argmax(axis=1) == twin.labels for name in (better, worse))
+        only_better.append(np.mean(right & ~other))
+        only_worse.append(np.mean(other & ~right))
+    return mcnemar_sample_size(float(np.mean(only_better)), float(np.mean(only_worse)))
+
+
+def mcnemar_sample_size(only_better: float, only_worse: float, level: float = 0.05, power: float = 0.8) -> float:
+    """Items that McNemar's test needs, from the shares on which just one of two methods is right (Miettinen 1968)."""
+    discordant, gain = only_better + only_worse, only_better - only_worse
+    if gain == 0:
+        return np.inf
+    spread = np.sqrt(max(discordant - gain**2, 0.0))
+    return float(np.ceil((ndtri(1 - level / 2) * np.sqrt(discordant) + ndtri(power) * spread) ** 2 / gain**2))
+
+
+def labels_to_separate_models(
+    first: Posterior, second: Posterior, level: float = 0.05, power: float = 0.8, least_prob: float = 1e-6
+) -> float:
+    """Gold labels until one of two posteriors of the same items is found to predict them better, whichever is right.
+
+    If p is right, an item's label y ~ p has the log-likelihood ratio log p(y) / q(y), and the sum of n of these is
+    about normal; n is such that it is clear of zero. The result is the larger of both cases. Posteriors are kept away
+    from zero by `least_prob`, so that no single label settles everything.
+    """
+    numbers = []
+    for right, wrong in ((first, second), (second, first)):
+        right, wrong = (np.clip(probs, least_prob, 1.0) for probs in (right, wrong))
+        ratio = safe_log(right) - safe_log(wrong)
+        mean = float((right * ratio).sum(axis=1).mean())
+        variance = float((right * ratio**2).sum(axis=1).mean()) - mean**2
+        scale = (ndtri(1 - level / 2) + ndtri(power)) ** 2
+        numbers.append(float(np.ceil(scale * variance / mean**2)) if mean > 0 else np.inf)
+    return max(numbers)
+
+
+def labels_to_check_accuracy(expected: float, drop: float = 0.1, level: float = 0.05, power: float = 0.8) -> float:
+    """Gold labels until an accuracy that is lower than expected by `drop` is found out (normal approximation)."""
+    low = max(expected - drop, 1e-3)
+    spread = ndtri(1 - level) * np.sqrt(expected * (1 - expected)) + ndtri(power) * np.sqrt(low * (1 - low))
+    return float(np.ceil((spread / drop) ** 2))
