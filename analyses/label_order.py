@@ -94,7 +94,7 @@ def measured(dataset: Dataset, name: str, key: int) -> dict[str, object]:
         **row,
         "accuracy": float(np.mean(fit.codes[known] == dataset.labels[known])),
         "log_likelihood": fit.diagnostics.get("log_likelihood", np.nan),
-        "seconds": fit.diagnostics["seconds"],
+        "seconds": fit.diagnostics.seconds,
         "warnings": "; ".join(said),
     }
 

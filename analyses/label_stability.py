@@ -37,7 +37,7 @@ def judge(known: Dataset, items: int, key: jax.Array) -> dict[str, float]:
         "exact": float(np.mean(exact.argmax(axis=1) == dataset.labels)),
         "accuracy": float(np.mean(fit.codes == dataset.labels)),
         "units": len(fit.params.get("hidden_bias", ())),
-        "label_change": fit.diagnostics["label_change"],
+        "label_change": fit.diagnostics.label_change,
     }
 
 

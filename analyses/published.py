@@ -95,7 +95,7 @@ def anesthesia_em(key: jax.Array, random_starts: int) -> Iterator[Figure]:
     plain = DawidSkeneEM(diagonal=0.0, off_diagonal=0.0, random_starts=0, tolerance=1e-13, max_iterations=20_000)
     fit = plain.fit(votes, key=key)
     found = {
-        "log-likelihood": fit.diagnostics["log_likelihood"],
+        "log-likelihood": fit.diagnostics.log_likelihood,
         "prevalence": fit.params["prevalence"],
         "confusion of observer 1": fit.params["confusion"][0],
         "confusion of observer 2": fit.params["confusion"][1],
@@ -109,14 +109,14 @@ def anesthesia_em(key: jax.Array, random_starts: int) -> Iterator[Figure]:
     many = DawidSkeneEM(diagonal=0.0, off_diagonal=0.0, random_starts=random_starts, tolerance=1e-12).fit(
         votes, key=key
     )
-    print("\n".join(many.diagnostics["warnings"]))
-    yield from beside("EM, best of many starts", "log-likelihood", many.diagnostics["log_likelihood"], BEST_KNOWN, 1e-4)
+    print("\n".join(many.diagnostics.all_warnings))
+    yield from beside("EM, best of many starts", "log-likelihood", many.diagnostics.log_likelihood, BEST_KNOWN, 1e-4)
 
 
 def caries_maximum(key: jax.Array) -> Iterator[Figure]:
     votes = load("caries").votes
     fit = MaximumLikelihood(DawidSkene(5)).fit(votes, key=key)
-    counts, likelihood = votes.patterns.counts, fit.diagnostics["log_likelihood"]
+    counts, likelihood = votes.patterns.counts, fit.diagnostics.log_likelihood
     found = {"log-likelihood": likelihood, **fit.params}
     found["G squared"] = 2 * (counts @ np.log(counts / votes.num_items) - likelihood)
     for name, published in CARIES_MAXIMUM.items():

@@ -25,7 +25,7 @@ def main(data: Path | None, out: Path, seed: int, keys: int = 10, names: tuple[s
             fit = RBMStack().fit(dataset.votes, key=jax.random.key(number))
             accuracy = 100 * balanced_accuracy(dataset.labels[known], fit.codes[known])
             sizes = "-".join(map(str, fit.diagnostics["architecture"]))
-            seconds = fit.diagnostics["seconds"]
+            seconds = fit.diagnostics.seconds
             records.append((family_of(dataset.name), dataset.name, number, sizes, accuracy, seconds))
             print(*records[-1], flush=True)
     columns = ["family", "dataset", "key", "sizes", "balanced_accuracy", "seconds"]

@@ -25,7 +25,7 @@ def main(data: Path | None, out: Path, seed: int, names: tuple[str, ...] = CROWD
             record[name] = round(100 * float(np.mean(fit.codes[known] == dataset.labels[known])), 2)
         stack = fits["RBM stack"].diagnostics
         record["sizes"] = "-".join(map(str, stack["architecture"]))
-        record |= {"notes": stack.get("notes"), "seconds": round(stack["seconds"], 1), "warnings": stack["warnings"]}
+        record |= {"notes": stack.notes, "seconds": round(stack.seconds or 0.0, 1), "warnings": stack.all_warnings}
         records.append(record)
         print(record, flush=True)
     table = pd.DataFrame(records)

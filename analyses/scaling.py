@@ -167,7 +167,7 @@ def with_ratios(table: pd.DataFrame) -> pd.DataFrame:
 def refusals(seed: int) -> list[str]:
     """What is said of a crowd that gets one unit, and of machines that are too large for time and for memory."""
     crowd = sparse_votes(20_000, 760, seed)
-    words = RBMStack().fit(crowd, key=jax.random.key(seed)).diagnostics["notes"]
+    words = RBMStack().fit(crowd, key=jax.random.key(seed)).diagnostics.notes
     for variable, limit, hidden in (("LATENTENS_SECONDS", "60", (8, 1)), ("LATENTENS_MEMORY", "10MiB", (3, 1))):
         os.environ[variable] = limit
         try:

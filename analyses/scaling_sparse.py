@@ -171,8 +171,8 @@ def read_files(cell: dict[str, Any]) -> Callable[[], dict[str, Any]]:
         return {
             "distinct": len(counted.counts),
             "bytes": size,
-            "fit_seconds": fitted.diagnostics["seconds"],
-            "log_likelihood": fitted.diagnostics["log_likelihood"],
+            "fit_seconds": fitted.diagnostics.seconds,
+            "log_likelihood": fitted.diagnostics.log_likelihood,
         }
 
     return work

@@ -88,9 +88,9 @@ def crowd_rows(sets: Iterator[tuple[str, Votes]], seed: int) -> Iterator[dict[st
             "processor": processor,
             "crowd_kit_processor": their_processor,
             "ratio": their_processor / processor,
-            "ratio_per_round": their_round / (single_processor / single.diagnostics["iterations"]),
-            "log_likelihood": ours.diagnostics["log_likelihood"],
-            "log_likelihood_without_counts": plain.diagnostics["log_likelihood"],
+            "ratio_per_round": their_round / (single_processor / single.diagnostics.iterations),
+            "log_likelihood": ours.diagnostics.log_likelihood,
+            "log_likelihood_without_counts": plain.diagnostics.log_likelihood,
             "crowd_kit_log_likelihood": crowdkit_log_likelihood(theirs, votes),
         }
 
@@ -107,7 +107,7 @@ def ebcc_rows(sets: Iterator[tuple[str, Votes]], seed: int) -> Iterator[dict[str
             "processor": processor,
             "reference_processor": theirs,
             "ratio": theirs / processor,
-            "rounds": ours.diagnostics["iterations"],
+            "rounds": ours.diagnostics.iterations,
             "reference_rounds": reference.rounds,
             "bound_per_item": ours.diagnostics["evidence_bound"] / votes.num_items,
             "reference_bound_per_item": reference_bound(votes, reference) / votes.num_items,

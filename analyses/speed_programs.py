@@ -94,7 +94,7 @@ def fit_all(name: str, method_name: str, keys: int, votes_file: Path) -> None:
         fit = method.fit(votes, key=jax.random.key(key))
         row = {"set": name, "method": method_name, "key": key, "state": "cold" if number == 0 else "warm"}
         row |= {"processor": time.process_time() - processor, "wall": time.perf_counter() - wall}
-        height = fit.diagnostics["log_likelihood"]
+        height = fit.diagnostics.log_likelihood
         if hasattr(getattr(method, "model", None), "num_nodes"):
             height = log_likelihood(replace(method.model, num_nodes=1001), fit.params, votes)
         row |= {"log_likelihood": height, "items": votes.num_items}

@@ -145,7 +145,7 @@ def measure(dataset: Dataset, key: jax.Array) -> dict[str, float | str]:
         scores = evaluate(dataset.labels, fit.label_probs, exact)
         wanted = ["log_score", "calibration_error_debiased", *([] if exact is None else ["mean_kl"])]
         found |= {f"{name}: {score}": scores[score] for score in wanted}
-        found[f"{name}: seconds"] = fit.diagnostics["seconds"]
+        found[f"{name}: seconds"] = fit.diagnostics.seconds
     grid = np.geomspace(TEMPERATURES[1] / 16, 4, 60)
     losses = [evaluate_log(temper(raw.label_probs, t)[known], dataset.labels[known]) for t in grid]
     return found | {

@@ -20,13 +20,13 @@ import xarray as xr
 import latentens
 from latentens import Dataset, Votes, compare
 from latentens.comparison import EXACT, data_trees, load, save
-from latentens.comparison.axes import axis_names
 from latentens.comparison.cell import Cell, describe
 from latentens.comparison.sweep import OUTSIDE_KEY, TRUTH_OUTSIDE_KEY, _work_keys
 from latentens.errors import LatentensError
 from latentens.inference.orient import vote_shares
 from latentens.methods import DawidSkeneEM, MajorityVote, MaximumLikelihood, Nuts, RBMStack
-from latentens.methods.base import Estimate, Method
+from latentens.methods.base import Diagnostics, Estimate, Method
+from latentens.methods.datatree import axis_names
 from latentens.models import DawidSkene, LayeredGraph, Tree
 from latentens.programs.contract import inspect
 from latentens.reporting.view import views
@@ -59,7 +59,7 @@ class Draws(Method):
         time.sleep(self.pause)
         uniform = np.asarray(jax.random.uniform(key, (2, 50, 6)))
         draws = {"prevalence": uniform[..., 0], "sensitivity": uniform}
-        diagnostics = {"sample_stats": {"lp": np.log(uniform[..., 0])}, "warnings": ["none"]}
+        diagnostics = Diagnostics(warnings=["none"], extra={"sample_stats": {"lp": np.log(uniform[..., 0])}})
         return Estimate({"prevalence": np.array(0.5)}, diagnostics, draws)
 
     def posterior(self, estimate, votes):

@@ -104,5 +104,5 @@ def test_the_number_of_rounds_matters_and_is_reported():
     fits = {rounds: Cubam(rounds=rounds).fit(dataset.votes, key=KEY) for rounds in (2, 30)}
     scores = {rounds: balanced_accuracy(dataset.labels, fit.codes) for rounds, fit in fits.items()}
     assert scores[2] != scores[30]
-    assert fits[30].diagnostics["iterations"] == 30
-    assert not fits[30].diagnostics["converged"]
+    assert fits[30].diagnostics.iterations == 30
+    assert not fits[30].diagnostics.converged

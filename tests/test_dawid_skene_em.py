@@ -90,7 +90,7 @@ def test_likelihood_never_falls(num_classes):
 def test_reported_likelihood_is_that_of_the_model():
     votes, _ = independent_votes(500, SENSITIVITY, SPECIFICITY, missing=0.2)
     fit = DawidSkeneEM().fit(votes, key=KEY)
-    assert fit.diagnostics["log_likelihood"] == pytest.approx(log_likelihood(DawidSkene(6), fit.params, votes))
+    assert fit.diagnostics.log_likelihood == pytest.approx(log_likelihood(DawidSkene(6), fit.params, votes))
 
 
 def crowdkit_estimates(votes, rounds):
@@ -117,8 +117,8 @@ def test_equals_crowdkit_run_to_convergence(name):
     ).transpose(0, 2, 1).reshape(-1, votes.num_classes)
     theirs = np.logaddexp.reduce(log_joint, axis=1).sum()
     ours = DawidSkeneEM(0.0, 0.0, random_starts=0, tolerance=1e-12).fit(votes, key=KEY)
-    assert ours.diagnostics["log_likelihood"] >= theirs - 1e-6 * abs(theirs)
-    assert ours.diagnostics["log_likelihood"] == pytest.approx(theirs, rel=1e-6)
+    assert ours.diagnostics.log_likelihood >= theirs - 1e-6 * abs(theirs)
+    assert ours.diagnostics.log_likelihood == pytest.approx(theirs, rel=1e-6)
     assert np.mean(ours.codes == labels) == 1
 
 
@@ -151,7 +151,7 @@ def test_no_class_is_ruled_out(seed):
 def test_random_starts_never_lose():
     votes, _ = votes_of_classes(5, num_items=400, num_voters=4, right=0.5)
     few, many = (DawidSkeneEM(0.0, 0.0, random_starts=n).fit(votes, key=KEY).diagnostics for n in (0, 20))
-    assert many["log_likelihood"] >= few["log_likelihood"]
+    assert many.log_likelihood >= few.log_likelihood
     assert len(many["start_log_likelihoods"]) == 21
 
 
@@ -159,8 +159,8 @@ def test_a_better_optimum_than_that_of_vote_shares_is_reported():
     """Dawid & Skene's published optimum is the one that vote shares lead to, and it is local."""
     votes = load("anesthesia").votes
     alone, many = (DawidSkeneEM(0.0, 0.0, random_starts=n).fit(votes, key=KEY).diagnostics for n in (0, 100))
-    assert [words.partition(":")[0] for words in alone["warnings"]] == ["the label is not identified"]
-    local, unstable, nearly_a_tie, open_label = many["warnings"]
+    assert [words.partition(":")[0] for words in alone.all_warnings] == ["the label is not identified"]
+    local, unstable, nearly_a_tie, open_label = many.all_warnings
     assert local == "the start from vote shares ends in a local optimum, -192.891, and another start reaches -191.569"
     assert "weakly identified" in unstable  # 45 patients cannot tell the optima apart
     assert "which label is '3' and which '4'" in nearly_a_tie
@@ -171,8 +171,8 @@ def test_a_better_optimum_than_that_of_vote_shares_is_reported():
 
 def test_clear_votes_give_no_warning():
     votes, _ = independent_votes(500, SENSITIVITY, SPECIFICITY)
-    assert DawidSkeneEM().fit(votes, key=KEY).diagnostics["warnings"] == []
-    words = DawidSkeneEM(max_iterations=3).fit(votes, key=KEY).diagnostics["warnings"]
+    assert DawidSkeneEM().fit(votes, key=KEY).diagnostics.all_warnings == []
+    words = DawidSkeneEM(max_iterations=3).fit(votes, key=KEY).diagnostics.all_warnings
     assert words[0] == "not converged after 3 iterations"
 
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import latentens as le
-from latentens import GenerativeModel, Votes
+from latentens import GenerativeModel, Votes, simulate
 from latentens.errors import LatentensError, VotesError
 from latentens.methods import (
     DawidSkeneEM,
@@ -17,6 +17,7 @@ from latentens.methods import (
     IterativeMaximumLikelihood,
     MajorityVote,
     MaximumLikelihood,
+    Nuts,
     RBMStack,
     SpectralMetaLearner,
     Supervised,
@@ -226,3 +227,18 @@ def test_a_fit_shows_itself_in_a_line_and_escaped():
 def test_votes_are_what_is_fitted():
     with pytest.raises(VotesError, match="takes Votes, not a DataFrame"):
         MajorityVote().fit(frame()[0], key=jax.random.key(0))
+
+
+def test_a_fit_is_a_tree_that_arviz_opens():
+    data = simulate(DawidSkene(5), 60, key=KEY)
+    point = DawidSkeneEM().fit(data.votes, key=KEY)
+    tree = point.to_datatree()
+    assert set(tree.children) == {"params", "estimates", "observed_data", "log_likelihood"}
+    assert tree["log_likelihood/votes"].dims == ("chain", "draw", "item")
+    np.testing.assert_allclose(tree["log_likelihood/votes"].sum(), point.diagnostics.log_likelihood)
+    np.testing.assert_array_equal(tree["estimates/label_prob"], point.label_probs)
+    sampled = Nuts(DawidSkene(5), num_chains=2, num_warmup=20, num_samples=10).fit(data.votes, key=KEY)
+    tree = sampled.to_datatree()
+    assert tree["posterior/sensitivity"].dims == ("chain", "draw", "voter")
+    assert {"lp", "diverging"} <= set(tree["sample_stats"].data_vars)
+    assert tree["log_likelihood/votes"].shape == (2, 10, 60)

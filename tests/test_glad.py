@@ -34,7 +34,7 @@ def test_posterior_is_the_product_over_votes(num_classes, missing, monkeypatch):
 def test_the_fit_is_a_maximum_in_the_abilities():
     votes, _ = independent_votes(400, np.linspace(0.6, 0.9, 6), np.linspace(0.6, 0.9, 6))
     fit = Glad(tolerance=1e-12).fit(votes, key=KEY)
-    assert fit.diagnostics["converged"]
+    assert fit.diagnostics.converged
     voted, counts = VotedRows.of(votes), np.ones(400)
 
     def height(ability, ease):

@@ -160,7 +160,7 @@ def test_a_few_gold_labels_do_not_reorder_many_classes():
 def test_contradicting_gold_labels_are_reported():
     votes, labels = independent_votes(1000, np.full(6, 0.9), np.full(6, 0.9), seed=3)
     few, many = (
-        DawidSkeneEM().fit(votes, key=KEY, gold=some_gold(1 - labels, n)).diagnostics["warnings"] for n in (6, 60)
+        DawidSkeneEM().fit(votes, key=KEY, gold=some_gold(1 - labels, n)).diagnostics.all_warnings for n in (6, 60)
     )
     assert "votes and gold labels contradict each other" in few[-1]
     assert "the votes were followed (the votes count as 10 gold labels, and there are 6)" in few[-1]
@@ -220,14 +220,14 @@ def test_a_near_tie_is_reported_and_a_clear_order_is_not():
     rates = np.array([0.85, 0.85, 0.85, 0.15, 0.15, 0.16])
     votes, labels = independent_votes(2000, rates, rates, seed=4)
     fit = DawidSkeneEM().fit(votes, key=KEY)
-    assert fit.diagnostics["orientation"]["by_voters"] < 2
-    assert "nearly a tie which label is '0' and which '1'" in fit.diagnostics["warnings"][-1]
+    assert fit.diagnostics.orientation["by_voters"] < 2
+    assert "nearly a tie which label is '0' and which '1'" in fit.diagnostics.all_warnings[-1]
     assert "nearly a tie" in repr(fit)
     settled = DawidSkeneEM().fit(votes, key=KEY, gold=some_gold(labels, 20))
-    assert settled.diagnostics["warnings"] == []
+    assert settled.diagnostics.all_warnings == []
     assert np.mean(settled.codes == labels) > 0.95
     votes, _ = independent_votes(300, RATES, RATES)
-    assert DawidSkeneEM().fit(votes, key=jax.random.key(1)).diagnostics["warnings"] == []
+    assert DawidSkeneEM().fit(votes, key=jax.random.key(1)).diagnostics.all_warnings == []
 
 
 def test_labels_of_fewer_classes_than_votes_have():

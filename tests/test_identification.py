@@ -73,10 +73,10 @@ def test_views_are_what_simulations_show(model):
 def test_two_voters_do_not_identify_a_label():
     votes, _ = independent_votes(500, np.full(2, 0.9), np.full(2, 0.9))
     fit = DawidSkeneEM().fit(votes, key=KEY)
-    assert not fit.diagnostics["identified"]
-    assert any("the label is not identified" in words for words in fit.diagnostics["warnings"])
+    assert not fit.diagnostics.identified
+    assert any("the label is not identified" in words for words in fit.diagnostics.all_warnings)
     votes, _ = independent_votes(500, np.full(4, 0.9), np.full(4, 0.9))
-    assert DawidSkeneEM().fit(votes, key=KEY).diagnostics["identified"]
+    assert DawidSkeneEM().fit(votes, key=KEY).diagnostics.identified
 
 
 def two_groups_and_a_constant(num_items=600):
@@ -93,15 +93,15 @@ def two_groups_and_a_constant(num_items=600):
 def test_a_tree_of_two_groups_and_a_constant_voter_is_not_identified():
     votes = two_groups_and_a_constant()
     fit = MaximumLikelihood(Tree((0, 0, 0, 1, 1, 1, 2)), starts=3).fit(votes, key=KEY)
-    assert not fit.diagnostics["identified"]
-    assert "(2 of 3)" in " ".join(fit.diagnostics["warnings"])
-    assert fit.diagnostics["label_change"] > 0.02  # starts of the same likelihood have other labels
+    assert not fit.diagnostics.identified
+    assert "(2 of 3)" in " ".join(fit.diagnostics.all_warnings)
+    assert fit.diagnostics.label_change > 0.02  # starts of the same likelihood have other labels
 
 
 def test_the_tree_method_does_not_take_a_tree_without_a_label():
     fit = TreeMLE().fit(two_groups_and_a_constant(), key=KEY)
     assert "groups" not in fit.params
-    assert fit.diagnostics["notes"][0].startswith("groups explain the votes better, but too few of them")
+    assert fit.diagnostics.notes[0].startswith("groups explain the votes better, but too few of them")
 
 
 def camps(link, num_items=3000, seed=0):
@@ -137,6 +137,6 @@ def test_independent_voters_have_no_second_factor():
 
 @pytest.mark.parametrize("method", [MajorityVote(), SpectralMetaLearner(), DawidSkeneEM(), Glad(), Cubam()])
 def test_every_method_warns_of_camps(method):
-    apart, together = (method.fit(camps(link), key=KEY).diagnostics["warnings"] for link in (0.1, 0.6))
+    apart, together = (method.fit(camps(link), key=KEY).diagnostics.all_warnings for link in (0.1, 0.6))
     assert any("voters form camps" in words for words in apart)
     assert not any("voters form camps" in words for words in together)

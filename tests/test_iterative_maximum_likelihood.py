@@ -45,7 +45,7 @@ def test_equals_hard_expectation_maximisation_by_loops():
     started = MajorityVote().fit(votes, key=KEY).codes
     labels, (specificity, sensitivity) = by_loops(votes.matrix, started)
     fit = IterativeMaximumLikelihood(start=MajorityVote()).fit(votes, key=KEY)
-    assert fit.diagnostics["converged"]
+    assert fit.diagnostics.converged
     assert np.array_equal(fit.codes, labels)
     np.testing.assert_allclose(fit.params["sensitivity"], sensitivity, rtol=1e-10)
     np.testing.assert_allclose(fit.params["specificity"], specificity, rtol=1e-10)

@@ -52,6 +52,6 @@ def test_fit_is_higher_than_the_truth():
     data = simulate(GRAPH, 2_000, key=KEY, params=GRAPH.example_params(jax.random.key(1)))
     found = LayeredGraphMLE((3, 3)).fit(data.votes, key=KEY)
     assert found.model == GRAPH
-    assert found.diagnostics["warnings"] == [UNDETERMINED]
-    assert found.diagnostics["log_likelihood"] == pytest.approx(log_likelihood(GRAPH, found.params, data.votes))
-    assert found.diagnostics["log_likelihood"] > log_likelihood(GRAPH, data.params, data.votes)
+    assert found.diagnostics.all_warnings == [UNDETERMINED]
+    assert found.diagnostics.log_likelihood == pytest.approx(log_likelihood(GRAPH, found.params, data.votes))
+    assert found.diagnostics.log_likelihood > log_likelihood(GRAPH, data.params, data.votes)

@@ -56,21 +56,21 @@ def height_by_hand(voters, iterations=2000):
 @pytest.mark.parametrize("algorithm", ["lbfgs", "em"])
 def test_dawid_skene_equals_closed_form_em(voters, height_by_hand, algorithm):
     fit = MaximumLikelihood(voters.model, algorithm, starts=3, tolerance=1e-12).fit(voters.votes, key=KEY)
-    assert fit.diagnostics["log_likelihood"] == pytest.approx(height_by_hand, rel=1e-8)
-    assert fit.diagnostics["log_likelihood"] == pytest.approx(log_likelihood(voters.model, fit.params, voters.votes))
+    assert fit.diagnostics.log_likelihood == pytest.approx(height_by_hand, rel=1e-8)
+    assert fit.diagnostics.log_likelihood == pytest.approx(log_likelihood(voters.model, fit.params, voters.votes))
     np.testing.assert_allclose(fit.predict(voters.votes), fit.label_probs, atol=1e-12)
     assert fit.diagnostics["optima"][0]["starts"] >= 3
-    assert fit.diagnostics["converged"]
+    assert fit.diagnostics.converged
 
 
 @pytest.mark.parametrize("algorithm", ["lbfgs", pytest.param("em", marks=pytest.mark.slow)])
 def test_tree_is_at_least_as_likely_as_the_truth(tree, algorithm):
     fit = MaximumLikelihood(Tree(), algorithm, starts=0).fit(tree.votes, key=KEY)
-    assert fit.diagnostics["log_likelihood"] >= log_likelihood(Tree(), tree.params, tree.votes)
+    assert fit.diagnostics.log_likelihood >= log_likelihood(Tree(), tree.params, tree.votes)
     assert np.mean(fit.codes == tree.labels) > 0.95
     size = 1 + 6 + 30
-    assert fit.diagnostics["bic"] == pytest.approx(size * np.log(2000) - 2 * fit.diagnostics["log_likelihood"])
-    assert fit.diagnostics["aic"] == pytest.approx(2 * size - 2 * fit.diagnostics["log_likelihood"])
+    assert fit.diagnostics["bic"] == pytest.approx(size * np.log(2000) - 2 * fit.diagnostics.log_likelihood)
+    assert fit.diagnostics["aic"] == pytest.approx(2 * size - 2 * fit.diagnostics.log_likelihood)
 
 
 @pytest.mark.parametrize(
@@ -98,9 +98,9 @@ def test_em_never_falls(model):
 def test_prior_pulls_the_estimate(voters):
     few = voters.votes.take(np.arange(15))
     plain, held = (MaximumLikelihood(voters.model, starts=0, use_prior=p).fit(few, key=KEY) for p in (False, True))
-    assert plain.diagnostics["log_likelihood"] > held.diagnostics["log_likelihood"]
-    assert any("is at its bound" in warning for warning in plain.diagnostics["warnings"])
-    assert not any("is at its bound" in warning for warning in held.diagnostics["warnings"])
+    assert plain.diagnostics.log_likelihood > held.diagnostics.log_likelihood
+    assert any("is at its bound" in warning for warning in plain.diagnostics.all_warnings)
+    assert not any("is at its bound" in warning for warning in held.diagnostics.all_warnings)
 
 
 def test_labels_are_oriented_and_parameters_with_them(tree):
@@ -128,12 +128,12 @@ def test_gold_labels_clamp_and_orient(voters):
     np.testing.assert_array_equal(fit.label_probs[np.arange(400), gold[:400]], 1.0)
     assert np.mean(fit.codes[400:] == 1 - voters.labels[400:]) > 0.7
     em = MaximumLikelihood(voters.model, "em", starts=3, warm=()).fit(voters.votes, key=KEY, gold=gold)
-    assert em.diagnostics["log_likelihood"] == pytest.approx(fit.diagnostics["log_likelihood"], rel=1e-8)
+    assert em.diagnostics.log_likelihood == pytest.approx(fit.diagnostics.log_likelihood, rel=1e-8)
 
 
 def test_held_out_likelihood(voters):
     fit = MaximumLikelihood(voters.model, starts=0, held_out=0.25).fit(voters.votes, key=KEY)
-    in_sample = fit.diagnostics["log_likelihood"] / 3000
+    in_sample = fit.diagnostics.log_likelihood / 3000
     assert fit.diagnostics["held_out_log_likelihood"] == pytest.approx(in_sample, abs=0.1)
 
 
@@ -147,7 +147,7 @@ def test_flat_likelihood_is_said_to_be_flat():
 
     votes = Votes.from_matrix(np.random.default_rng(0).integers(0, 2, (40, 3)))
     fit = MaximumLikelihood(GenerativeModel.from_program(coins), starts=2, warm=()).fit(votes, key=KEY)
-    assert any("flat" in warning for warning in fit.diagnostics["warnings"])
+    assert any("flat" in warning for warning in fit.diagnostics.all_warnings)
 
 
 def test_label_that_votes_say_nothing_about_is_refused():
@@ -173,9 +173,9 @@ def test_deviations_do_not_vanish_with_their_scale():
     matrix = np.where(generator.random(shape) < np.linspace(0.2, 0.95, 50), labels, generator.integers(0, 4, shape))
     matrix[generator.random(shape) < 0.9] = -1
     votes = Votes.from_matrix(matrix, num_classes=4)
-    limit = DawidSkeneEM(1e-10, 1e-10).fit(votes, key=KEY).diagnostics["log_likelihood"] / 1000
+    limit = DawidSkeneEM(1e-10, 1e-10).fit(votes, key=KEY).diagnostics.log_likelihood / 1000
     method = MaximumLikelihood(HierarchicalDawidSkene(50, 4), starts=0, max_iterations=100)
-    assert method.fit(votes, key=KEY).diagnostics["log_likelihood"] / 1000 > limit - 0.02
+    assert method.fit(votes, key=KEY).diagnostics.log_likelihood / 1000 > limit - 0.02
 
 
 def test_many_parameters_at_their_bounds_are_counted():

@@ -173,8 +173,8 @@ def test_contract(method_name, votes_name, fitted):
     np.testing.assert_allclose(fit.label_probs.sum(axis=1), 1, atol=1e-12)
     thinned = 0.1 if method_name == "Nuts" else 1e-9  # new items are predicted by some of the draws
     np.testing.assert_allclose(fit.predict(votes), fit.label_probs, atol=thinned)
-    assert isinstance(fit.diagnostics["label_probs"], str)
-    assert fit.diagnostics["seconds"] > 0
+    assert isinstance(fit.diagnostics.label_probs, str)
+    assert fit.diagnostics.seconds > 0
     for value in fit.params.values():
         assert np.isfinite(value).all()
     for name in {"sensitivity", "specificity"} & fit.params.keys():
@@ -328,8 +328,8 @@ def test_an_optimum_with_exchanged_classes_is_turned_round(method_name, monkeypa
     monkeypatch.setattr(glad, "ABILITY_MEAN", -1.0)
     method = DawidSkeneEM(random_starts=0) if method_name == "EM" else METHODS[method_name]
     turned = method.fit(votes, key=KEY)
-    assert turned.diagnostics["flipped"] == (method_name != "EBCC")  # EBCC's subtypes find their classes by themselves
-    assert not usual.diagnostics["flipped"]
+    assert turned.diagnostics.flipped == (method_name != "EBCC")  # EBCC's subtypes find their classes by themselves
+    assert not usual.diagnostics.flipped
     assert np.mean(turned.codes == labels) > 0.9
     for name in ("sensitivity", "specificity"):
         np.testing.assert_allclose(turned.params[name], usual.params[name], atol=0.1)

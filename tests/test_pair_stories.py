@@ -73,7 +73,7 @@ def test_without_blocks_it_is_the_likelihood_of_independent_voters():
     start = np.zeros((rows.num_items, 2))
     start[inverse] = fit.label_probs
     data = Rows(rows, counts.astype(float), (start,))
-    assert log_likelihood(data, []) == pytest.approx(fit.diagnostics["log_likelihood"], abs=0.05)
+    assert log_likelihood(data, []) == pytest.approx(fit.diagnostics.log_likelihood, abs=0.05)
 
 
 @pytest.mark.parametrize("num_classes", [2, 3])

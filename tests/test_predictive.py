@@ -58,7 +58,7 @@ def test_pointwise_log_likelihood_is_that_of_brute_force(votes):
 def test_a_fit_knows_the_likelihood_of_votes_whose_voters_come_in_another_order(votes):
     fit = DawidSkeneEM().fit(votes, key=KEY)
     expected = pointwise_log_likelihood(fit.model, fit.params, votes)
-    assert expected.sum() == pytest.approx(fit.diagnostics["log_likelihood"])
+    assert expected.sum() == pytest.approx(fit.diagnostics.log_likelihood)
     assert expected[5] == pytest.approx(0, abs=1e-12)
     moved = Votes(votes.matrix[:, ::-1].copy(), *votes.shape, 2, voter_names=tuple(votes.voter_names)[::-1])
     np.testing.assert_allclose(fit.log_likelihood(moved), expected, atol=1e-12)
@@ -91,7 +91,7 @@ def test_stack_gives_the_likelihood_of_its_lowest_machine(votes):
     params = {name: fit.params[name] for name in TRUTH}  # of the same distribution as an independent model
     expected = np.log(oracles.dawid_skene(MODEL, params, counts_of(votes.matrix)).sum(axis=1))
     np.testing.assert_allclose(fit.log_likelihood(votes), expected, atol=1e-9)
-    assert fit.log_likelihood(votes).sum() == pytest.approx(fit.diagnostics["log_likelihood"])
+    assert fit.log_likelihood(votes).sum() == pytest.approx(fit.diagnostics.log_likelihood)
 
 
 def test_a_machine_too_large_to_enumerate_has_no_exact_likelihood():

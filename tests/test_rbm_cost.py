@@ -135,7 +135,7 @@ def test_one_unit_is_fitted_by_the_lemma(num_classes, hidden):
     fit, independent = (method.fit(votes, key=key) for method in (RBMStack(hidden=hidden), DawidSkeneEM()))
     assert fit.diagnostics["architecture"] == (60, 1)
     if hidden is None:
-        assert "fewer items than parameters" in fit.diagnostics["notes"][0]
+        assert "fewer items than parameters" in fit.diagnostics.notes[0]
     np.testing.assert_allclose(fit.label_probs, independent.label_probs, atol=1e-6)
     np.testing.assert_allclose(fit.predict(votes), fit.label_probs, atol=1e-10)
     np.testing.assert_allclose(fit.log_likelihood(votes), independent.log_likelihood(votes), rtol=1e-6)

@@ -188,7 +188,7 @@ def test_a_stack_that_goes_against_the_votes_is_given_up(tree, monkeypatch):
     monkeypatch.setattr(LabelChange, "among_votes", property(lambda self: False))
     fit, one = (method.fit(tree.votes, key=KEY) for method in (RBMStack(), DawidSkeneEM()))
     assert fit.diagnostics["architecture"] == (9, 1)
-    assert "3 units predict held-out votes better, but they change" in fit.diagnostics["notes"][0]
+    assert "3 units predict held-out votes better, but they change" in fit.diagnostics.notes[0]
     np.testing.assert_allclose(fit.label_probs, one.label_probs, atol=1e-9)
 
 

@@ -85,8 +85,8 @@ def test_votes_without_a_label_are_warned_of():
     votes = Votes.from_matrix(np.random.default_rng(0).integers(0, 2, (300, 6)), num_classes=2)
     fit = RBMStack().fit(votes, key=KEY)
     assert fit.diagnostics["architecture"] == (6, 1)
-    assert "hardly support a label" in fit.diagnostics["warnings"][0]
-    assert "the votes do not support three, with which held-out items gain" in fit.diagnostics["notes"][0]
+    assert "hardly support a label" in fit.diagnostics.all_warnings[0]
+    assert "the votes do not support three, with which held-out items gain" in fit.diagnostics.notes[0]
 
 
 @double_precision
@@ -182,7 +182,7 @@ def test_hopeless_data_give_a_sensible_fit(matrix):
     fit = RBMStack(training=QUICK).fit(votes, key=KEY)
     assert np.isfinite(fit.label_probs).all()
     np.testing.assert_allclose(fit.label_probs.sum(1), 1)
-    assert np.isfinite(fit.diagnostics["log_likelihood"])
+    assert np.isfinite(fit.diagnostics.log_likelihood)
     assert all(np.isfinite(value).all() for value in fit.params.values())
 
 

@@ -294,7 +294,10 @@ def test_contradicted_models_and_open_labels_are_ruled_out_even_if_none_is_left(
         ({}, ""),
         ({"identified": True, "label_change": 0.04}, ""),
         ({"label_change": 0.2}, "20\u00a0% of its labels change at another optimum that fits about as well"),
-        ({"identified": False, "warnings": ["x", "the label is not identified: y"]}, "the label is not identified: y"),
+        (
+            {"identified": False, "label_doubts": ["x", "the label is not identified: y"]},
+            "the label is not identified: y",
+        ),
         ({"identified": False}, "the label is not identified"),
     ],
 )

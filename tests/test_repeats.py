@@ -231,13 +231,13 @@ def test_maximum_likelihood_counts_every_vote():
             MaximumLikelihood(model, starts=0, warm=(), initial=(sharp_params(model),)),
         )
     ]
-    heights = [fit.diagnostics["log_likelihood"] for fit in ends]
+    heights = [fit.diagnostics.log_likelihood for fit in ends]
     np.testing.assert_allclose(heights, heights[0], atol=1e-3)
     for fit in ends:
         confusion, joint = fit.params["confusion"], np.tile(fit.params["prevalence"], (150, 1))
         for item, voter, vote in zip(*votes.triplets, strict=True):
             joint[item] *= confusion[voter, :, vote]
-        assert fit.diagnostics["log_likelihood"] == pytest.approx(np.log(joint.sum(axis=1)).sum(), abs=1e-6)
+        assert fit.diagnostics.log_likelihood == pytest.approx(np.log(joint.sum(axis=1)).sum(), abs=1e-6)
         np.testing.assert_allclose(fit.label_probs, joint / joint.sum(axis=1, keepdims=True), atol=1e-6)
 
 

@@ -23,7 +23,7 @@ from latentens.datasets import load
 from latentens.errors import LatentensError, VotesError
 from latentens.inference.orient import vote_shares
 from latentens.methods import DawidSkeneEM, MajorityVote
-from latentens.methods.base import Estimate, Method
+from latentens.methods.base import Diagnostics, Estimate, Method
 from latentens.models import DawidSkene
 from latentens.reporting.evidence import MOST_ITEMS, worth_part
 from latentens.reporting.figures import draws_summary, trace_figure
@@ -63,13 +63,11 @@ class Sampled(Method):
     def estimate(self, votes, key, gold=None):
         noise = np.random.default_rng(1).normal(size=(2, 30, 5))
         draws = {"prevalence": noise[..., 0], "sensitivity": noise}
-        diagnostics = {
-            "architecture": [5, 2, 1],
-            "singular_value_curves": [[0.7, 0.99, 1.0], [1.0]],
-            "converged": False,
-            "warnings": ["chains <disagree>"],
-            "sample_stats": {"lp": noise[..., 0]},
-        }
+        diagnostics = Diagnostics(converged=False, warnings=["chains <disagree>"]).updated(
+            architecture=[5, 2, 1],
+            singular_value_curves=[[0.7, 0.99, 1.0], [1.0]],
+            sample_stats={"lp": noise[..., 0]},
+        )
         return Estimate({"sensitivity": noise.mean((0, 1))}, diagnostics, draws)
 
     def posterior(self, estimate, votes):

@@ -62,5 +62,5 @@ def test_a_voter_worse_than_chance_counts_against():
 def test_votes_without_structure_fall_back_to_vote_shares_and_say_so():
     votes = Votes.from_matrix([[0, 1], [1, 0], [0, 0], [1, 1]], num_classes=2)
     fit = SpectralMetaLearner().fit(votes, key=jax.random.key(0))
-    assert "no rank-one structure" in fit.diagnostics["fallback"]
+    assert "no rank-one structure" in fit.diagnostics.fallback
     np.testing.assert_allclose(fit.label_probs[:, 1], [0.5, 0.5, 0.0, 1.0])

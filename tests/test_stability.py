@@ -45,11 +45,11 @@ def test_labels_that_the_votes_do_not_determine_are_reported():
     params = model.example_params(jax.random.key(1)) | {"label_weights": np.full(3, 0.3), "hidden_bias": np.zeros(3)}
     votes = simulate(model, 400, key=KEY, params=params).votes
     fit = MaximumLikelihood(model, starts=4, warm=(), use_prior=True, max_iterations=200).fit(votes, key=KEY)
-    assert fit.diagnostics["label_change"] > 0.05
-    assert any("weakly identified" in words for words in fit.diagnostics["warnings"])
+    assert fit.diagnostics.label_change > 0.05
+    assert any("weakly identified" in words for words in fit.diagnostics.all_warnings)
     assert len(fit.diagnostics["optima"]) > 1
     assert sum(optimum["starts"] for optimum in fit.diagnostics["optima"]) == 4
-    assert fit.diagnostics["log_likelihood"] == pytest.approx(fit.log_likelihood(votes).sum())
+    assert fit.diagnostics.log_likelihood == pytest.approx(fit.log_likelihood(votes).sum())
 
 
 def test_change_counts_items_of_rows_with_other_labels():
@@ -73,11 +73,11 @@ def two_juries(seed, num_items=300, accuracies=(0.8, 0.8)):
 def test_dawid_skene_reports_that_either_jury_may_be_right(seed):
     votes, answers = two_juries(seed)
     fit = DawidSkeneEM().fit(votes, key=KEY)
-    assert 0.3 < fit.diagnostics["label_change"] < 0.7
-    assert any("weakly identified" in words for words in fit.diagnostics["warnings"])
+    assert 0.3 < fit.diagnostics.label_change < 0.7
+    assert any("weakly identified" in words for words in fit.diagnostics.all_warnings)
     known = np.where(np.arange(len(answers[0])) < 60, answers[1], -1)  # some labels say which question is meant
     told = DawidSkeneEM().fit(votes, key=KEY, gold=known)
-    assert told.diagnostics["label_change"] == 0.0
+    assert told.diagnostics.label_change == 0.0
     assert np.mean(told.codes == answers[1]) > 0.9
 
 
@@ -85,11 +85,11 @@ def test_dawid_skene_trusts_the_better_jury():
     votes, answers = two_juries(0, 2000, (0.85, 0.82))
     fit = DawidSkeneEM().fit(votes, key=KEY)
     assert len(fit.diagnostics["optima"]) > 1
-    assert fit.diagnostics["label_change"] == 0.0
+    assert fit.diagnostics.label_change == 0.0
     assert np.mean(fit.codes == answers[0]) > 0.9
 
 
 @pytest.mark.parametrize("number", range(3))
 def test_labels_of_independent_voters_are_identified(number):
     fit = DawidSkeneEM().fit(simulate_paper("condInd", number, 500).votes, key=KEY)
-    assert fit.diagnostics["label_change"] < 0.01
+    assert fit.diagnostics.label_change < 0.01

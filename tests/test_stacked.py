@@ -16,7 +16,7 @@ from latentens.cli.methods import find_method
 from latentens.errors import LatentensError, SettingError
 from latentens.inference.conditional_logit import Prior, find_mode, fit_conditional_logit, log_evidence
 from latentens.methods import DawidSkeneEM, Ebcc, MajorityVote, SpectralMetaLearner, Stacked
-from latentens.methods.base import Estimate, Method
+from latentens.methods.base import Diagnostics, Estimate, Method
 from tests.reference import KEY, as_triplets, independent_votes, votes_of_classes
 
 QUICK = Stacked(DawidSkeneEM(random_starts=1), MajorityVote())
@@ -178,7 +178,7 @@ def test_parameters_are_named_and_have_errors(stacked):
 def test_without_gold_labels_it_is_the_pool_and_says_so(crowd):
     votes, _ = crowd
     fit = QUICK.fit(votes, key=KEY)
-    assert "no gold labels" in fit.diagnostics["label_probs"]
+    assert "no gold labels" in fit.diagnostics.label_probs
     posterior = DawidSkeneEM(random_starts=1).fit(votes, key=jax.random.fold_in(KEY, 0)).label_probs
     overall = (votes.tally.sum(axis=0) + 1) / (votes.tally.sum() + 3)
     shares = (votes.tally + overall) / (votes.tally.sum(axis=1, keepdims=True) + 1)
@@ -364,7 +364,7 @@ def test_posteriors_of_other_labels_are_refused(crowd):
     @dataclasses.dataclass(frozen=True)
     class FourLabels(Method):
         def estimate(self, votes, key, gold=None):
-            return Estimate(diagnostics={"label_probs": "none"})
+            return Estimate(diagnostics=Diagnostics("none"))
 
         def has_fixed_order(self, estimate):
             return True

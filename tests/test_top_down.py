@@ -33,10 +33,10 @@ def fit(chain):
 
 def test_its_own_model_is_fitted_as_well_as_the_truth(chain, fit):
     assert fit.diagnostics["architecture"] == (9, 3, 1)
-    assert fit.diagnostics["log_likelihood"] > log_likelihood(chain.model, chain.params, chain.votes) - 1
+    assert fit.diagnostics.log_likelihood > log_likelihood(chain.model, chain.params, chain.votes) - 1
     exact = chain.bayes_posterior().argmax(axis=1)
     assert np.mean(fit.codes == chain.labels) > np.mean(exact == chain.labels) - 0.01
-    assert fit.diagnostics["label_change"] < 0.01
+    assert fit.diagnostics.label_change < 0.01
     np.testing.assert_allclose(fit.predict(chain.votes), fit.label_probs, atol=1e-10)
 
 
@@ -61,10 +61,10 @@ def test_start_from_the_stack_says_what_the_stack_says(chain):
     """The chain made of a stack gives votes nearly the distribution that the stack's lower machine gives them."""
     params = _from_stack(chain.votes, 3, KEY)
     stack = RBMStack(hidden=(3, 1)).fit(chain.votes, key=KEY)
-    independent = TopDownMLE(num_hidden=0).fit(chain.votes, key=KEY).diagnostics["log_likelihood"]
+    independent = TopDownMLE(num_hidden=0).fit(chain.votes, key=KEY).diagnostics.log_likelihood
     likelihood = log_likelihood(chain.model, params, chain.votes)
     assert likelihood > independent
-    assert likelihood == pytest.approx(stack.diagnostics["log_likelihood"], rel=0.01)
+    assert likelihood == pytest.approx(stack.diagnostics.log_likelihood, rel=0.01)
 
 
 @pytest.mark.slow

@@ -130,8 +130,8 @@ def hand_over_fit(fitted: Fit, votes: Votes, seed: int, out: Path, voters: Path 
     for name in ("log_likelihood", "iterations", "converged", "fallback", "seconds"):
         if (value := fitted.diagnostics.get(name)) is not None:
             tell(f"{name.replace('_', ' ')}: {f'{value:,.2f}' if isinstance(value, float) else value}")
-    for kind in ("warning", "note"):
-        for words in fitted.diagnostics.get(f"{kind}s", ()):
+    for kind, said in (("warning", fitted.diagnostics.all_warnings), ("note", fitted.diagnostics.notes)):
+        for words in said:
             tell(f"{kind}: {words}")
     for words in flagged(fitted.voters):
         tell(words)

@@ -1,14 +1,7 @@
-"""Names of axes and of nodes in a tree."""
+"""Names of nodes in a tree."""
 
 import re
-from collections.abc import Container, Iterable, Mapping
-
-import numpy as np
-
-from latentens.programs.contract import inspect
-from latentens.programs.model import GenerativeModel
-from latentens.votes import Votes
-from latentens.votes.labels import Names
+from collections.abc import Container, Iterable
 
 UNSAFE = re.compile(r"[/\x00-\x1f]")
 
@@ -61,70 +54,3 @@ def _free(wanted: str, *taken: Container[str]) -> str:
         number += 1
         name = f"{wanted}_{number}"
     return name
-
-
-VOTERS = ("voter",)
-CUSTOMARY: Mapping[str, tuple[str | None, ...]] = {
-    "ability": VOTERS,
-    "confusion": ("voter", "true_class", "vote_class"),
-    "ease": ("item",),
-    "groups": VOTERS,
-    "prevalence": ("true_class",),
-    "sensitivity": VOTERS,
-    "specificity": VOTERS,
-    "spectral_vector": VOTERS,
-    "subtype_confusion": ("voter", "true_class", None, "vote_class"),
-    "subtype_shares": ("true_class", None),
-    "threshold": VOTERS,
-    "visible_bias": VOTERS,
-    "visible_bias_1": VOTERS,
-    "voter_sensitivity": VOTERS,
-    "voter_specificity": VOTERS,
-    "weight": ("voter", None),
-    "weights": ("voter", None),
-    "weights_1": ("voter", None),
-}
-"""The axes of parameters that methods estimate without a program; None for those of their own."""
-
-
-def axis_names(
-    shapes: Mapping[str, tuple[int, ...]], votes: Votes, model: GenerativeModel | None = None
-) -> dict[str, tuple[str, ...]]:
-    """The name of each axis of each parameter.
-
-    A plate of the program names its axis. An axis that nobody names is called after its parameter, as in ArviZ.
-
-    Args:
-        shapes: The shapes of the parameters, by name.
-        votes: The votes that they belong to.
-        model: The program, for parameters of a program.
-    """
-    plates = {} if model is None else inspect(model).parameter_plates
-    sizes = {"voter": votes.num_voters, "item": votes.num_items}
-    sizes |= dict.fromkeys(("true_class", "vote_class"), votes.num_classes)
-    found: dict[str, tuple[str, ...]] = {}
-    for name, shape in shapes.items():
-        axes: list[str] = []
-        for axis, size in enumerate(shape):
-            wanted = _at(plates.get(name, ()), axis) or _at(CUSTOMARY.get(name, ()), axis)
-            fits = wanted is not None and wanted not in axes and sizes.setdefault(wanted, size) == size
-            axes.append(wanted if wanted is not None and fits else f"{name}_dim_{axis}")
-        found[name] = tuple(axes)
-    return found
-
-
-def coordinates(votes: Votes) -> dict[str, np.ndarray]:
-    """The names along each axis that votes have."""
-    classes = coordinate(votes.class_names)
-    items, voters = coordinate(votes.item_names), coordinate(votes.voter_names)
-    return {"item": items, "voter": voters, "label": classes, "true_class": classes, "vote_class": classes}
-
-
-def coordinate(names: Names) -> np.ndarray:
-    """Names as a file can hold them: what is neither text nor a number becomes text."""
-    values = np.asarray(names)
-    return values.astype(str) if values.dtype.hasobject else values
-
-
-def _at(axes: tuple[str | None, ...], axis: int) -> str | None:
-    return axes[axis] if axis < len(axes) else None

@@ -16,10 +16,10 @@ from jaxtyping import Float, Int, UInt32
 
 from latentens.checks.fit_check import check_fit
 from latentens.checks.predictive import held_out_log_likelihood, leave_one_out
-from latentens.comparison.axes import axis_names
 from latentens.datasets.dataset import Dataset
 from latentens.errors import LatentensError
 from latentens.methods.base import Fit, GoldCodes, Method, Posterior, fit_known, model_params
+from latentens.methods.datatree import axis_names
 from latentens.programs.transforms import to_point
 from latentens.runtime.numerics import double_precision, numpy_generator
 from latentens.runtime.store import Record, fingerprint

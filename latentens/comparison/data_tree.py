@@ -40,13 +40,13 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from latentens.comparison.axes import axis_names, coordinates, node_names, node_paths
+from latentens.comparison.axes import node_names, node_paths
 from latentens.comparison.cell import Outcome, Pointwise
 from latentens.datasets.dataset import Dataset
 from latentens.methods.base import Arrays, Posterior
+from latentens.methods.datatree import axis_names, coordinates, observed_data
 from latentens.scores import scores as evaluation
 from latentens.votes import Votes
-from latentens.votes.triplets import Triplets
 
 EXACT = "exact Bayes"
 """What the exact posterior is called among the estimators."""
@@ -94,7 +94,7 @@ def _dataset_groups(dataset: Dataset, outcomes: Mapping[tuple[int, str], Outcome
     """The groups of one data set but for its scores."""
     exact = next((outcome.label_probs for (_, name), outcome in outcomes.items() if name == EXACT), None)
     fits = {address: outcome for address, outcome in outcomes.items() if address[1] != EXACT}
-    groups = {"observed_data": _observed(dataset.votes), "truth": _truth(dataset, exact)}
+    groups = {"observed_data": observed_data(dataset.votes), "truth": _truth(dataset, exact)}
     groups["estimates"], groups["predictions"] = _estimates(dataset, fits), _predictions(dataset, fits)
     if dataset.is_scored_by_gold:
         groups[HELD_OUT] = _held_out(dataset, fits)
@@ -115,14 +115,6 @@ def _dataset_groups(dataset: Dataset, outcomes: Mapping[tuple[int, str], Outcome
             groups[f"{node}/posterior"] = _draws(outcome.draws, outcome.axes, dataset.votes)
             groups[f"{node}/sample_stats"] = _draws(outcome.sample_stats, {}, dataset.votes)
     return groups
-
-
-def _observed(votes: Votes) -> xr.Dataset:
-    names = _along(votes, "item", "voter", "vote_class")
-    if isinstance(votes.storage, Triplets):
-        entries = zip(("item_of", "voter_of", "vote"), votes.storage, strict=True)
-        return xr.Dataset({name: ("entry", values) for name, values in entries}, names)
-    return xr.Dataset({"vote": (("item", "voter"), votes.storage)}, names)
 
 
 def _truth(dataset: Dataset, exact: Posterior | None) -> xr.Dataset:

@@ -16,10 +16,10 @@ import xarray as xr
 
 from latentens.checks.effective_voters import effective_voters
 from latentens.checks.independence import ModelCheck, check_independence
-from latentens.comparison.axes import coordinate
 from latentens.comparison.data_tree import data_trees
 from latentens.datasets.dataset import Dataset
 from latentens.errors import LatentensError, VotesError
+from latentens.methods.datatree import coordinate
 from latentens.votes import Votes
 
 GROUP = "independence"

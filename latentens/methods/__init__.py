@@ -1,6 +1,6 @@
 """Methods that estimate labels from votes, one file each."""
 
-from latentens.methods.base import Estimate
+from latentens.methods.base import Diagnostics, Estimate
 from latentens.methods.consensus import Consensus
 from latentens.methods.cubam import Cubam
 from latentens.methods.dawid_skene_em import DawidSkeneEM
@@ -25,6 +25,7 @@ __all__ = [
     "Consensus",
     "Cubam",
     "DawidSkeneEM",
+    "Diagnostics",
     "Ebcc",
     "Estimate",
     "Glad",

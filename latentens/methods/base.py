@@ -2,8 +2,8 @@
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Hashable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, final
@@ -31,11 +31,77 @@ from latentens.votes.matching import Gold, align, gold_codes
 
 if TYPE_CHECKING:
     import pandas as pd
+    import xarray as xr
 
 Posterior = Float[np.ndarray, "item label"]
 Arrays = Mapping[str, np.ndarray]
 GoldCodes = Int[np.ndarray, " item"]
 """The code of each item's true label, −1 where it is unknown."""
+
+
+@dataclass(frozen=True, eq=False)
+class Diagnostics(Mapping[str, Any]):
+    """How a fit went: fields that any method may report, and a method's own numbers in `extra`.
+
+    Read as a mapping, it has both, without fields that are None.
+
+    Attributes:
+        label_probs: What the probabilities of the labels are.
+        log_likelihood: Of all votes at the estimate, in nats.
+        iterations: Number of iterations of the start that was kept.
+        converged: Whether the fit converged.
+        label_change: Largest share of labels that change at another optimum that fits about as well.
+        identified: Whether the fitted model determines the labels.
+        flipped: Whether `Method.fit` had to put the labels in another order.
+        orientation: The evidence for the order of the labels.
+        fallback: Why a simpler estimate was taken, if one was.
+        notes: Decisions that the method made.
+        warnings: Problems of the fit itself.
+        label_doubts: Reasons why the labels may be wrong although the fit went well.
+        seconds: Duration of the fit.
+        extra: What only this method reports.
+    """
+
+    label_probs: str = ""
+    log_likelihood: float | None = None
+    iterations: int | None = None
+    converged: bool | None = None
+    label_change: float | None = None
+    identified: bool | None = None
+    flipped: bool | None = None
+    orientation: Mapping[str, Any] | None = None
+    fallback: str | None = None
+    notes: Sequence[str] = ()
+    warnings: Sequence[str] = ()
+    label_doubts: Sequence[str] = ()
+    seconds: float | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def all_warnings(self) -> list[str]:
+        """Problems of the fit, and doubts about its labels."""
+        return [*self.warnings, *self.label_doubts]
+
+    def updated(self, **values: Any) -> "Diagnostics":
+        """The same with other values; those that are not fields go to `extra`."""
+        own = {name: value for name, value in values.items() if name in FIELDS}
+        more = {name: value for name, value in values.items() if name not in FIELDS}
+        return replace(self, **own, extra={**self.extra, **more})
+
+    def _present(self) -> dict[str, Any]:
+        return {name: value for name in FIELDS if (value := getattr(self, name)) is not None} | dict(self.extra)
+
+    def __getitem__(self, name: str) -> Any:
+        return self._present()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._present())
+
+    def __len__(self) -> int:
+        return len(self._present())
+
+
+FIELDS = tuple(each.name for each in fields(Diagnostics) if each.name != "extra")
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +117,7 @@ class Estimate:
     """
 
     params: Arrays = field(default_factory=dict)
-    diagnostics: Mapping[str, Any] = field(default_factory=dict)
+    diagnostics: Diagnostics = field(default_factory=Diagnostics)
     draws: Arrays | None = None
     state: Arrays = field(default_factory=dict)
     label_probs: Posterior | None = None
@@ -163,6 +229,16 @@ class Fit(Estimate):
         from latentens.methods.persistence import save_fit
 
         save_fit(self, path)
+
+    def to_datatree(self) -> "xr.DataTree":
+        """The fit in the layout of ArviZ.
+
+        Groups: `posterior` and `sample_stats` of a sampled fit; `params`, `estimates` (the label probabilities),
+        `observed_data` and, where votes have an exact probability, `log_likelihood`.
+        """
+        from latentens.methods.datatree import fit_tree
+
+        return fit_tree(self)
 
     def __repr__(self) -> str:
         return fit_text(self)
@@ -279,14 +355,14 @@ class Method(Predictor):
 
     @one_blas_thread()
     @double_precision
-    def _run(self, source: Votes | CountedVotes, gold: GoldCodes | None, key: jax.Array) -> Fit:
+    def _run(self, source: Votes | CountedVotes, gold: GoldCodes | None, key: jax.Array, nested: bool = False) -> Fit:
         name, start = type(self).__name__, time.perf_counter()
         votes = source.weighted if isinstance(source, CountedVotes) else source
         if votes.counts is not None and not self.counts_rows:
             raise VotesError(f"{name} does not take counted rows of votes: read the items, or a sample of them")
         release_compiled()
         with time_limited(name):
-            estimate = _oriented(self, self.estimate(votes, key, gold), votes, gold)
+            estimate = _oriented(self, self.estimate(votes, key, gold), votes, gold, nested)
             fit = finished(self, _identified(self, estimate, votes), votes, start, gold)
         return fit if source is votes else replace(fit, source=source)
 
@@ -296,7 +372,12 @@ def fit_known(method: Method, votes: Votes, key: jax.Array, gold: GoldCodes | No
     return method._run(votes, gold if gold is not None and (gold >= 0).any() else None, key)
 
 
-def _oriented(method: Method, estimate: Estimate, votes: Votes, gold: GoldCodes | None) -> Estimate:
+def nested_fit(method: Method, votes: Votes, key: jax.Array, gold: GoldCodes | None) -> Fit:
+    """A fit that is a step of another method's: the outer fit reports on the votes themselves."""
+    return method._run(votes, gold if gold is not None and (gold >= 0).any() else None, key, nested=True)
+
+
+def _oriented(method: Method, estimate: Estimate, votes: Votes, gold: GoldCodes | None, nested: bool) -> Estimate:
     """The estimate with its labels in the order that votes and gold labels say, and a word where that is not sure."""
     probs = estimate.label_probs
     is_fixed = method.has_fixed_order(estimate)
@@ -309,36 +390,32 @@ def _oriented(method: Method, estimate: Estimate, votes: Votes, gold: GoldCodes 
         assert estimate.label_probs is not None
         moved = method.relabel(estimate, found.order)
         estimate = replace(moved, label_probs=estimate.label_probs[:, found.order])
-    diagnostics = {**estimate.diagnostics, "flipped": not unchanged}
-    words = []
+    diagnostics = estimate.diagnostics.updated(flipped=not unchanged)
+    doubts = label_warnings(diagnostics.label_change or 0.0)
     if not is_fixed:
-        diagnostics["orientation"] = found.describe(votes.class_names)
-        words += found.warnings(votes.class_names, 0 if gold is None else int((gold >= 0).sum()))
-    if not found.by_gold >= NEAR:
-        words += camp_warnings(votes)
-    return replace(estimate, diagnostics=_with_doubts(diagnostics, words))
+        diagnostics = diagnostics.updated(orientation=found.describe(votes.class_names))
+        doubts += found.warnings(votes.class_names, 0 if gold is None else int((gold >= 0).sum()))
+    if not nested and not found.by_gold >= NEAR:
+        doubts += camp_warnings(votes)
+    return _with_doubts(replace(estimate, diagnostics=diagnostics), doubts)
 
 
 def _identified(method: Method, estimate: Estimate, votes: Votes) -> Estimate:
     """The estimate with a word where its model does not determine the label; `identified` in the diagnostics."""
     model = method.fitted_model(estimate)
     views = None if model is None else model.label_views(model_params(model, estimate))
-    if views is None or estimate.label_probs is None or "identified" in estimate.diagnostics:
+    if views is None or estimate.label_probs is None or estimate.diagnostics.identified is not None:
         return estimate
     shares = estimate.label_probs.mean(axis=0)
-    words = identification_warnings(views, shares, votes.num_cases, votes.class_names)
-    return replace(estimate, diagnostics={**_with_doubts(estimate.diagnostics, words), "identified": not words})
+    doubts = identification_warnings(views, shares, votes.num_cases, votes.class_names)
+    identified = replace(estimate, diagnostics=estimate.diagnostics.updated(identified=not doubts))
+    return _with_doubts(identified, doubts)
 
 
-def _with_doubts(diagnostics: Mapping[str, Any], words: list[str]) -> dict[str, Any]:
-    """Diagnostics with more warnings, those that are about the label also under `label_doubts`; each once.
-
-    A method that rests on another one's fit has its warnings already.
-    """
-    unstable = label_warnings(diagnostics.get("label_change", 0.0))
-    kinds = {"warnings": words, "label_doubts": [*unstable, *words]}
-    joined = {name: list(dict.fromkeys([*diagnostics.get(name, []), *more])) for name, more in kinds.items()}
-    return {**diagnostics, **joined}
+def _with_doubts(estimate: Estimate, doubts: list[str]) -> Estimate:
+    """The estimate with more doubts about its labels, each once."""
+    joined = list(dict.fromkeys([*estimate.diagnostics.label_doubts, *doubts]))
+    return replace(estimate, diagnostics=estimate.diagnostics.updated(label_doubts=joined))
 
 
 def finished(method: Predictor, estimate: Estimate, votes: Votes, start: float, gold: GoldCodes | None = None) -> Fit:
@@ -356,7 +433,7 @@ def finished(method: Predictor, estimate: Estimate, votes: Votes, start: float, 
         probs = certain_where_known(probs, gold)
     return Fit(
         estimate.params,
-        {**estimate.diagnostics, "seconds": time.perf_counter() - start},
+        estimate.diagnostics.updated(seconds=time.perf_counter() - start),
         estimate.draws,
         estimate.state,
         label_probs=probs,
@@ -367,6 +444,11 @@ def finished(method: Predictor, estimate: Estimate, votes: Votes, start: float, 
         source=votes,
         known=gold,
     )
+
+
+def warnings_of(fits: Iterable[Fit]) -> list[str]:
+    """The warnings of several fits, each with the name of its method."""
+    return [f"{type(fit.method).__name__}: {words}" for fit in fits for words in fit.diagnostics.all_warnings]
 
 
 def model_params(model: GenerativeModel, estimate: Estimate) -> Arrays:

@@ -8,7 +8,16 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from latentens.methods.base import Estimate, GoldCodes, Method, Posterior, fit_known, posterior_of
+from latentens.methods.base import (
+    Diagnostics,
+    Estimate,
+    GoldCodes,
+    Method,
+    Posterior,
+    nested_fit,
+    posterior_of,
+    warnings_of,
+)
 from latentens.methods.dawid_skene_em import DawidSkeneEM
 from latentens.methods.ebcc import Ebcc
 from latentens.methods.majority_vote import MajorityVote
@@ -59,18 +68,15 @@ class Consensus(Method):
         held = [hold_out(member, votes, folds, fold_key, gold) for member in members]
         temperatures = [find_temperature(part, base)[0].value for part in held]
         found, by_votes = find_temperature(_mean_held(held, temperatures, base), base)
-        fits = [fit_known(member, votes, key, gold) for member in members]
+        fits = [nested_fit(member, votes, key, gold) for member in members]
         mean = _mean([fit.label_probs for fit in fits], temperatures, base)
         labels = mean.argmax(axis=1)
-        diagnostics: dict[str, Any] = {
+        diagnostics = Diagnostics(warnings=warnings_of(fits)).updated(
             **temperature_diagnostics(found, by_votes),
-            "members": [repr(member) for member in members],
-            "member_temperatures": np.array(temperatures),
-            "member_changes": np.array([np.mean(fit.codes != labels) for fit in fits]),
-            "warnings": [
-                f"{type(fit.method).__name__}: {words}" for fit in fits for words in fit.diagnostics.get("warnings", [])
-            ],
-        }
+            members=[repr(member) for member in members],
+            member_temperatures=np.array(temperatures),
+            member_changes=np.array([np.mean(fit.codes != labels) for fit in fits]),
+        )
         state = {"usual_shares": base, "member_temperatures": np.array(temperatures)}
         for place, fit in enumerate(fits):
             state |= {f"{place}{SEPARATOR}params{SEPARATOR}{name}": value for name, value in fit.params.items()}

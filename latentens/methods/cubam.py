@@ -1,14 +1,14 @@
 """CUBAM, annotators with competence and bias (Welinder, Branson, Belongie & Perona 2010)."""
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.special import erfcx, expit, log_ndtr, ndtr
 
-from latentens.methods.base import Estimate, GoldCodes, Method, Posterior
+from latentens.methods.base import Diagnostics, Estimate, GoldCodes, Method, Posterior
 from latentens.methods.rows import (
     Cells,
     Indicator,
@@ -85,12 +85,12 @@ class Cubam(Method):
             updated = estimate_voters(cells, counts, signals, ahead)
             ahead = Voters(*(2 * new - old for new, old in zip(updated, voters, strict=True)))  # they go on as before
             change, voters = float(np.abs(updated.weight - voters.weight).max()), updated
-        diagnostics: dict[str, Any] = {
-            "label_probs": "probability of the prior's two components at the estimated signal, not of the votes",
-            "iterations": self.rounds,
-            "converged": change < NEWTON_TOLERANCE,
-            "last_change_of_weights": change,
-        }
+        diagnostics = Diagnostics(
+            "probability of the prior's two components at the estimated signal, not of the votes",
+            iterations=self.rounds,
+            converged=change < NEWTON_TOLERANCE,
+            extra={"last_change_of_weights": change},
+        )
         return Estimate(_params(voters), diagnostics)
 
     def relabel(self, estimate: Estimate, order: Int[np.ndarray, " label"]) -> Estimate:

@@ -1,17 +1,16 @@
 """Maximum likelihood for Dawid & Skene (1979) by expectation–maximisation."""
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import jax
 import numpy as np
 from jaxtyping import Int
 from scipy.special import expit, logsumexp, softmax
 
-from latentens.inference.identification import Labelling, label_change, label_warnings
+from latentens.inference.identification import Labelling, label_change
 from latentens.inference.optimise import list_optima, local_optimum_warnings
 from latentens.inference.orient import orientation, vote_shares
-from latentens.methods.base import Estimate, GoldCodes, Method, Posterior
+from latentens.methods.base import Diagnostics, Estimate, GoldCodes, Method, Posterior
 from latentens.methods.independent.ascent import Ascent, Optimum
 from latentens.methods.independent.label_counts import (
     CountedRows,
@@ -102,15 +101,24 @@ class DawidSkeneEM(Method):
         optimum, rule, added = self._climb(votes, key, gold)
         shares = optimum.estimates.shares[:, optimum.best]
         confusion = optimum.estimates.confusion[:, optimum.best].transpose(1, 0, 2)
-        diagnostics: dict[str, Any] = {
-            "label_probs": "exact posterior at the estimated parameters",
-            "log_likelihood": float(optimum.log_likelihood[optimum.best]),
-            "iterations": int(optimum.iterations[optimum.best]),
-            "converged": bool(optimum.converged[optimum.best]),
-            "start_log_likelihoods": optimum.log_likelihood,
-            **({"shrinkage": rule.strengths} if isinstance(rule, Shrinkage) else {}),
-            **_compare_starts(optimum, largest_label_change(optimum, votes, gold)),
-        }
+        best = optimum.best
+        words = [] if optimum.converged[best] else [f"not converged after {optimum.iterations[best]} iterations"]
+        if optimum.converged[0]:
+            words += local_optimum_warnings("vote shares", optimum.objective[0], optimum.objective[best])
+        diagnostics = Diagnostics(
+            "exact posterior at the estimated parameters",
+            log_likelihood=float(optimum.log_likelihood[best]),
+            iterations=int(optimum.iterations[best]),
+            converged=bool(optimum.converged[best]),
+            label_change=largest_label_change(optimum, votes, gold),
+            warnings=words,
+            extra={
+                "start_log_likelihoods": optimum.log_likelihood,
+                **({"shrinkage": rule.strengths} if isinstance(rule, Shrinkage) else {}),
+                "optima": list_optima(optimum.objective[~optimum.given_up]),
+                "starts_given_up": int(optimum.given_up.sum()),
+            },
+        )
         return Estimate(named_params(shares, confusion), diagnostics, state={"added_votes": added})
 
     def relabel(self, estimate: Estimate, order: Int[np.ndarray, " label"]) -> Estimate:
@@ -241,20 +249,6 @@ def _labelling(estimates: Estimates, start: int, votes: Votes, gold: GoldCodes |
         possible = (gold[:, None] < 0) | (gold[:, None] == np.arange(len(shares)))
         joint = np.where(possible, joint[inverse], -np.inf)
     return Labelling(logsumexp(joint, axis=1), joint.argmax(axis=1))
-
-
-def _compare_starts(optimum: Optimum, change: float) -> dict[str, Any]:
-    """The optima that were found, and warnings of what they mean."""
-    best = optimum.best
-    words = [] if optimum.converged[best] else [f"not converged after {optimum.iterations[best]} iterations"]
-    if optimum.converged[0]:
-        words += local_optimum_warnings("vote shares", optimum.objective[0], optimum.objective[best])
-    return {
-        "optima": list_optima(optimum.objective[~optimum.given_up]),
-        "starts_given_up": int(optimum.given_up.sum()),
-        "label_change": change,
-        "warnings": words + label_warnings(change),
-    }
 
 
 def _side_by_side(some: Expected, others: Expected) -> Expected:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -10,9 +10,9 @@ from jaxtyping import Float, Int
 from scipy.special import digamma, gammaln, logsumexp
 
 from latentens.datasets.dataset import certain_where_known
-from latentens.inference.identification import Labelling, label_change, label_warnings
+from latentens.inference.identification import Labelling, label_change
 from latentens.inference.orient import orientation, vote_shares
-from latentens.methods.base import Estimate, GoldCodes, Method, Posterior
+from latentens.methods.base import Diagnostics, Estimate, GoldCodes, Method, Posterior
 from latentens.methods.independent.likelihood import from_named_params, gold_posterior, named_params
 from latentens.methods.independent.subtype_ascent import (
     CLASS_CONCENTRATION,
@@ -90,15 +90,16 @@ class Ebcc(Method):
         best = _all_subtypes(settled.position.subtypes, prior)
         ends = [(run.position.bound, _all_subtypes(run.position.subtypes, prior)) for run in runs]
         change = self._label_change((settled.position.bound, best), ends, votes, rows, gold)
-        diagnostics: dict[str, Any] = {
-            "label_probs": "variational posterior",
-            "evidence_bound": settled.position.bound,
-            "iterations": settled.rounds,
-            "converged": settled.converged,
-            "start_evidence_bounds": np.array([run.position.bound for run in runs]),
-            "label_change": change,
-            "warnings": label_warnings(change),
-        }
+        diagnostics = Diagnostics(
+            "variational posterior",
+            iterations=settled.rounds,
+            converged=settled.converged,
+            label_change=change,
+            extra={
+                "evidence_bound": settled.position.bound,
+                "start_evidence_bounds": np.array([run.position.bound for run in runs]),
+            },
+        )
         return Estimate(_params(best), diagnostics, state=_state(best))
 
     def _label_change(

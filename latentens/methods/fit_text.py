@@ -30,8 +30,9 @@ def _summary(fit: "Fit") -> dict[str, str]:
         "labels": " ".join(f"{name} {share:.0%}" for name, share in zip(fit.class_names, shares, strict=True)),
         "mean confidence": f"{fit.label_probs.max(axis=1).mean():.3f}",
     }
-    for name in ("log_likelihood", "converged", "fallback", "warnings", "notes"):
-        if fit.diagnostics.get(name) not in (None, []):
-            value = fit.diagnostics[name]
-            found[name.replace("_", " ")] = f"{value:,.2f}" if isinstance(value, float) else str(value)
+    about = fit.diagnostics
+    for name in ("log_likelihood", "converged", "fallback", "all_warnings", "notes"):
+        if (value := getattr(about, name)) is not None and value != [] and value != ():
+            text = f"{value:,.2f}" if isinstance(value, float) else str(value)
+            found[name.removeprefix("all_").replace("_", " ")] = text
     return found

@@ -2,14 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import jax
 import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import expit, logsumexp, softmax
 
-from latentens.methods.base import Estimate, GoldCodes, Method, Posterior
+from latentens.methods.base import Diagnostics, Estimate, GoldCodes, Method, Posterior
 from latentens.methods.independent.likelihood import named_params
 from latentens.methods.rows import Cells, Indicator, Values, labelled_rows, vote_indicator
 from latentens.runtime.parallel import in_threads, stop_if_asked
@@ -128,12 +128,12 @@ class Glad(Method):
         ends = [self._ascend(blocks, rows.counts, start) for start in starts]
         ability, objective, iterations, converged = max(ends, key=lambda end: end[1])
         estimated, ease = self._rows_given(ability, blocks)
-        diagnostics: dict[str, Any] = {
-            "label_probs": "posterior of the label at the estimated ability and ease",
-            "log_posterior": objective,
-            "iterations": iterations,
-            "converged": converged,
-        }
+        diagnostics = Diagnostics(
+            "posterior of the label at the estimated ability and ease",
+            iterations=iterations,
+            converged=converged,
+            extra={"log_posterior": objective},
+        )
         params = _params(ability, ease, rows.counts, votes.num_classes)
         return Estimate({**params, "ease": ease[rows.inverse]}, diagnostics, label_probs=estimated[rows.inverse])
 

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 from jaxtyping import Int
 
-from latentens.methods.base import Estimate, GoldCodes, Method, Posterior, fit_known
+from latentens.methods.base import Diagnostics, Estimate, GoldCodes, Method, Posterior, nested_fit
 from latentens.methods.independent.likelihood import (
     Confusion,
     log_odds,
@@ -48,14 +48,14 @@ class IterativeMaximumLikelihood(Method):
         require_two_classes(votes, self)
         rows = labelled_rows(votes, gold)
         labels = np.zeros(len(rows.counts), dtype=np.int64)
-        labels[rows.inverse] = fit_known(self.start, votes, key, gold).codes
+        labels[rows.inverse] = nested_fit(self.start, votes, key, gold).codes
         confusion, prevalence, rounds, converged = self._iterate(rows, labels)
         shares = np.array([1 - prevalence, prevalence])
-        diagnostics = {
-            "label_probs": "posterior at the estimated rates, even where it contradicts the maximum-likelihood label",
-            "iterations": rounds,
-            "converged": converged,
-        }
+        diagnostics = Diagnostics(
+            "posterior at the estimated rates, even where it contradicts the maximum-likelihood label",
+            iterations=rounds,
+            converged=converged,
+        )
         return Estimate(named_params(shares, confusion), diagnostics)
 
     def relabel(self, estimate: Estimate, order: Int[np.ndarray, " label"]) -> Estimate:

@@ -1,7 +1,7 @@
 """L-SML, the spectral method for voters in groups (Jaffe, Fetaya, Nadler, Jiang & Kluger 2016)."""
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import jax
 import numpy as np
@@ -9,7 +9,7 @@ from jaxtyping import Int
 from scipy.special import softmax
 
 from latentens.inference.orient import vote_shares
-from latentens.methods.base import Estimate, GoldCodes, Method, Posterior
+from latentens.methods.base import Diagnostics, Estimate, GoldCodes, Method, Posterior
 from latentens.methods.independent.likelihood import lean_to_score
 from latentens.methods.rows import in_blocks, require_two_classes, vote_indicator
 from latentens.methods.spectral.groups import Groups, candidate_groups, group_residual, group_scores
@@ -119,18 +119,19 @@ def _params(tree: TreeEstimates) -> dict[str, np.ndarray]:
     }
 
 
-def _diagnostics(votes: Votes, tree: TreeEstimates, alone: TreeEstimates) -> dict[str, Any]:
+def _diagnostics(votes: Votes, tree: TreeEstimates, alone: TreeEstimates) -> Diagnostics:
     """How the fit went, and whether the votes support groups at all."""
     sizes = np.bincount(tree.groups)
     supported = bool(np.any(sizes > 2))
-    return {
-        "label_probs": "posterior of the fitted tree, even where it contradicts the maximum-likelihood label",
-        "log_likelihood": tree_log_likelihood(votes, tree),
-        "independent_log_likelihood": tree_log_likelihood(votes, alone),
-        "scale": tree.scale,
-        "fallback": None,
-        "num_groups": len(sizes),
-        "dissolved_groups": tree.dissolved,
-        "tree_supported": supported,
-        "structure": "supported" if supported else "a tree of groups is not supported by these votes",
-    }
+    return Diagnostics(
+        "posterior of the fitted tree, even where it contradicts the maximum-likelihood label",
+        log_likelihood=tree_log_likelihood(votes, tree),
+        extra={
+            "independent_log_likelihood": tree_log_likelihood(votes, alone),
+            "scale": tree.scale,
+            "num_groups": len(sizes),
+            "dissolved_groups": tree.dissolved,
+            "tree_supported": supported,
+            "structure": "supported" if supported else "a tree of groups is not supported by these votes",
+        },
+    )

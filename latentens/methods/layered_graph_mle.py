@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import expit
 
-from latentens.methods.base import Arrays, Estimate, GoldCodes, Method, Posterior, fit_known
+from latentens.methods.base import Arrays, Estimate, GoldCodes, Method, Posterior, nested_fit
 from latentens.methods.maximum_likelihood import MaximumLikelihood
 from latentens.methods.top_down_mle import TopDownMLE
 from latentens.models import LayeredGraph
@@ -45,7 +45,7 @@ class LayeredGraphMLE(Method):
     def estimate(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
         chain_key, fit_key = jax.random.split(key)
         model = LayeredGraph(votes.num_voters, self.layers)
-        chain = fit_known(TopDownMLE(num_hidden=self.layers[-1], starts=self.chain_starts), votes, chain_key, gold)
+        chain = nested_fit(TopDownMLE(num_hidden=self.layers[-1], starts=self.chain_starts), votes, chain_key, gold)
         initial = (chain_start(model, chain.params),)
         climb = MaximumLikelihood(
             model,
@@ -56,10 +56,10 @@ class LayeredGraphMLE(Method):
             max_iterations=self.iterations,
             tolerance=1e-5,
         )
-        fit = fit_known(climb, votes, fit_key, gold)
+        fit = nested_fit(climb, votes, fit_key, gold)
         if len(self.layers) == 1:
             return fit
-        return replace(fit, diagnostics={**fit.diagnostics, "warnings": [UNDETERMINED]})
+        return replace(fit, diagnostics=fit.diagnostics.updated(warnings=[UNDETERMINED]))
 
     def posterior(self, estimate: Estimate, votes: Votes) -> Posterior:
         return MaximumLikelihood(LayeredGraph(votes.num_voters, self.layers)).posterior(estimate, votes)

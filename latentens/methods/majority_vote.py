@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import jax
 
 from latentens.inference.orient import vote_shares
-from latentens.methods.base import Estimate, GoldCodes, Method, Posterior
+from latentens.methods.base import Diagnostics, Estimate, GoldCodes, Method, Posterior
 from latentens.votes import Votes
 
 
@@ -20,7 +20,7 @@ class MajorityVote(Method):
 
     def estimate(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
         del votes, key, gold  # there is nothing to estimate
-        return Estimate(diagnostics={"label_probs": "vote shares, not the posterior of a model"})
+        return Estimate(diagnostics=Diagnostics("vote shares, not the posterior of a model"))
 
     def has_fixed_order(self, estimate: Estimate) -> bool:
         """A class is what was voted for."""

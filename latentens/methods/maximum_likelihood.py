@@ -14,11 +14,11 @@ from scipy.special import logsumexp, softmax
 from latentens.datasets.dataset import certain_where_known
 from latentens.errors import LatentensError, SettingError
 from latentens.inference.em import Expectation
-from latentens.inference.identification import Labelling, label_change, label_warnings
+from latentens.inference.identification import Labelling, label_change
 from latentens.inference.objectives import maximise_likelihood, towards_labels
 from latentens.inference.optimise import Optima, list_optima, stack
 from latentens.inference.orient import orientation
-from latentens.methods.base import Estimate, GoldCodes, Method, Posterior, fit_known, model_params
+from latentens.methods.base import Diagnostics, Estimate, GoldCodes, Method, Posterior, model_params, nested_fit
 from latentens.methods.dawid_skene_em import DawidSkeneEM
 from latentens.methods.independent.likelihood import gold_posterior
 from latentens.methods.majority_vote import MajorityVote
@@ -115,7 +115,7 @@ class MaximumLikelihood(Method):
         total = float(rows.counts @ logsumexp(joint, axis=0))
         change = self._label_change(optima, votes, rows, gold)
         diagnostics = self._report(optima, found, total, change, votes.num_cases)
-        diagnostics |= self._held_out(votes, gold, key)
+        diagnostics = diagnostics.updated(**self._held_out(votes, gold, key))
         return Estimate(found, diagnostics, label_probs=softmax(joint, axis=0).T[rows.inverse])
 
     def _label_change(self, optima: Optima, votes: Votes, rows: Rows, gold: GoldCodes | None) -> float:
@@ -154,7 +154,7 @@ class MaximumLikelihood(Method):
         drawn = [
             transform.constrain(transform.unconstrain(draw_params(self.model, generator))) for _ in range(self.starts)
         ]
-        beliefs = [fit_known(method, votes, key_from(generator), gold).label_probs for method in self.warm]
+        beliefs = [nested_fit(method, votes, key_from(generator), gold).label_probs for method in self.warm]
         if gold is not None and inspect(self.model).num_labels == votes.num_classes:
             beliefs.append(certain_where_known(gold_posterior(votes, gold, votes), gold))
         warm = []
@@ -182,27 +182,27 @@ class MaximumLikelihood(Method):
         )
         return optima._replace(points=np.stack([transform.constrain(point) for point in optima.points]))
 
-    def _report(
-        self, optima: Optima, params: Params, likelihood: float, change: float, num_items: int
-    ) -> dict[str, Any]:
+    def _report(self, optima: Optima, params: Params, likelihood: float, change: float, num_items: int) -> Diagnostics:
         dimension = sum(math.prod(shape) for shape in transform_of(self.model).point_shapes.values())
         best = optima.best
         objectives = -num_items * optima.losses
-        return {
-            "label_probs": "exact posterior at the estimated parameters",
-            "log_likelihood": likelihood,
-            "objective": float(objectives[best]),
-            "aic": 2 * dimension - 2 * likelihood,
-            "bic": dimension * np.log(num_items) - 2 * likelihood,
-            "num_parameters": dimension,
-            "iterations": int(optima.iterations[best]),
-            "gradient": float(optima.slopes[best]),
-            "converged": bool(optima.slopes[best] <= SLOPE_AT_OPTIMUM),
-            "optima": list_optima(objectives),
-            "curve": -num_items * optima.curves[best],
-            "label_change": change,
-            "warnings": _warnings(self.model, params, optima, len(self.initial)) + label_warnings(change),
-        }
+        return Diagnostics(
+            "exact posterior at the estimated parameters",
+            log_likelihood=likelihood,
+            iterations=int(optima.iterations[best]),
+            converged=bool(optima.slopes[best] <= SLOPE_AT_OPTIMUM),
+            label_change=change,
+            warnings=_warnings(self.model, params, optima, len(self.initial)),
+            extra={
+                "objective": float(objectives[best]),
+                "aic": 2 * dimension - 2 * likelihood,
+                "bic": dimension * np.log(num_items) - 2 * likelihood,
+                "num_parameters": dimension,
+                "gradient": float(optima.slopes[best]),
+                "optima": list_optima(objectives),
+                "curve": -num_items * optima.curves[best],
+            },
+        )
 
     def _held_out(self, votes: Votes, gold: GoldCodes | None, key: Array) -> dict[str, float]:
         """Log-likelihood per item of items that a fit of its own did not see."""
@@ -215,7 +215,7 @@ class MaximumLikelihood(Method):
         if len(used) == 0:
             raise LatentensError(f"{votes.num_cases} items are too few to keep {self.held_out:.0%} of them back")
         known = None if gold is None else gold[used]
-        fitted = fit_known(replace(self, held_out=0.0), _counted(votes, remaining), key_from(generator), known)
+        fitted = nested_fit(replace(self, held_out=0.0), _counted(votes, remaining), key_from(generator), known)
         unseen = _counted(votes, chosen)
         return {"held_out_log_likelihood": log_likelihood(self.model, fitted.params, unseen) / unseen.num_cases}
 

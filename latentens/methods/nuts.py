@@ -11,7 +11,7 @@ from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
 
 from latentens.inference.nuts_chains import Sampler
 from latentens.inference.orient import best_order, order_evidence
-from latentens.methods.base import Estimate, GoldCodes, Method, Posterior
+from latentens.methods.base import Diagnostics, Estimate, GoldCodes, Method, Posterior
 from latentens.methods.maximum_likelihood import MaximumLikelihood
 from latentens.programs.marginal import Observations, label_log_joint, observe
 from latentens.programs.model import GenerativeModel, Params
@@ -79,11 +79,7 @@ class Nuts(Method):
         shaped = {name: value.reshape(self.num_chains, -1, *value.shape[1:]) for name, value in relabelled.items()}
         watched = watched.reshape(self.num_chains, -1, *watched.shape[1:])
         means = {name: value.mean(axis=0) for name, value in relabelled.items()}
-        diagnostics = _judge(shaped, statistics, watched) | {
-            "label_probs": "exact posterior averaged over the draws",
-            "modes": modes,
-            "sample_stats": statistics,
-        }
+        diagnostics = _judge(shaped, statistics, watched).updated(modes=modes, sample_stats=statistics)
         return Estimate(means, diagnostics, shaped, {"label_orders": remaining}, probs[inverse])
 
     def posterior(self, estimate: Estimate, votes: Votes) -> Posterior:
@@ -158,7 +154,7 @@ def _relabel(
     return relabelled, remaining
 
 
-def _judge(draws: Params, statistics: Params, watched: Float[np.ndarray, "chain draw watched"]) -> dict[str, Any]:
+def _judge(draws: Params, statistics: Params, watched: Float[np.ndarray, "chain draw watched"]) -> Diagnostics:
     """r_hat, effective sample size and divergences, and what they mean in words."""
     invariant = {"log density": statistics["lp"], "labels of common rows": watched}
     r_hat = {name: _worst_r_hat(value) for name, value in (*invariant.items(), *draws.items())}
@@ -168,7 +164,12 @@ def _judge(draws: Params, statistics: Params, watched: Float[np.ndarray, "chain 
         *_divergence_words(diverging),
         *_convergence_words({k: r_hat[k] for k in invariant}, {k: r_hat[k] for k in draws}),
     ]
-    return {"r_hat": r_hat, "ess": ess, "divergences": int(diverging.sum()), "converged": not words, "warnings": words}
+    return Diagnostics(
+        "exact posterior averaged over the draws",
+        converged=not words,
+        warnings=words,
+        extra={"r_hat": r_hat, "ess": ess, "divergences": int(diverging.sum())},
+    )
 
 
 def _divergence_words(diverging: np.ndarray) -> list[str]:

@@ -13,7 +13,7 @@ import xarray as xr
 
 from latentens.errors import LatentensError
 from latentens.inference.skill import VoterSkill
-from latentens.methods.base import Fit
+from latentens.methods.base import Diagnostics, Fit
 from latentens.methods.voter_table import VoteSummary
 from latentens.votes import Votes
 from latentens.votes.counting import Paths, coded_rows, tables_in, wide_layout
@@ -39,7 +39,7 @@ def save_fit(fit: Fit, path: str | Path) -> None:
     groups["/"].attrs = {
         "format": FORMAT,
         "method": json.dumps(_encode(fit.method, settings)),
-        "diagnostics": json.dumps(fit.diagnostics, default=_plain),
+        "diagnostics": json.dumps(dict(fit.diagnostics), default=_plain),
         "has_draws": int(fit.draws is not None),
     }
     for name in NAMES:
@@ -71,7 +71,7 @@ def load_fit(path: str | Path, types: Iterable[type | Callable[..., Any]] = ()) 
         params=arrays["params"],
         draws=arrays["draws"] if tree.attrs["has_draws"] else None,
         state=arrays["state"],
-        diagnostics=json.loads(tree.attrs["diagnostics"]),
+        diagnostics=Diagnostics().updated(**json.loads(tree.attrs["diagnostics"])),
         label_probs=tree["label_probs"].to_numpy(),
         method=_decode(json.loads(tree.attrs["method"]), _arrays(tree, "settings"), known),
         source=VoteSummary(tree["votes/by_item"].to_numpy(), skill_of(_arrays(tree, "voters"))),

@@ -13,7 +13,7 @@ from scipy.special import logsumexp, softmax
 
 from latentens.errors import SettingError
 from latentens.inference.orient import orientation, vote_shares
-from latentens.methods.base import Estimate, GoldCodes, Method, Posterior, posterior_of
+from latentens.methods.base import Diagnostics, Estimate, GoldCodes, Method, Posterior, posterior_of
 from latentens.methods.dawid_skene_em import DawidSkeneEM
 from latentens.methods.independent.likelihood import from_named_params, log_joint
 from latentens.methods.rows import by_blocks, vote_indicator
@@ -87,18 +87,19 @@ class RBMStack(Method):
             if not changed.among_votes:
                 return single.estimate(about | {"notes": [changed.words(len(machines[0].hidden_bias))]})
         likelihood = mean_log_likelihood(machines[0], rows_from_votes(votes), key=score_key)
-        diagnostics = {
-            "label_probs": "probability of the top unit given the votes",
-            "architecture": (votes.num_voters, *(machine.num_hidden for machine in machines)),
-            "training_curves": [layer.curve for layer in layers],
-            "layers": [layer.diagnostics for layer in layers],
-            "start_log_likelihoods": votes.num_items * np.asarray(layers[0].diagnostics.get("objectives", ())),
+        diagnostics = Diagnostics(
+            "probability of the top unit given the votes",
+            log_likelihood=votes.num_items * likelihood.mean,
+            converged=all(layer.diagnostics.get("converged", True) for layer in layers),
+            iterations=sum(layer.diagnostics["iterations"] for layer in layers),
+        ).updated(
+            architecture=(votes.num_voters, *(machine.num_hidden for machine in machines)),
+            training_curves=[layer.curve for layer in layers],
+            layers=[layer.diagnostics for layer in layers],
+            start_log_likelihoods=votes.num_items * np.asarray(layers[0].diagnostics.get("objectives", ())),
+            log_likelihood_error=votes.num_items * likelihood.standard_error,
             **about,
-            "converged": all(layer.diagnostics.get("converged", True) for layer in layers),
-            "iterations": sum(layer.diagnostics["iterations"] for layer in layers),
-            "log_likelihood": votes.num_items * likelihood.mean,
-            "log_likelihood_error": votes.num_items * likelihood.standard_error,
-        }
+        )
         state = {"prediction_key": np.asarray(jax.random.key_data(predict_key))}
         return Estimate(stack_params(machines), diagnostics, state=state, label_probs=label_probs)
 
@@ -209,15 +210,14 @@ class _SingleUnit:
     def estimate(self, about: Mapping[str, Any]) -> Estimate:
         """The fit as one of a stack."""
         found = self.fitted.diagnostics
-        diagnostics = {
-            **found,
+        own = {
             "label_probs": "probability of the top unit given the votes",
             "architecture": (self.votes.num_voters, 1),
-            "layers": [{"training": "expectation–maximisation", "iterations": found["iterations"]}],
-            **about,
-            "label_change": found["label_change"],
-            "warnings": [*about.get("warnings", ()), *found["warnings"]],
+            "layers": [{"training": "expectation–maximisation", "iterations": found.iterations}],
+            "label_change": found.label_change,
+            "warnings": [*about.get("warnings", ()), *found.warnings],
         }
+        diagnostics = found.updated(**{**about, **own})
         state = {"prediction_key": np.asarray(jax.random.key_data(self.key))}
         return Estimate(stack_params([_machine_of(self.fitted)]), diagnostics, state=state)
 

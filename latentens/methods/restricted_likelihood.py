@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Int
 
 from latentens.inference.orient import vote_shares
-from latentens.methods.base import Estimate, GoldCodes, Method, Posterior
+from latentens.methods.base import Diagnostics, Estimate, GoldCodes, Method, Posterior
 from latentens.methods.independent.likelihood import most_likely_posterior
 from latentens.methods.rows import in_blocks, require_two_classes, vote_indicator
 from latentens.methods.spectral.moments import (
@@ -57,11 +57,10 @@ class RestrictedLikelihood(Method):
             return without_structure(rank_one.scale)
         imbalance = self._estimate_imbalance(votes, rank_one)
         rates = rates_at(imbalance, rank_one.mean, rank_one.vector)
-        diagnostics = {
-            "label_probs": "posterior at the estimated rates, even where it contradicts the maximum-likelihood label",
-            "scale": rank_one.scale,
-            "fallback": None,
-        }
+        diagnostics = Diagnostics(
+            "posterior at the estimated rates, even where it contradicts the maximum-likelihood label",
+            extra={"scale": rank_one.scale},
+        )
         return Estimate(rates_params(imbalance, rates), diagnostics)
 
     def has_fixed_order(self, estimate: Estimate) -> bool:

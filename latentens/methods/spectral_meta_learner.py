@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
 from jaxtyping import Int
 
 from latentens.inference.orient import orientation, vote_shares
-from latentens.methods.base import Arrays, Estimate, GoldCodes, Method, Posterior
+from latentens.methods.base import Arrays, Diagnostics, Estimate, GoldCodes, Method, Posterior
 from latentens.methods.independent.likelihood import (
     from_named_params,
     lean_to_score,
@@ -73,12 +73,11 @@ class SpectralMetaLearner(Method):
         rates_given = partial(rates_at, mean=rank_one.mean, vector=rank_one.vector)
         imbalance = likelihood_imbalance(votes.patterns, rates_given, refine=True)
         rates = rates_given(imbalance)
-        diagnostics: dict[str, Any] = {
-            "label_probs": "posterior at the estimated rates, even where it contradicts the label sign(v·f)",
-            "scale": rank_one.scale,
-            "fallback": None,
-            "score": spectral_score(votes.patterns.votes, rank_one.vector)[votes.patterns.inverse],
-        }
+        score = spectral_score(votes.patterns.votes, rank_one.vector)[votes.patterns.inverse]
+        diagnostics = Diagnostics(
+            "posterior at the estimated rates, even where it contradicts the label sign(v·f)",
+            extra={"scale": rank_one.scale, "score": score},
+        )
         params = {**rates_params(imbalance, rates), "spectral_vector": rank_one.vector}
         return Estimate(params, diagnostics)
 
@@ -156,9 +155,9 @@ def relabelled_rates(params: Arrays, order: Int[np.ndarray, " label"]) -> dict[s
 
 def without_structure(scale: float) -> Estimate:
     """No parameters, hence vote shares, for votes whose covariances hold no rank-one structure."""
-    diagnostics = {
-        "label_probs": "vote shares, not the posterior of a model",
-        "scale": scale,
-        "fallback": "the covariances of the votes hold no rank-one structure: vote shares instead",
-    }
+    diagnostics = Diagnostics(
+        "vote shares, not the posterior of a model",
+        fallback="the covariances of the votes hold no rank-one structure: vote shares instead",
+        extra={"scale": scale},
+    )
     return Estimate(diagnostics=diagnostics)

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import numpy as np
@@ -12,7 +11,17 @@ from scipy.special import softmax
 
 from latentens.errors import LatentensError
 from latentens.inference.conditional_logit import Features, Prior, fit_conditional_logit, mirrored_noise
-from latentens.methods.base import Estimate, Fit, GoldCodes, Method, Posterior, fit_known, posterior_of
+from latentens.methods.base import (
+    Diagnostics,
+    Estimate,
+    Fit,
+    GoldCodes,
+    Method,
+    Posterior,
+    nested_fit,
+    posterior_of,
+    warnings_of,
+)
 from latentens.methods.dawid_skene_em import DawidSkeneEM
 from latentens.methods.ebcc import Ebcc
 from latentens.runtime.blocks import BLOCK_ELEMENTS, row_blocks
@@ -77,7 +86,7 @@ class Stacked(Method):
         self.__post_init__()
 
     def estimate(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
-        fits = [fit_known(method, votes, jax.random.fold_in(key, c), None) for c, method in enumerate(self.methods)]
+        fits = [nested_fit(method, votes, jax.random.fold_in(key, c), None) for c, method in enumerate(self.methods)]
         for fit in fits:
             _check_labels(fit, votes)
         state = {
@@ -86,14 +95,17 @@ class Stacked(Method):
         }
         for number, fit in enumerate(fits):
             state |= _packed(number, fit)
-        diagnostics: dict[str, Any] = {
-            "gold_labels": 0 if gold is None else int((gold >= 0).sum()),
-            "method_seconds": [fit.diagnostics["seconds"] for fit in fits],
-            "warnings": [] if gold is not None else _warnings(fits),
-        }
+        diagnostics = Diagnostics(
+            warnings=[] if gold is not None else warnings_of(fits),  # gold labels answer most of them
+            extra={
+                "gold_labels": 0 if gold is None else int((gold >= 0).sum()),
+                "method_seconds": [fit.diagnostics.seconds for fit in fits],
+            },
+        )
         sizes = votes.num_voters, len(fits), votes.num_classes
         if gold is None:
-            diagnostics["label_probs"] = "arithmetic pool of the methods' posteriors and vote shares: no gold labels"
+            pooled = "arithmetic pool of the methods' posteriors and vote shares: no gold labels"
+            diagnostics = diagnostics.updated(label_probs=pooled)
             centre = _prior(*sizes).centre
             return Estimate(_named(centre, sizes), diagnostics, state=state | {"weights": centre[None]})
         labelled = np.flatnonzero(gold >= 0)
@@ -112,10 +124,10 @@ class Stacked(Method):
         mean[seen], error[seen] = found.mean, found.error
         weights = found.scales[VOTER] * mirrored_noise(generator, self.num_draws, len(seen))
         weights[:, seen] = found.draw(self.num_draws, generator)
-        diagnostics |= {
-            "label_probs": "conditional logit fitted to the gold labels, averaged over the posterior of its weights",
-            "log_evidence": found.log_evidence,
-        }
+        diagnostics = diagnostics.updated(
+            label_probs="conditional logit fitted to the gold labels, averaged over the posterior of its weights",
+            log_evidence=found.log_evidence,
+        )
         scales = dict(zip(("voter_scale", "method_scale", "intercept_scale"), found.scales, strict=True))
         errors = {f"{name}_error": value for name, value in _named(error, sizes).items()}
         params = _named(mean, sizes) | errors | {name: np.array(scale) for name, scale in scales.items()}
@@ -195,11 +207,6 @@ def _named(weights: Float[np.ndarray, " weight"], sizes: tuple[int, int, int]) -
         "voter_weight": voters,
         "intercept": intercepts,
     }
-
-
-def _warnings(fits: Sequence[Fit]) -> list[str]:
-    """What the methods warn of, with their names; gold labels answer most of it."""
-    return [f"{type(fit.method).__name__}: {words}" for fit in fits for words in fit.diagnostics.get("warnings", [])]
 
 
 PARTS = ("params", "draws", "state")

@@ -11,7 +11,7 @@ from scipy.special import expit, softmax
 
 from latentens.datasets import Dataset
 from latentens.errors import VotesError
-from latentens.methods.base import Estimate, Fit, GoldCodes, Method, Posterior, Predictor, finished
+from latentens.methods.base import Diagnostics, Estimate, Fit, GoldCodes, Method, Posterior, Predictor, finished
 from latentens.methods.rows import in_blocks, vote_indicator
 from latentens.runtime.numerics import numpy_generator
 from latentens.runtime.settings import Count
@@ -56,13 +56,12 @@ class Supervised(Predictor):
         inputs, labels = vote_indicator(votes.take(known), votes.num_classes), dataset.labels[known]
         seeds = numpy_generator(key).integers(2**31, size=self.restarts)
         network = min((self._train(inputs, labels, int(seed)) for seed in seeds), key=lambda trained: trained.loss_)
-        diagnostics: dict[str, Any] = {
-            "label_probs": "output of a network trained on true labels",
-            "trained_on": dataset.name,
-            "loss": float(network.loss_),
-            "iterations": int(network.n_iter_),
-            "converged": bool(network.n_iter_ < self.max_iterations),
-        }
+        diagnostics = Diagnostics(
+            "output of a network trained on true labels",
+            iterations=int(network.n_iter_),
+            converged=bool(network.n_iter_ < self.max_iterations),
+            extra={"trained_on": dataset.name, "loss": float(network.loss_)},
+        )
         layers = enumerate(zip(network.coefs_, network.intercepts_, strict=True))
         state = {f"{name}_{layer}": part for layer, pair in layers for name, part in zip(LAYER, pair, strict=True)}
         return Estimate(diagnostics=diagnostics, state={"classes": network.classes_, **state})

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from latentens.errors import LatentensError, VotesError
-from latentens.methods.base import Estimate, GoldCodes, Method, Posterior, fit_known
+from latentens.methods.base import Estimate, GoldCodes, Method, Posterior, nested_fit
 from latentens.methods.tempering.held_out import HeldOut, HiddenLabels, hold_out
 from latentens.methods.tempering.temperature import Score, Temperature, best_temperature, temper, usual_shares
 from latentens.methods.tempering.vote_score import VoteScore
@@ -71,10 +71,10 @@ class Tempered(Method):
         held = hold_out(self.method, votes, folds, jax.random.fold_in(key, 0), gold)
         base = usual_shares(votes)
         found, by_votes = find_temperature(held, base)
-        fitted = fit_known(self.method, votes, key, gold)
+        fitted = nested_fit(self.method, votes, key, gold)
         return Estimate(
             {**fitted.params, "temperature": np.array(found.value)},
-            {**fitted.diagnostics, **temperature_diagnostics(found, by_votes)},
+            fitted.diagnostics.updated(**temperature_diagnostics(found, by_votes)),
             fitted.draws,
             {**fitted.state, "usual_shares": base},
             temper_voted(fitted.label_probs, votes, found.value, base),

@@ -11,10 +11,10 @@ from jaxtyping import Array, Float, Int
 from scipy.special import logsumexp, softmax
 
 from latentens.errors import SettingError, VotesError
-from latentens.inference.identification import fits_about_as_well, label_warnings
+from latentens.inference.identification import fits_about_as_well
 from latentens.inference.optimise import group_starts
 from latentens.inference.orient import orientation
-from latentens.methods.base import Estimate, GoldCodes, Method, Posterior, fit_known
+from latentens.methods.base import Estimate, GoldCodes, Method, Posterior, nested_fit
 from latentens.methods.maximum_likelihood import MaximumLikelihood
 from latentens.methods.rbm_stack import RBMStack
 from latentens.models import DawidSkene, TopDown
@@ -167,20 +167,19 @@ class TopDownMLE(Method):
             raise VotesError(f"TopDownMLE is for two classes, but the votes have {votes.num_classes}: use DawidSkeneEM")
         votes.refuse_repeats("TopDownMLE")
         independent = MaximumLikelihood(_model(votes.num_voters, 0), starts=2)
-        without = fit_known(independent, votes, jax.random.split(jax.random.fold_in(key, 0))[0], gold)
-        chains = self._chains(votes, without.diagnostics["bic"], key, gold)
-        by_size = {0: without.diagnostics["bic"]}
+        without = nested_fit(independent, votes, jax.random.split(jax.random.fold_in(key, 0))[0], gold)
+        chains = self._chains(votes, without.diagnostics.extra["bic"], key, gold)
+        by_size = {0: without.diagnostics.extra["bic"]}
         for chain in chains:
             by_size[chain.size] = min(chain.bic, by_size.get(chain.size, np.inf))
         if not chains or (self.num_hidden is None and min(by_size, key=lambda size: by_size[size]) == 0):
-            return replace(without, diagnostics={**without.diagnostics, **_about(votes, 0, by_size)})
+            return replace(without, diagnostics=without.diagnostics.updated(**_about(votes, 0, by_size)))
         near = about_as_good(chains)
         chosen = surest_consensus(near)
-        fit = fit_known(self._climb(votes, chosen.size, starts=0, initial=chosen.params), votes, key, gold)
+        fit = nested_fit(self._climb(votes, chosen.size, starts=0, initial=chosen.params), votes, key, gold)
         change = max(float(np.mean(chain.labels != chosen.labels)) for chain in near)
-        words = label_warnings(change) + self._limit_warnings(by_size)
-        more = {"label_change": change, "warnings": fit.diagnostics["warnings"] + words}
-        return replace(fit, diagnostics={**fit.diagnostics, **_about(votes, chosen.size, by_size), **more})
+        about, words = _about(votes, chosen.size, by_size), [*fit.diagnostics.warnings, *self._limit_warnings(by_size)]
+        return replace(fit, diagnostics=fit.diagnostics.updated(**about, label_change=change, warnings=words))
 
     def _limit_warnings(self, by_size: Mapping[int, float]) -> list[str]:
         """What to say where the criterion asks for more hidden units than may be tried."""

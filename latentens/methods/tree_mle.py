@@ -8,7 +8,7 @@ import pandas as pd
 from jaxtyping import Float
 
 from latentens.errors import VotesError
-from latentens.methods.base import Estimate, GoldCodes, Method, Posterior, fit_known
+from latentens.methods.base import Estimate, Fit, GoldCodes, Method, Posterior, nested_fit
 from latentens.methods.dawid_skene_em import DawidSkeneEM
 from latentens.methods.independent.likelihood import ROUNDING, named_params
 from latentens.methods.majority_vote import MajorityVote
@@ -42,27 +42,27 @@ class TreeMLE(Method):
     def estimate(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
         votes.refuse_repeats("TreeMLE")
         generator = numpy_generator(key)
-        fits = {"independent": fit_known(DawidSkeneEM(0.0, 0.0), votes, key_from(generator), gold)}
+        fits = {"independent": nested_fit(DawidSkeneEM(0.0, 0.0), votes, key_from(generator), gold)}
         tree = _tree(votes, generator, self.max_groups) if votes.num_voters > 3 else None
         if tree is not None:
             begin = (_start(votes, tree, generator),)
             price = _num_parameters(votes, tree) - _num_parameters(votes, None)
-            needed = fits["independent"].diagnostics["log_likelihood"] + price * np.log(votes.num_cases) / 2
+            needed = _likelihood(fits["independent"]) + price * np.log(votes.num_cases) / 2
             climb = MaximumLikelihood(tree, starts=self.starts, warm=(), initial=begin, at_least=float(needed))
-            fits["tree"] = fit_known(climb, votes, key_from(generator), gold)
+            fits["tree"] = nested_fit(climb, votes, key_from(generator), gold)
             fits["tree"] = replace(fits["tree"], params={**fits["tree"].params, "groups": np.array(tree.groups)})
         by_model = {
             name: np.log(votes.num_cases) * _num_parameters(votes, tree if name == "tree" else None)
-            - 2 * fit.diagnostics["log_likelihood"]
+            - 2 * _likelihood(fit)
             for name, fit in fits.items()
         }
         chosen, notes = min(by_model, key=lambda name: by_model[name]), []
         independent = fits["independent"]
-        if gold is None and not fits[chosen].diagnostics["identified"] and independent.diagnostics["identified"]:
+        if gold is None and not fits[chosen].diagnostics.identified and independent.diagnostics.identified:
             chosen = "independent"
             notes = ["groups explain the votes better, but too few of them are informative to identify a label"]
-        best, more = fits[chosen], {"bic": by_model[chosen], "bic_by_model": by_model, "notes": notes}
-        return replace(best, diagnostics={**best.diagnostics, **more})
+        about = fits[chosen].diagnostics.updated(bic=by_model[chosen], bic_by_model=by_model, notes=notes)
+        return replace(fits[chosen], diagnostics=about)
 
     def posterior(self, estimate: Estimate, votes: Votes) -> Posterior:
         params = {name: value for name, value in estimate.params.items() if name != "groups"}
@@ -130,11 +130,11 @@ def _start(votes: Votes, tree: Tree, generator: np.random.Generator) -> dict[str
         members = np.flatnonzero(groups == group)
         own = Votes.from_matrix(votes.matrix[:, members], num_classes=classes)
         method = DawidSkeneEM(1.0, 1.0, random_starts=2) if len(members) > 2 else MajorityVote()
-        opinions.append(method.fit(own, key=key_from(generator)).label_probs)
+        opinions.append(nested_fit(method, own, key_from(generator), None).label_probs)
         for voter in members:
             confusion[voter] = _count(opinions[-1], votes.matrix[:, voter, None] == np.arange(classes))
     seen = Votes.from_matrix(np.stack([probs.argmax(axis=1) for probs in opinions], axis=1), num_classes=classes)
-    labels = DawidSkeneEM(1.0, 1.0, random_starts=2).fit(seen, key=key_from(generator)).label_probs
+    labels = nested_fit(DawidSkeneEM(1.0, 1.0, random_starts=2), seen, key_from(generator), None).label_probs
     hidden = named_params(labels.mean(axis=0), np.stack([_count(labels, probs) for probs in opinions]))
     voters = named_params(labels.mean(axis=0), confusion)
     start = {f"hidden_{name}": value for name, value in hidden.items() if name != "prevalence"}
@@ -146,3 +146,8 @@ def _count(given: Posterior, outcome: np.ndarray) -> Float[np.ndarray, "given ou
     """Shares of outcomes given a soft cause, with one count more for each."""
     counts = given.T @ outcome + 1.0
     return counts / counts.sum(axis=1, keepdims=True)
+
+
+def _likelihood(fit: Fit) -> float:
+    assert fit.diagnostics.log_likelihood is not None, "methods that climb a likelihood report it"
+    return fit.diagnostics.log_likelihood

@@ -140,7 +140,7 @@ def unidentified_label(outcome: Outcome, max_change: float = 0.05) -> str:
     """
     diagnostics = json.loads(outcome.diagnostics)
     if diagnostics.get("identified") is False:
-        reasons = [str(words) for words in diagnostics.get("warnings", ()) if "not identified" in words]
+        reasons = [str(words) for words in diagnostics.get("label_doubts", ()) if "not identified" in words]
         return reasons[0] if reasons else "the label is not identified"
     change = diagnostics.get("label_change") or 0.0
     if change > max_change:

@@ -283,11 +283,12 @@ def _fit_troubles(fit: FitRecord) -> Iterable[str]:
         yield f"{fit.method} failed: {fit.error}"
     if diagnostics.get("fallback"):
         yield f"{fit.method} fell back: {diagnostics['fallback']}"
-    for warning in diagnostics.get("warnings", ()):
+    warnings = [*diagnostics.get("warnings", ()), *diagnostics.get("label_doubts", ())]
+    for warning in warnings:
         yield f"{fit.method} warns: {warning}"
     for note in diagnostics.get("notes", ()):
         yield f"{fit.method} notes: {note}"
-    if diagnostics.get("converged") is False and not diagnostics.get("warnings"):
+    if diagnostics.get("converged") is False and not warnings:
         yield f"{fit.method} did not converge"
     if diagnostics.get("tree_supported") is False:
         yield f"{fit.method} notes: {diagnostics['structure']}"

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from latentens.errors import VotesError
-from latentens.methods.base import Fit, GoldCodes, Method, Posterior, fit_known, posterior_of
+from latentens.methods.base import Fit, GoldCodes, Method, Posterior, nested_fit, posterior_of
 from latentens.runtime.numerics import numpy_generator
 from latentens.votes import Votes
 from latentens.votes.labels import MISSING
@@ -86,7 +86,7 @@ def hold_out(method: Method, votes: Votes, folds: int, key: jax.Array, gold: Gol
     for number in range(folds):
         others = np.flatnonzero(fold != number)
         known = None if gold is None else gold[others]
-        fitted = fit_known(method, votes.take(others), jax.random.fold_in(key, number), known)
+        fitted = nested_fit(method, votes.take(others), jax.random.fold_in(key, number), known)
         inside = place[asked.triplets.item[hidden]] == number
         if inside.any() and not inside.all():
             held.votes.append(_ask_about_votes(fitted, asked, hidden[inside]))

@@ -1,0 +1,128 @@
+"""Fits as an `xarray.DataTree` in the layout of ArviZ, and the names of the axes of their parameters."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from latentens.methods.base import Fit
+from latentens.programs.contract import inspect
+from latentens.programs.model import GenerativeModel
+from latentens.votes import Votes
+from latentens.votes.labels import Names
+from latentens.votes.triplets import Triplets
+
+VOTERS = ("voter",)
+CUSTOMARY: Mapping[str, tuple[str | None, ...]] = {
+    "ability": VOTERS,
+    "confusion": ("voter", "true_class", "vote_class"),
+    "ease": ("item",),
+    "groups": VOTERS,
+    "prevalence": ("true_class",),
+    "sensitivity": VOTERS,
+    "specificity": VOTERS,
+    "spectral_vector": VOTERS,
+    "subtype_confusion": ("voter", "true_class", None, "vote_class"),
+    "subtype_shares": ("true_class", None),
+    "threshold": VOTERS,
+    "visible_bias": VOTERS,
+    "visible_bias_1": VOTERS,
+    "voter_sensitivity": VOTERS,
+    "voter_specificity": VOTERS,
+    "weight": ("voter", None),
+    "weights": ("voter", None),
+    "weights_1": ("voter", None),
+}
+"""The axes of parameters that methods estimate without a program; None for those of their own."""
+
+
+def axis_names(
+    shapes: Mapping[str, tuple[int, ...]], named: Votes | Fit, model: GenerativeModel | None = None
+) -> dict[str, tuple[str, ...]]:
+    """The name of each axis of each parameter.
+
+    A plate of the program names its axis. An axis that nobody names is called after its parameter, as in ArviZ.
+
+    Args:
+        shapes: The shapes of the parameters, by name.
+        named: The votes or the fit that they belong to.
+        model: The program, for parameters of a program.
+    """
+    plates = {} if model is None else inspect(model).parameter_plates
+    sizes = {axis: len(names) for axis, names in coordinates(named).items()}
+    found: dict[str, tuple[str, ...]] = {}
+    for name, shape in shapes.items():
+        axes: list[str] = []
+        for axis, size in enumerate(shape):
+            wanted = _at(plates.get(name, ()), axis) or _at(CUSTOMARY.get(name, ()), axis)
+            fits = wanted is not None and wanted not in axes and sizes.setdefault(wanted, size) == size
+            axes.append(wanted if wanted is not None and fits else f"{name}_dim_{axis}")
+        found[name] = tuple(axes)
+    return found
+
+
+def coordinates(named: Votes | Fit) -> dict[str, np.ndarray]:
+    """The names along each axis of votes and fits."""
+    classes = coordinate(named.class_names)
+    items, voters = coordinate(named.item_names), coordinate(named.voter_names)
+    return {"item": items, "voter": voters, "label": classes, "true_class": classes, "vote_class": classes}
+
+
+def coordinate(names: Names) -> np.ndarray:
+    """Names as a file can hold them: what is neither text nor a number becomes text."""
+    values = np.asarray(names)
+    return values.astype(str) if values.dtype.hasobject else values
+
+
+def _at(axes: tuple[str | None, ...], axis: int) -> str | None:
+    return axes[axis] if axis < len(axes) else None
+
+
+def fit_tree(fit: Fit) -> xr.DataTree:
+    """The groups of a fit.
+
+    `posterior` and `sample_stats` are there for a sampled fit, `params` holds point estimates (or posterior means),
+    `estimates` the posterior of each item's label. `observed_data` needs the votes, which a loaded fit does not have,
+    and `log_likelihood` a method that gives votes a probability besides.
+    """
+    draws, stats = fit.draws or {}, fit.diagnostics.extra.get("sample_stats", {})
+    shapes = {name: np.shape(value) for name, value in fit.params.items()}
+    shapes |= {name: np.shape(value)[2:] for name, value in draws.items()}
+    axes = axis_names(shapes, fit, fit.model) | {"label_prob": ("item", "label"), "votes": ("item",)}
+    groups = {
+        "params": _labelled(fit, fit.params, axes),
+        "estimates": _labelled(fit, {"label_prob": fit.label_probs}, axes),
+    }
+    if draws:
+        groups["posterior"] = _labelled(fit, draws, axes, sampled=True)
+        groups["sample_stats"] = _labelled(fit, stats, axes, sampled=True)
+    if isinstance(fit.source, Votes):
+        groups["observed_data"] = observed_data(fit.source)
+        if (rows := fit.method.log_likelihood_of(fit, fit.source.patterns.votes)) is not None:
+            by_item = rows[..., fit.source.patterns.inverse].reshape(*(rows.shape[:-1] or (1, 1)), -1)
+            groups["log_likelihood"] = _labelled(fit, {"votes": by_item}, axes, sampled=True)
+    return xr.DataTree.from_dict(groups)
+
+
+def _labelled(
+    fit: Fit, arrays: Mapping[str, Any], axes: Mapping[str, tuple[str, ...]], *, sampled: bool = False
+) -> xr.Dataset:
+    """Arrays with named axes, after those of the draws if they are sampled."""
+    lead = ("chain", "draw") if sampled else ()
+    found = {
+        name: ((*lead, *axes.get(name, tuple(f"{name}_dim_{i}" for i in range(np.ndim(array) - len(lead))))), array)
+        for name, array in arrays.items()
+    }
+    used = {axis for names, _ in found.values() for axis in names}
+    names = {axis: values for axis, values in coordinates(fit).items() if axis in used}
+    return xr.Dataset(found, names)
+
+
+def observed_data(votes: Votes) -> xr.Dataset:
+    """The votes, by item and voter or, where few voters vote on an item, one entry for each vote."""
+    names = {axis: values for axis, values in coordinates(votes).items() if axis in ("item", "voter", "vote_class")}
+    if isinstance(votes.storage, Triplets):
+        entries = zip(("item_of", "voter_of", "vote"), votes.storage, strict=True)
+        return xr.Dataset({name: ("entry", values) for name, values in entries}, names)
+    return xr.Dataset({"vote": (("item", "voter"), votes.storage)}, names)
