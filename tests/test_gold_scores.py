@@ -19,7 +19,7 @@ from latentens.methods import DawidSkeneEM, MajorityVote
 from latentens.methods.base import Estimate, Method, fit_known
 from latentens.reporting import report
 from latentens.reporting.view import views
-from latentens.scores.items import mean_share_interval, wilson
+from latentens.scores.intervals import mean_share_interval, wilson
 from latentens.scores.scores import evaluate, intervals
 from tests.reference import KEY, independent_votes
 
@@ -167,8 +167,8 @@ def test_the_command_prints_accuracies_and_the_number_of_labels(data, tmp_path, 
 def test_shares_have_wilsons_interval(right, number):
     ends = binomtest(right, number).proportion_ci(0.95, method="wilson")
     assert wilson(right, number, 0.95) == pytest.approx((ends.low, ends.high), abs=1e-12)
-    one_class = np.array([[number - right, right]], dtype=float)
-    assert mean_share_interval(one_class, one_class, 0.95) == pytest.approx((ends.low, ends.high), abs=1e-12)
+    one_class = np.array([right / number, number - right, right])
+    assert mean_share_interval(one_class, np.zeros((3, 0)), 0.95) == pytest.approx((ends.low, ends.high), abs=1e-12)
 
 
 @pytest.mark.parametrize("confidence", [0.9, 0.999])
@@ -190,7 +190,7 @@ def test_intervals_of_the_balanced_accuracy_cover_it_with_few_labels():
         for i in range(13):
             for j in range(9):
                 chance = binom.pmf(i, 12, first) * binom.pmf(j, 8, second)
-                low, high = mean_share_interval(np.array([[12 - i, 8 - j, i, j]], dtype=float), np.zeros(1), 0.95)
+                low, high = mean_share_interval(np.array([np.nan, 12 - i, 8 - j, i, j]), np.zeros((5, 0)), 0.95)
                 covered += chance * (low <= (first + second) / 2 <= high)
         assert covered > 0.92
 

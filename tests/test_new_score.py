@@ -11,9 +11,7 @@ from latentens import Dataset
 from latentens.cli.printing import score_table
 from latentens.methods import MajorityVote
 from latentens.reporting import report
-from latentens.scores import scores
-from latentens.scores.scores import intervals
-from latentens.scores.statistics import averaged
+from latentens.scores import averaged, intervals, scores
 from tests.reference import KEY, independent_votes
 
 

@@ -28,8 +28,8 @@ from latentens.recommendation.decision import (
 )
 from latentens.recommendation.plausibility import FittedModel, judge, unidentified_label
 from latentens.recommendation.twins import Twin, TwinScores, contributions, draw_twins
+from latentens.scores import compare_accuracy
 from latentens.scores.scores import balanced_accuracy, log_score
-from latentens.scores.statistics import compare_accuracy
 from latentens.votes import Votes
 
 recommending = importlib.import_module("latentens.recommendation.recommend")  # the function has the same name

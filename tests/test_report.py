@@ -33,7 +33,7 @@ from latentens.reporting.page import safe_names
 from latentens.reporting.tables import Mean, confidence_shares, split_settings
 from latentens.reporting.view import views
 from latentens.reporting.wording import summarise
-from latentens.scores.statistics import PairedDifference
+from latentens.scores import PairedDifference
 from tests.reference import DATA, needs_data
 
 HOSTILE = ["</script><script>alert(1)</script>", '" onload="x', "[red]m[/red]" + 200 * "n", "$v_1$ <s>"]

@@ -40,9 +40,9 @@ def test_the_bound_nests_and_is_lifted():
 def test_scoring_runs_on_one_thread(function):
     seen = []
 
-    def spy(draws):
+    def spy(sample):
         seen.append(blas_threads())
-        return np.zeros(len(draws.weights))
+        return np.zeros(sample.weights.shape[1])
 
     record = scores.Score("spy", "Sees the threads", "Labels", spy)
     function(np.array([0, 1]), np.array([[0.5, 0.5], [0.2, 0.8]]), scores=(record,))

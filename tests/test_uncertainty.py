@@ -1,5 +1,3 @@
-import sys
-
 import jax
 import numpy as np
 import pytest
@@ -7,8 +5,14 @@ from scipy.stats import binomtest
 from scipy.stats import t as student
 
 from latentens.runtime.numerics import numpy_generator
-from latentens.scores.scores import evaluate, intervals
-from latentens.scores.statistics import compare_accuracy, compare_balanced_accuracy, compare_log_scores, holm
+from latentens.scores import (
+    compare_accuracy,
+    compare_balanced_accuracy,
+    compare_log_scores,
+    evaluate,
+    holm,
+    intervals,
+)
 from tests.test_scores import calibrated, overconfident
 
 KEY = jax.random.key(3)
@@ -102,15 +106,6 @@ def test_blocks_and_keys(scored):
     in_blocks = intervals(*scored, key=KEY, resamples=30, block_elements=500)
     for name, ends in whole.items():
         assert in_blocks[name] == pytest.approx(ends, abs=1e-12), name
-
-
-def test_resamples_are_the_same_whether_they_are_kept_or_drawn_anew(scored, monkeypatch):
-    first = intervals(*scored, key=KEY, resamples=30)
-    again = intervals(*scored, key=KEY, resamples=30)
-    monkeypatch.setattr(sys.modules["latentens.scores.scores"], "MOST_KEPT", 0)
-    drawn = intervals(*scored, key=KEY, resamples=30)
-    for name, ends in first.items():
-        assert again[name] == drawn[name] == pytest.approx(ends, abs=1e-12), name
 
 
 def test_intervals_without_labels_are_undefined():

@@ -14,8 +14,7 @@ from latentens.programs.model import GenerativeModel, Params
 from latentens.programs.tables import checked_tables
 from latentens.runtime.numerics import double_precision, numpy_generator
 from latentens.runtime.parallel import one_blas_thread
-from latentens.scores.items import Labels
-from latentens.scores.statistics import holm
+from latentens.scores import Labels, holm
 from latentens.votes import Votes
 from latentens.votes.labels import MISSING
 

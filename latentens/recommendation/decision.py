@@ -18,9 +18,8 @@ from latentens.recommendation.candidates import SAFEST
 from latentens.recommendation.plausibility import FittedModel, Plausibility
 from latentens.recommendation.twins import Interval, ScoreName, TwinScores
 from latentens.runtime.numerics import safe_log
-from latentens.scores.items import Labels, Posterior
+from latentens.scores import Labels, Posterior, compare_balanced_accuracy, compare_log_scores, holm
 from latentens.scores.scores import evaluate, intervals
-from latentens.scores.statistics import compare_balanced_accuracy, compare_log_scores, holm
 
 Losses = Mapping[str, Mapping[str, float]]
 """What each method loses against the best one, by model and method."""

@@ -33,7 +33,7 @@ from latentens.recommendation.plausibility import checked, fit_candidates, judge
 from latentens.recommendation.text import sentences, span
 from latentens.recommendation.twins import SCORES, draw_twins, score_twins, twin_cells, without_gold
 from latentens.runtime.numerics import numpy_generator
-from latentens.scores.statistics import log_losses
+from latentens.scores import log_losses
 from latentens.votes import Votes
 from latentens.votes.matching import Gold, gold_codes
 

@@ -19,7 +19,7 @@ from latentens.methods.base import Method, Posterior
 from latentens.programs.tables import bayes_posterior
 from latentens.recommendation.plausibility import FittedModel, model_of
 from latentens.runtime.numerics import entropy, safe_log
-from latentens.scores.items import Labels
+from latentens.scores import Labels
 
 ScoreName = Literal["balanced_accuracy", "log_score"]
 SCORES: tuple[ScoreName, ...] = ("balanced_accuracy", "log_score")

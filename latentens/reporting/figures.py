@@ -32,9 +32,9 @@ from latentens.reporting.drawing import (
 )
 from latentens.reporting.tables import CONFIDENCE_STEPS, Mean, Means, agreement, confidence_shares, shared_params
 from latentens.reporting.view import View
+from latentens.scores import CONFIDENT
 from latentens.scores.reliability import reliabilities
 from latentens.scores.scores import mean_kl
-from latentens.scores.statistics import CONFIDENT
 
 COLUMNS = 4
 

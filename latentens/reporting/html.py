@@ -12,9 +12,9 @@ from latentens.comparison import EXACT
 from latentens.reporting.findings import Leader
 from latentens.reporting.tables import Mean, Means, Pairs, column, number_text, ranked
 from latentens.runtime.text import printable, probability_text, signed
+from latentens.scores import PairedDifference
 from latentens.scores import scores as evaluation
 from latentens.scores.scores import Score
-from latentens.scores.statistics import PairedDifference
 
 VOID = frozenset({"br", "img", "link", "meta"})
 NUMBER = re.compile(r"[−+-]?(\d[\d,.]*|\.\d+)(e[+-]?\d+)?\s?%?(\s?(±|–|to|of)\s?.*)?|p [<=] .*|–")

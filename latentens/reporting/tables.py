@@ -12,8 +12,8 @@ import xarray as xr
 from latentens.comparison import EXACT, data_trees
 from latentens.methods.voter_table import voter_table
 from latentens.reporting.view import View
+from latentens.scores import CONFIDENT, PairedDifference, holm
 from latentens.scores.scores import find_score
-from latentens.scores.statistics import CONFIDENT, PairedDifference, holm
 
 
 def consensus(view: View) -> tuple[np.ndarray, np.ndarray]:

@@ -14,7 +14,7 @@ from latentens.comparison.data_tree import HELD_OUT
 from latentens.inference.skill import VoterSkill
 from latentens.methods.base import Posterior
 from latentens.methods.persistence import skill_of
-from latentens.scores.items import Labels
+from latentens.scores import Labels
 from latentens.votes import Triplets, Votes
 
 LONGEST = 30

@@ -13,7 +13,7 @@ from latentens.reporting.findings import Findings, Leader, gap_text
 from latentens.reporting.tables import Means, Pairs, agreement
 from latentens.reporting.view import FitRecord, View
 from latentens.runtime.text import probability_text
-from latentens.scores.statistics import CONFIDENT
+from latentens.scores import CONFIDENT
 
 MOST_EXAMPLES = 4
 TRUSTWORTHY = 0.03

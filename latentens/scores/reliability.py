@@ -10,7 +10,7 @@ from scipy.optimize import isotonic_regression
 
 from latentens.errors import LatentensError
 from latentens.runtime.numerics import numpy_generator
-from latentens.scores.items import Labels, Posterior
+from latentens.scores.paired import Labels, Posterior
 
 Points = Float[np.ndarray, " point"]
 
