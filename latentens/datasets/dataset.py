@@ -19,6 +19,7 @@ from latentens.runtime.compilation import compile_quickly
 from latentens.runtime.numerics import double_precision
 from latentens.votes import Triplets, Votes
 from latentens.votes.labels import MISSING, code_type
+from latentens.votes.matching import certain_where_known
 
 ITEMS_PER_KEY = 2**16
 VOTES_PER_KEY = 2**22
@@ -72,13 +73,6 @@ class Dataset:
             return None
         probs = bayes_posterior(self.model, self.params, self.votes)
         return probs if self.gold is None or self.is_scored_by_gold else certain_where_known(probs, self.gold)
-
-
-def certain_where_known(
-    probs: Float[np.ndarray, "item label"], gold: Int[np.ndarray, " item"]
-) -> Float[np.ndarray, "item label"]:
-    """The posterior of labels once some of them, those that are not −1, are known."""
-    return np.where(gold[:, None] >= 0, gold[:, None] == np.arange(probs.shape[1]), probs)
 
 
 def simulate(model: GenerativeModel, num_items: int, *, key: jax.Array, params: Params | None = None) -> Dataset:

@@ -13,7 +13,6 @@ from numpyro.distributions import constraints
 from scipy.linalg import eigh
 from scipy.special import expit, logit, ndtri, softmax
 
-from latentens.datasets.dataset import certain_where_known
 from latentens.errors import LatentensError
 from latentens.programs.contract import inspect
 from latentens.programs.marginal import (
@@ -32,6 +31,7 @@ from latentens.runtime.compilation import compile_quickly
 from latentens.runtime.numerics import double_precision
 from latentens.runtime.parallel import one_blas_thread
 from latentens.votes import Votes
+from latentens.votes.matching import certain_where_known
 
 UNIDENTIFIED = 1e-9
 """A direction with less than this share of the largest information is not determined by the votes."""

@@ -12,7 +12,6 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
-from latentens.datasets.dataset import certain_where_known
 from latentens.errors import LatentensError, VotesError
 from latentens.inference.identification import NEAR, camp_warnings, identification_warnings, label_warnings
 from latentens.inference.orient import orient
@@ -27,7 +26,7 @@ from latentens.runtime.parallel import one_blas_thread, time_limited
 from latentens.runtime.settings import Settings
 from latentens.votes import CountedVotes, Votes
 from latentens.votes.labels import Names
-from latentens.votes.matching import Gold, align, gold_codes
+from latentens.votes.matching import Gold, align, certain_where_known, gold_codes
 
 if TYPE_CHECKING:
     import pandas as pd

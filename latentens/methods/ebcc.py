@@ -9,7 +9,6 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import digamma, gammaln, logsumexp
 
-from latentens.datasets.dataset import certain_where_known
 from latentens.inference.identification import Labelling, label_change
 from latentens.inference.orient import orientation, vote_shares
 from latentens.methods.base import Diagnostics, Estimate, GoldCodes, Method, Posterior
@@ -28,6 +27,7 @@ from latentens.runtime.numerics import numpy_generator, safe_log
 from latentens.runtime.settings import Count, Positive
 from latentens.votes import Votes
 from latentens.votes.incidence import incidence_of
+from latentens.votes.matching import certain_where_known
 
 SCREENED_ITEMS = 2**13
 """Whether classes have several subtypes is tried on a sample of this many items, or half of all, if there are as many

@@ -11,7 +11,6 @@ from jaxtyping import Array, Float, Int
 from numpyro.distributions import constraints
 from scipy.special import logsumexp, softmax
 
-from latentens.datasets.dataset import certain_where_known
 from latentens.errors import LatentensError, SettingError
 from latentens.inference.em import Expectation
 from latentens.inference.identification import Labelling, label_change
@@ -33,6 +32,7 @@ from latentens.programs.transforms import Flat, flatten, transform_of, unflatten
 from latentens.runtime.numerics import key_from, numpy_generator
 from latentens.runtime.settings import Count, CountOrZero, PartialShare, Positive, above
 from latentens.votes import Votes
+from latentens.votes.matching import certain_where_known
 
 AT_BOUND = 1e-6
 """A probability this close to 0 or 1 is reported."""

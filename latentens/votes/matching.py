@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Int
+from jaxtyping import Float, Int
 
 from latentens.errors import LatentensWarning, VotesError
 from latentens.votes.labels import MISSING, Names, code_type, listed, suggestion
@@ -69,6 +69,13 @@ def gold_codes(votes: Votes, gold: Gold) -> Int[np.ndarray, " item"]:
             "or a mapping from the items' names to their labels"
         )
     return label_codes(values, votes.class_names)
+
+
+def certain_where_known(
+    probs: Float[np.ndarray, "item label"], gold: Int[np.ndarray, " item"]
+) -> Float[np.ndarray, "item label"]:
+    """The posterior of labels once some of them, those that are not −1, are known."""
+    return np.where(gold[:, None] >= 0, gold[:, None] == np.arange(probs.shape[1]), probs)
 
 
 def _gold_by_name(votes: Votes, gold: pd.Series) -> Int[np.ndarray, " item"]:
