@@ -18,9 +18,8 @@ CALLS = {
     "DawidSkeneEM.fit": "methods.DawidSkeneEM().fit(votes, key=key)",
     "MaximumLikelihood.fit": "methods.MaximumLikelihood(models.DawidSkene(7)).fit(votes, key=key)",
     "Nuts.fit": "methods.Nuts(models.DawidSkene(7), num_chains=1, num_warmup=20, num_samples=20).fit(votes, key=key)",
-    "compare": "le.compare(le.Dataset('a', votes), [methods.DawidSkeneEM(), methods.MajorityVote()], key=key)",
-    "compare and report": "le.report("
-    "le.compare(le.Dataset('a', votes), [methods.DawidSkeneEM(), methods.MajorityVote()], key=key), folder)",
+    "compare": "le.compare(data, two, key=key)",
+    "compare and report": "le.report(le.compare(data, two, key=key), folder)",
 }
 """What is asked of seven voters on 300 items."""
 
@@ -32,6 +31,7 @@ from latentens import methods, models
 draw = np.random.default_rng(0)
 label = draw.integers(0, 2, (300, 1))
 votes = le.Votes.from_matrix(np.where(draw.random((300, 7)) < .75, label, 1 - label))
+data, two = le.Dataset("a", votes, np.full(300, -1)), [methods.DawidSkeneEM(), methods.MajorityVote()]
 key, folder = jax.random.key(0), tempfile.mkdtemp()
 seen = set()
 def watch(frame, event, argument):

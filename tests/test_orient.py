@@ -39,6 +39,19 @@ def test_a_class_of_hardly_any_items_takes_no_name_from_another():
     np.testing.assert_array_equal(orientation(posterior, Votes.from_matrix(matrix, 3)), [0, 1, 2])
 
 
+def test_a_class_that_took_over_another_is_named_by_its_votes():
+    """Class 2 has the items of two labels, most of whose votes are for 2; votes for 3 hardly occur elsewhere."""
+    rng = np.random.default_rng(5)
+    classes = rng.choice(4, 600, p=[0.15, 0.2, 0.64, 0.01])
+    rates = np.array([[0.7, 0.2, 0.1, 0], [0.2, 0.5, 0.25, 0.05], [0.02, 0.2, 0.42, 0.36], [0.1, 0.1, 0.2, 0.6]])
+    matrix = np.array([rng.choice(4, 7, p=rates[label]) for label in classes])
+    posterior = 0.97 * np.eye(4)[classes] + 0.03 / 4
+    for order in permutations(range(4)):
+        relabelled = posterior[:, order]
+        found = orientation(relabelled, Votes.from_matrix(matrix, 4))
+        np.testing.assert_array_equal(relabelled[:, found], posterior)
+
+
 def test_a_tie_leaves_the_order_alone():
     votes = Votes.from_matrix([[0, 1], [1, 0]])
     posterior = np.array([[0.9, 0.1], [0.1, 0.9]])

@@ -1,4 +1,10 @@
-"""Orientation: a fit knows its classes only up to their order; votes and gold labels fix it, here and only here."""
+"""Orientation: a fit knows its classes only up to their order; votes and gold labels fix it, here and only here.
+
+Let A[k, c] be the expected number of votes for label k on items of class c, each item's votes counting as one together.
+The classes take the labels under which Π_k A[k, c_k] is greatest. Neither the frequency of a class nor that of a vote
+matters, since each is a factor of every order alike: for two classes the odds ratio of votes and classes decides, that
+is, whether sensitivity + specificity exceeds one.
+"""
 
 from typing import Any, NamedTuple
 
@@ -13,6 +19,7 @@ from latentens.votes.labels import Names
 
 Order = Int[np.ndarray, " label"]
 Pairs = Float[np.ndarray, "label label"]
+Agreement = Float[np.ndarray, "label class"]
 PerLabel = Float[np.ndarray, "item label"]
 PerItem = Int[np.ndarray, " item"]
 
@@ -27,8 +34,8 @@ errors. That most of them are better than chance is a prior belief, and ten gold
 class Orientation(NamedTuple):
     """The order of the labels, and how sure it is.
 
-    Certainty is that of the two labels most easily exchanged: how far the agreement of the posterior with votes and
-    with gold labels exceeds its agreement once these two labels have changed places, in standard errors.
+    Certainty is that of the two labels most easily exchanged: the log odds ratio of posterior and votes (or of
+    posterior and gold labels) for these two labels, in standard errors.
 
     Attributes:
         order: `label_probs[:, order]` is oriented: `order[k]` is the class that stands for label k.
@@ -90,9 +97,9 @@ def orient(label_probs: PerLabel, votes: Votes, gold: PerItem | None = None) -> 
     """
     order = orientation(label_probs, votes, gold)
     num_labels = min(votes.num_classes, label_probs.shape[1])
-    probs, lifts = label_probs[:, order][:, :num_labels], vote_lifts(votes)[:, :num_labels]
+    probs = label_probs[:, order][:, :num_labels]
     counts = np.ones(len(probs)) if votes.counts is None else votes.counts
-    by_items = _item_margins(lifts, probs, counts)
+    by_items = _item_margins(_shares_of_voted(votes)[:, :num_labels], probs, counts)
     by_voters = _voter_margins(votes, probs)
     by_gold = np.full_like(by_items, np.nan)
     if gold is not None:
@@ -111,48 +118,49 @@ def orientation(
 ) -> Order:
     """The order of the classes under which a posterior agrees best with votes and gold labels.
 
-    Agreement is the sum over items of posterior times `order_evidence`; the assignment of classes to labels that
-    maximises it is taken. Where the order that the posterior came with does as well, it stays.
+    Votes that follow the posterior as far as they follow their own plurality count as `VOTES_AS_LABELS` gold labels.
 
     Args:
         label_probs: The posterior given the votes alone.
-        votes: The votes.
+        votes: The votes; of those with an `anchor` only the votes of the anchor count.
         gold: The code of each item's true label, −1 where it is unknown.
         counts: How often each item occurs; once if not given.
 
     Returns:
         `order` such that `label_probs[:, order]` is oriented: `order[k]` is the class that stands for label k.
     """
-    evidence = order_evidence(votes, gold, counts)[:, : label_probs.shape[1]]
-    unvoted = label_probs.shape[1] - evidence.shape[1]  # labels for which nobody could vote
-    return best_order(np.pad(evidence.T @ label_probs, ((0, max(unvoted, 0)), (0, 0))))
+    shares = order_shares(votes, counts)
+    if gold is None:
+        return best_order(shares[:, : label_probs.shape[1]].T @ label_probs)
+    plurality = np.eye(votes.num_classes)[shares.argmax(axis=1)]
+    gains = _exchanged(_log_agreement(shares.T @ plurality))
+    strongest = gains.sum() / (votes.num_classes * (votes.num_classes - 1))
+    known = np.equal.outer(gold, np.arange(votes.num_classes)) * (strongest / VOTES_AS_LABELS)
+    width = label_probs.shape[1]
+    return best_order(shares[:, :width].T @ label_probs, known[:, :width].T @ label_probs)
 
 
-def order_evidence(votes: Votes, gold: PerItem | None = None, counts: PerItem | None = None) -> PerLabel:
-    """What each item says about the order of the labels: its vote lifts, and its gold label if it has one.
+def best_order(agreement: Agreement, gold: Agreement | float = 0.0) -> Order:
+    """The class to stand for each label such that the product of their agreements is greatest.
 
-    Of two classes, label 1 is the one in which 1 is voted more often than in the other, however frequent class and
-    vote are. The lifts are scaled so that a posterior which follows them on every item agrees with them by
-    `VOTES_AS_LABELS` more than if two labels of average frequency had changed places; a gold label counts one.
+    Where the order as it is does as well, it stays.
 
     Args:
-        votes: The votes; of those with an `anchor` only the votes of the anchor count.
-        gold: The code of each item's true label, −1 where it is unknown.
-        counts: How often each item occurs; once if not given.
+        agreement: The expected number of items with a vote for each label in each class.
+        gold: What gold labels add to the logarithm of each pair of label and class.
     """
-    counts = votes.counts if counts is None else counts
-    lifts = vote_lifts(votes, counts)
-    weighted = lifts if counts is None else lifts * counts[:, None]
-    most = weighted.max(axis=1).sum() * votes.num_classes / (votes.num_classes - 1)  # lifts of an item sum to zero
-    evidence = weighted * (VOTES_AS_LABELS * votes.num_classes / 2 / most) if most > 0 else weighted
-    return evidence if gold is None else evidence + np.equal.outer(gold, np.arange(votes.num_classes))
-
-
-def best_order(agreement: Float[np.ndarray, "label class"]) -> Order:
-    """The class to stand for each label such that the sum of their agreements is greatest."""
-    _, order = linear_sum_assignment(agreement, maximize=True)
-    best, unchanged = agreement[np.arange(len(order)), order].sum(), np.trace(agreement)
+    scores = _log_agreement(agreement) + gold
+    scores = np.pad(scores, ((0, max(scores.shape[1] - len(scores), 0)), (0, 0)))  # labels nobody could vote for
+    _, order = linear_sum_assignment(scores, maximize=True)
+    best, unchanged = scores[np.arange(len(order)), order].sum(), np.trace(scores)
     return np.arange(len(order)) if np.isclose(best, unchanged, rtol=1e-12) else order
+
+
+def order_shares(votes: Votes, counts: PerItem | None = None) -> PerLabel:
+    """The vote shares of each item that has votes, those of the anchor if there is one, times how often it occurs."""
+    counts = votes.counts if counts is None else counts
+    shares = _shares_of_voted(votes)
+    return shares if counts is None else shares * counts[:, None]
 
 
 def vote_shares(votes: Votes) -> PerLabel:
@@ -161,41 +169,38 @@ def vote_shares(votes: Votes) -> PerLabel:
     return np.where(cast > 0, votes.tally / np.maximum(cast, 1), 1 / votes.num_classes)
 
 
-def vote_lifts(votes: Votes, counts: PerItem | None = None) -> PerLabel:
-    """How far each class's share of an item's votes, or of those of the anchor, lies above its mean over items."""
-    counts = votes.counts if counts is None else counts
-    shares, has_votes = vote_shares(votes.of_anchor), np.asarray(votes.of_anchor.tally.any(axis=1))
-    weights = has_votes * np.asarray(1.0 if counts is None else counts)
-    if not has_votes.any():
-        return np.zeros_like(shares)
-    return np.where(has_votes[:, None], shares - np.average(shares, axis=0, weights=weights), 0.0)
+def _shares_of_voted(votes: Votes) -> PerLabel:
+    anchor = votes.of_anchor
+    return np.where(np.asarray(anchor.tally.any(axis=1))[:, None], vote_shares(anchor), 0.0)
+
+
+def _log_agreement(agreement: Agreement) -> Agreement:
+    """With one item more in each class, whose votes are divided evenly."""
+    return np.log(agreement + 1 / len(agreement))
 
 
 def _item_margins(evidence: PerLabel, probs: PerLabel, counts: np.ndarray) -> Pairs:
-    """What each two labels gain over their exchange, in standard errors over items.
+    """The log odds ratio of each two labels in standard errors over items, by the delta method.
 
-    An item gains (e_k − e_l)(p_k − p_l). Sums over items of that and of its square, for all pairs at once, are sums of
-    products of powers of e and p.
+    An item adds p_k e_k / A_kk + p_l e_l / A_ll − p_l e_k / A_kl − p_k e_l / A_lk to that of k and l. The sum of its
+    square over items, for all pairs at once, is made of products of powers of e and p.
     """
     weighted = evidence * counts[:, None]
-    gain = _exchanged(weighted.T @ probs)
-    squares = _squared_gains(evidence, probs, counts)
-    variance = squares - gain**2 / counts.sum()
-    return _ratio(gain, variance)
-
-
-def _squared_gains(evidence: PerLabel, probs: PerLabel, counts: np.ndarray) -> Pairs:
-    weight = counts[:, None]
-    both = evidence**2 * weight, evidence * weight, probs**2
-    square = both[0].T @ both[2]
-    of_label = np.diag(square)
-    one_sided = (both[0] * probs).T @ probs + evidence.T @ (both[1] * both[2])  # e_k² p_k p_l and e_k e_l p_l²
-    mixed = (both[1] * probs).T @ (evidence * probs)
-    return of_label[:, None] + of_label + square + square.T - 2 * (one_sided + one_sided.T) + 4 * mixed
+    total = weighted.T @ probs + 1 / probs.shape[1]
+    both = weighted * evidence  # the products below are Σ_i e_k … p_l …, divided by the A of their two cells
+    own = np.diagonal(total)
+    square = both.T @ probs**2 / total**2 + 1 / probs.shape[1] / total**2  # the added items vary, too
+    of_label = np.diagonal(square)
+    same_vote = (both * probs).T @ probs / (own[:, None] * total)  # p_k e_k, p_l e_k
+    same_class = (weighted * probs**2).T @ evidence / (own[:, None] * total.T)  # p_k e_k, p_k e_l
+    crossed = (weighted * probs).T @ (evidence * probs) * (1 / np.outer(own, own) + 1 / (total * total.T))
+    one_sided = same_vote + same_class
+    variance = of_label[:, None] + of_label + square + square.T + 2 * crossed - 2 * (one_sided + one_sided.T)
+    return _ratio(_exchanged(np.log(total)), variance)
 
 
 def _voter_margins(votes: Votes, probs: PerLabel) -> Pairs:
-    """What each two labels gain over their exchange, in standard errors over voters; NaN for fewer than three."""
+    """The log odds ratio of each two labels in standard errors over voters; NaN for fewer than three."""
     anchor = votes.of_anchor
     item, voter, vote = anchor.triplets
     voters, num_classes = np.unique(voter), votes.num_classes
@@ -206,12 +211,12 @@ def _voter_margins(votes: Votes, probs: PerLabel) -> Pairs:
         share = share * votes.counts[item]
     place = np.searchsorted(voters, voter)
     cast = sparse.csr_array((share, (place * num_classes + vote, item)), (len(voters) * num_classes, len(probs)))
-    agreement = np.asarray(cast @ probs).reshape(len(voters), num_classes, -1)  # voter, vote, label
-    usual = agreement.sum(axis=(0, 2)) / agreement.sum()
-    agreement = agreement - usual[:, None] * agreement.sum(axis=1, keepdims=True)
-    gains = _exchanged(agreement[:, : probs.shape[1]])
-    variance = gains.var(axis=0, ddof=1) * len(voters)
-    return _ratio(gains.sum(axis=0), variance)
+    agreement = np.asarray(cast @ probs).reshape(len(voters), num_classes, -1)[
+        :, : probs.shape[1]
+    ]  # voter, vote, class
+    total = agreement.sum(axis=0) + 1 / probs.shape[1]
+    influence = _exchanged(agreement / total)
+    return _ratio(_exchanged(np.log(total)), influence.var(axis=0, ddof=1) * len(voters))
 
 
 def _exchanged(agreement: Float[np.ndarray, "*voter label label"]) -> Float[np.ndarray, "*voter label label"]:

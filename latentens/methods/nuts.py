@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Int
 from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
 
 from latentens.inference.nuts_chains import Sampler
-from latentens.inference.orient import best_order, order_evidence
+from latentens.inference.orient import best_order, order_shares
 from latentens.methods.base import Diagnostics, Estimate, GoldCodes, Method, Posterior
 from latentens.methods.maximum_likelihood import MaximumLikelihood
 from latentens.programs.marginal import Observations, label_log_joint, observe
@@ -72,7 +72,7 @@ class Nuts(Method):
         draws, statistics = sampler.run(observations, starts, sample_key)
         flat = {name: value.reshape(-1, *value.shape[2:]) for name, value in draws.items()}
         size = len(observations.counts)
-        totals = np.stack([np.bincount(inverse, lift, minlength=size) for lift in order_evidence(votes).T])
+        totals = np.stack([np.bincount(inverse, share, minlength=size) for share in order_shares(votes).T])
         fixed = gold is not None or self.model.anchored
         probs, orders, watched = _average(self.model, flat, observations, None if fixed else totals)
         relabelled, remaining = _relabel(self.model, flat, orders)
