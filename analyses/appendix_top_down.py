@@ -39,7 +39,7 @@ def linear_log_partition(params: dict[str, np.ndarray]) -> tuple[np.ndarray, flo
     states = binary_states(len(params["hidden_bias"]))
     given = expit(params["hidden_bias"] + np.array([[0.0], [1.0]]) * params["label_weights"])
     by_label = np.prod(np.where(states[:, None] == 1, given, 1 - given), axis=2)
-    share = by_label @ [1 - params["prevalence"], params["prevalence"]]
+    share = by_label @ params["prevalence"]
     log_partition = np.logaddexp(0, params["visible_bias"] + states @ params["weights"].T).sum(axis=1)
     design, root = np.column_stack([np.ones(len(states)), states]), np.sqrt(share)
     fitted, *_ = np.linalg.lstsq(root[:, None] * design, root * log_partition)
@@ -52,7 +52,7 @@ def linearised_posterior(dataset: Dataset, slopes: np.ndarray) -> np.ndarray:
     field = dataset.votes.matrix @ params["weights"] - slopes
     logits = params["hidden_bias"] + np.array([0.0, 1.0])[:, None, None] * params["label_weights"]
     log_sums = np.logaddexp(np.log(expit(-logits)), np.log(expit(logits)) + field).sum(axis=2)
-    log_odds = log_sums[1] - log_sums[0] + np.log(params["prevalence"] / (1 - params["prevalence"]))
+    log_odds = log_sums[1] - log_sums[0] + np.log(params["prevalence"][1] / params["prevalence"][0])
     return np.stack([expit(-log_odds), expit(log_odds)], axis=1)
 
 

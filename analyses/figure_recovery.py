@@ -22,8 +22,9 @@ def main(data: Path | None, out: Path, seed: int, items: int = PAPER_ITEMS) -> p
     fit = RBMStack(hidden=(1,)).fit(dataset.votes, key=jax.random.key(seed))
     figure, axes = plt.subplots(figsize=(5, 4.6), layout="constrained")
     voters, parts = pd.RangeIndex(1, dataset.votes.num_voters + 1), {}
-    for name, marker in (("sensitivity", "o"), ("specificity", "s")):
-        parts[name] = pd.DataFrame({"true": dataset.params[name], "estimated": fit.params[name]}, voters)
+    for name, label, marker in (("sensitivity", 1, "o"), ("specificity", 0, "s")):
+        true, estimated = (params["confusion"][:, label, label] for params in (dataset.params, fit.params))
+        parts[name] = pd.DataFrame({"true": true, "estimated": estimated}, voters)
         axes.scatter("true", "estimated", data=parts[name], marker=marker, alpha=0.7, label=name)
     table = pd.concat(parts, names=["parameter", "voter"])
     ends = table.min(axis=None) - 0.03, table.max(axis=None) + 0.03

@@ -46,8 +46,9 @@ def main(
 def sparse_crowd(items: int, voters: int, votes: int, seed: int) -> Dataset:
     """Voters around a population that is right three times in four; each item has some of them at random."""
     model, generator = HierarchicalDawidSkene(voters), np.random.default_rng(seed)
+    share = generator.uniform(0.3, 0.7)
     params = {
-        "prevalence": np.array(generator.uniform(0.3, 0.7)),
+        "prevalence": np.array([1 - share, share]),
         "population": np.log(3.0) * np.eye(2),
         "spread": np.full((2, 2), 0.7),
         "deviation": generator.normal(size=(voters, 2, 2)),

@@ -117,7 +117,8 @@ def caries_maximum(key: jax.Array) -> Iterator[Figure]:
     votes = load("caries").votes
     fit = MaximumLikelihood(DawidSkene(5)).fit(votes, key=key)
     counts, likelihood = votes.patterns.counts, fit.diagnostics.log_likelihood
-    found = {"log-likelihood": likelihood, **fit.params}
+    found = {"log-likelihood": likelihood, "prevalence": fit.params["prevalence"][1]}
+    found |= {"sensitivity": fit.sensitivity, "specificity": fit.specificity}
     found["G squared"] = 2 * (counts @ np.log(counts / votes.num_items) - likelihood)
     for name, published in CARIES_MAXIMUM.items():
         yield from beside("maximum likelihood", name, found[name], published, 0.1 if name == "G squared" else 0.001)
@@ -173,7 +174,7 @@ def caries_bayes(key: jax.Array, draws: int) -> Iterator[Figure]:
         model = ItemDifficulty(5, difficulty_scale=scale, ability_prior=((2.0, 2.0), (1.0, 2.0)))
         fit = Nuts(model, num_warmup=1000, num_samples=draws).fit(votes, key=key)
         assert fit.draws is not None
-        part = fit.draws["prevalence"]
+        part = fit.draws["prevalence"][..., 1]
         yield from beside("NUTS", quantity, part.mean(), CARIES_BAYES[quantity], 1e-4, monte_carlo_error(part))
 
 

@@ -161,7 +161,8 @@ def _some_params(voters: int, key: jax.Array) -> dict[str, np.ndarray]:
     """Voters of all kinds, better than chance, and classes that need not be equally frequent."""
     generator = np.random.default_rng(np.asarray(jax.random.key_data(key)))
     rates = generator.uniform(0.55, 0.9, (2, voters))
-    return {"prevalence": generator.uniform(0.3, 0.7), "sensitivity": rates[0], "specificity": rates[1]}
+    share = generator.uniform(0.3, 0.7)
+    return {"prevalence": np.array([1 - share, share]), "confusion": le.two_class_confusion(*rates)}
 
 
 def coverage(out: Path, repetitions: int, seed: int) -> pd.DataFrame:

@@ -17,6 +17,7 @@ import torch
 from common import find, run, write
 from snorkel.labeling.model import LabelModel
 
+import latentens as le
 from latentens.datasets import Dataset
 from latentens.methods import DawidSkeneEM
 from latentens.models import DawidSkene
@@ -54,7 +55,7 @@ def snorkel(dataset: Dataset, seed: int) -> dict[str, object]:
     probs = model.predict_proba(dataset.votes.matrix.astype(int))
     seconds = time.perf_counter() - start
     given = model.get_conditional_probs()  # voter, vote with abstentions first, label
-    params = {"prevalence": shares[1], "sensitivity": given[:, 2, 1], "specificity": given[:, 1, 0]}
+    params = {"prevalence": shares, "confusion": le.two_class_confusion(given[:, 2, 1], given[:, 1, 0])}
     return _row(dataset, "snorkel LabelModel", seconds, params, probs.argmax(axis=1))
 
 
@@ -62,7 +63,7 @@ def _row(
     dataset: Dataset, method: str, seconds: float, params: dict[str, np.ndarray], labels: np.ndarray
 ) -> dict[str, object]:
     model = DawidSkene(dataset.votes.num_voters)
-    clipped = {name: np.clip(value, 1e-6, 1 - 1e-6) for name, value in params.items()}
+    clipped = {name: np.clip(value, 1e-6, 1 - 1e-6) for name, value in params.items()}  # rows of two add up to 1 still
     return {
         "set": dataset.name,
         "method": method,

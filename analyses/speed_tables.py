@@ -31,7 +31,7 @@ from latentens.votes import Votes
 def layered_graph_by_unit(params: dict, votes: jax.Array, layers: tuple[int, ...]) -> None:
     """The layered graph with one site a unit and parameters as given."""
     with numpyro.plate("item", len(votes)):
-        parents = [numpyro.sample("label", dist.Bernoulli(params["prevalence"]))]
+        parents = [numpyro.sample("label", dist.Bernoulli(params["prevalence"][1]))]
         for depth, size in enumerate(layers, start=1):
             is_one = node_probabilities(params, f"hidden_{depth}", parents)
             parents = [numpyro.sample(f"hidden_{depth}_{i}", dist.Bernoulli(is_one[i])) for i in range(size)]

@@ -23,9 +23,11 @@ from .methods.base import Fit as Fit
 from .methods.base import Method as Method
 from .methods.persistence import load_fit as load_fit
 from .programs import GenerativeModel as GenerativeModel
+from .programs import QuadratureNormal as QuadratureNormal
 from .programs import bayes_posterior as bayes_posterior
 from .programs import log_likelihood as log_likelihood
 from .programs import pointwise_log_likelihood as pointwise_log_likelihood
+from .programs import two_class_confusion as two_class_confusion
 from .recommendation import recommend as recommend
 from .reporting import report as report
 from .votes import Votes as Votes

@@ -8,8 +8,8 @@ import numpyro
 import numpyro.distributions as dist
 from jaxtyping import Array, Float, Int
 
+from latentens.programs.components import Classes, Prior, even_errors, even_prevalence, keep_positive, sample_prevalence
 from latentens.programs.model import GenerativeModel, Params
-from latentens.programs.sites import Classes, Prior, even_errors, even_prevalence, keep_positive, sample_prevalence
 from latentens.runtime.numerics import numpy_draw
 from latentens.runtime.settings import Count
 
@@ -69,9 +69,11 @@ class ClassConditional(GenerativeModel):
             label = numpyro.sample("label", dist.Categorical(probs=shares))
             numpyro.sample("vote", dist.Categorical(probs=confusion[label]).to_event(1), obs=votes)
 
-    def flip(self, params: Params) -> dict[str, np.ndarray]:
-        """The classes change places, and who was right is wrong."""
-        return {"prevalence": 1 - params["prevalence"], "accuracy": 1 - params["accuracy"][..., ::-1]}
+    def permute(self, params: Params, order: Int[np.ndarray, " label"]) -> dict[str, np.ndarray] | None:
+        """Two classes change places, and right votes become wrong ones."""
+        if len(order) > 2:
+            return None
+        return {"prevalence": params["prevalence"][..., order], "accuracy": 1 - params["accuracy"][..., order]}
 
     @numpy_draw
     def example_params(self, key: Array) -> dict[str, Float[Array, "..."]]:

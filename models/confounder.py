@@ -12,20 +12,19 @@ from jaxtyping import Array, Float, Int
 from numpyro.distributions import constraints
 from numpyro.distributions.transforms import AffineTransform
 
-from latentens.programs.distributions import QuadratureNormal, log_normal_cells
-from latentens.programs.model import GenerativeModel, Params
-from latentens.programs.sites import (
+from latentens.programs.components import (
     Classes,
     Pair,
     Prior,
-    confusion_params,
+    even_errors,
     even_prevalence,
-    flip_confusion,
     keep_positive,
     permute_confusion,
     sample_confusion,
     sample_prevalence,
 )
+from latentens.programs.distributions import QuadratureNormal, log_normal_cells
+from latentens.programs.model import GenerativeModel, Params
 from latentens.runtime.numerics import numpy_draw
 from latentens.runtime.settings import Count
 
@@ -50,10 +49,10 @@ class Confounder(GenerativeModel):
         prevalence → label[item] → vote[item, voter] ← factor[item]
         confusion[voter], loading[voter] → vote
 
-    `prevalence`, `sensitivity`, `specificity` and `confusion` mean what they mean in `DawidSkene`, which this is if
-    all loadings are zero. Given the label, the z of two voters correlate by the product of their loadings. With more
-    than two classes the factor makes votes higher or lower in the order of the classes. Equal loadings √ρ and
-    sensitivities equal to specificities, Φ(m_j), give `TruncatedGaussian`.
+    `prevalence` and `confusion` are those of `DawidSkene`, which this is if all loadings are zero. Given the label,
+    the z of two voters correlate by the product of their loadings. With more than two classes the factor makes votes
+    higher or lower in the order of the classes. Equal loadings √ρ and sensitivities equal to specificities, Φ(m_j),
+    give `TruncatedGaussian`.
 
     The order of the labels is not identified and follows the votes. All loadings can change sign, and only their prior
     prefers positive ones. Label and factor both move all votes at once; only the fact that the label has few values
@@ -102,10 +101,6 @@ class Confounder(GenerativeModel):
             log_probs = log_normal_cells(bounds)
             numpyro.sample("vote", dist.Categorical(logits=log_probs).to_event(1), obs=votes)
 
-    def flip(self, params: Params) -> dict[str, np.ndarray]:
-        """Sensitivities become one minus specificities and the reverse; loadings stay."""
-        return flip_confusion(params)
-
     def permute(self, params: Params, order: Int[np.ndarray, " label"]) -> dict[str, np.ndarray]:
         """Classes change places in the shares and in the rows of the confusion matrices; loadings stay."""
         return permute_confusion(params, order)
@@ -116,4 +111,4 @@ class Confounder(GenerativeModel):
         right_key, loading_key = jax.random.split(key)
         right = jax.random.uniform(right_key, (self.num_voters, self.num_classes), minval=0.5, maxval=0.9)
         loading = jax.random.uniform(loading_key, (self.num_voters,), minval=0.2, maxval=0.8)
-        return {"prevalence": even_prevalence(self.num_classes), **confusion_params(right), "loading": loading}
+        return {"prevalence": even_prevalence(self.num_classes), "confusion": even_errors(right), "loading": loading}

@@ -8,19 +8,17 @@ import numpyro
 import numpyro.distributions as dist
 from jaxtyping import Array, Float, Int
 
-from latentens.programs.model import GenerativeModel, Params
-from latentens.programs.sites import (
+from latentens.programs.components import (
     Classes,
     Prior,
-    confusion_of,
-    confusion_params,
+    even_errors,
     even_prevalence,
-    flip_confusion,
     keep_positive,
     permute_confusion,
     sample_confusion,
     sample_prevalence,
 )
+from latentens.programs.model import GenerativeModel, Params
 from latentens.runtime.numerics import numpy_draw
 from latentens.runtime.settings import Count
 
@@ -38,9 +36,6 @@ class DawidSkene(GenerativeModel):
     Plates, in brackets::
 
         prevalence → label[item] → vote[item, voter] ← confusion[voter]
-
-    Two classes have `prevalence` (of class 1), `sensitivity` and `specificity`; more have `prevalence`, a share for
-    each class, and `confusion`.
 
     Three voters identify everything but the order of the labels, which follows the votes; the priors lean to the same
     order.
@@ -78,11 +73,7 @@ class DawidSkene(GenerativeModel):
 
     def label_views(self, params: Params) -> list[np.ndarray]:
         """Each voter."""
-        return list(confusion_of(params))
-
-    def flip(self, params: Params) -> dict[str, np.ndarray]:
-        """Sensitivities become one minus specificities and the reverse."""
-        return flip_confusion(params)
+        return list(np.asarray(params["confusion"]))
 
     def permute(self, params: Params, order: Int[np.ndarray, " label"]) -> dict[str, np.ndarray]:
         """Classes change places in the shares and in the rows of the confusion matrices."""
@@ -93,4 +84,4 @@ class DawidSkene(GenerativeModel):
         """A third of the voters are right with probability uniform on [.5, 1] in each class, the others guess."""
         right = jax.random.uniform(key, (self.num_voters, self.num_classes), minval=0.5, maxval=1.0)
         right = right.at[self.num_voters // 3 :].set(1 / self.num_classes)
-        return {"prevalence": even_prevalence(self.num_classes), **confusion_params(right)}
+        return {"prevalence": even_prevalence(self.num_classes), "confusion": even_errors(right)}

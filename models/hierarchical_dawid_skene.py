@@ -9,16 +9,15 @@ import numpyro
 import numpyro.distributions as dist
 from jaxtyping import Array, Float, Int
 
-from latentens.programs.model import GenerativeModel, Params
-from latentens.programs.sites import (
+from latentens.programs.components import (
     Classes,
     Prior,
     even_prevalence,
     keep_normal,
     keep_positive,
-    permute_shares,
     sample_prevalence,
 )
+from latentens.programs.model import GenerativeModel, Params
 from latentens.runtime.numerics import numpy_draw
 from latentens.runtime.settings import Count, Positive
 
@@ -87,7 +86,7 @@ class HierarchicalDawidSkene(GenerativeModel):
     def permute(self, params: Params, order: Int[np.ndarray, " label"]) -> dict[str, np.ndarray]:
         """Labels come in another order in the shares and in the rows of all matrices."""
         rows = {name: params[name][..., order, :] for name in ("population", "spread", "deviation")}
-        return {"prevalence": permute_shares(params["prevalence"], order), **rows}
+        return {"prevalence": params["prevalence"][..., order], **rows}
 
     @numpy_draw
     def example_params(self, key: Array) -> dict[str, Float[Array, "..."]]:

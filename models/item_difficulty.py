@@ -9,9 +9,9 @@ import numpyro
 import numpyro.distributions as dist
 from jaxtyping import Array, Float, Int
 
+from latentens.programs.components import Classes, Prior, even_prevalence, keep_normal, keep_positive, sample_prevalence
 from latentens.programs.distributions import QuadratureNormal
 from latentens.programs.model import GenerativeModel, Params
-from latentens.programs.sites import Classes, Prior, even_prevalence, keep_normal, keep_positive, sample_prevalence
 from latentens.runtime.numerics import numpy_draw
 from latentens.runtime.settings import Count, Positive
 
@@ -92,9 +92,11 @@ class ItemDifficulty(GenerativeModel):
         wrong = wrong.clip(max=classes - 2)  # the place of each wrong vote among a label's errors
         return ability.T, jnp.log(jnp.take_along_axis(error, wrong[None], axis=-1)).swapaxes(0, 1)
 
-    def flip(self, params: Params) -> dict[str, np.ndarray]:
-        """Abilities change class and sign, and so does the difficulty, whose distribution is symmetric."""
-        return {"prevalence": 1 - params["prevalence"], "ability": -params["ability"][..., ::-1]}
+    def permute(self, params: Params, order: Int[np.ndarray, " label"]) -> dict[str, np.ndarray] | None:
+        """Two classes change places; abilities change sign, and so does the difficulty, which is symmetric."""
+        if len(order) > 2:
+            return None
+        return {"prevalence": params["prevalence"][..., order], "ability": -params["ability"][..., order]}
 
     @numpy_draw
     def example_params(self, key: Array) -> dict[str, Float[Array, "..."]]:

@@ -9,8 +9,8 @@ import numpyro
 import numpyro.distributions as dist
 from jaxtyping import Array, Float, Int
 
+from latentens.programs.components import Pair, Prior, even_prevalence, keep_positive, sample_prevalence
 from latentens.programs.model import GenerativeModel, Params
-from latentens.programs.sites import Pair, Prior, flip_confusion, keep_positive, sample_prevalence
 from latentens.runtime.numerics import numpy_draw
 from latentens.runtime.settings import Count, Positive
 
@@ -86,14 +86,16 @@ class LayeredGraph(GenerativeModel):
             weight = numpyro.sample(f"{name}_weight", dist.Dirichlet(np.full(parents, self.weight_prior)))
         return sensitivity, specificity, weight
 
-    def flip(self, params: Params) -> dict[str, np.ndarray]:
-        """The label changes sides; only the layer below it notices."""
-        return flip_confusion(params, f"{self._layers()[0][0]}_")
+    def permute(self, params: Params, order: Int[np.ndarray, " label"]) -> dict[str, np.ndarray]:
+        """The two labels change places, which concerns only the layer below them."""
+        sensitivity, specificity = (f"{self._layers()[0][0]}_{rate}" for rate in ("sensitivity", "specificity"))
+        rates = {sensitivity: 1 - params[specificity], specificity: 1 - params[sensitivity]}
+        return {"prevalence": params["prevalence"][..., order], **rates}
 
     @numpy_draw
     def example_params(self, key: Array) -> dict[str, Float[Array, "..."]]:
         """Every edge has ψ uniform on [.6, 1] and η on [.9, 1]; below the first layer it exists with probability .3."""
-        params = {"prevalence": jnp.array(0.5)}
+        params = {"prevalence": even_prevalence(2)}
         for (name, *shape), layer_key in zip(self._layers(), jax.random.split(key, len(self._layers())), strict=True):
             keys = jax.random.split(layer_key, 4)
             params[f"{name}_sensitivity"] = jax.random.uniform(keys[0], shape, minval=0.6, maxval=1.0)

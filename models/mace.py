@@ -9,8 +9,8 @@ import numpyro
 import numpyro.distributions as dist
 from jaxtyping import Array, Float, Int
 
+from latentens.programs.components import Classes, Pair, Prior, even_prevalence, keep_positive, sample_prevalence
 from latentens.programs.model import GenerativeModel
-from latentens.programs.sites import Classes, Pair, Prior, even_prevalence, keep_positive, sample_prevalence
 from latentens.runtime.numerics import numpy_draw
 from latentens.runtime.settings import Count
 

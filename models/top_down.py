@@ -9,8 +9,8 @@ import numpyro
 import numpyro.distributions as dist
 from jaxtyping import Array, Float, Int
 
+from latentens.programs.components import Classes, Prior, even_prevalence, keep_positive, sample_prevalence
 from latentens.programs.model import GenerativeModel, Params
-from latentens.programs.sites import Classes, Prior, even_prevalence, keep_positive, permute_shares, sample_prevalence
 from latentens.runtime.numerics import numpy_draw
 from latentens.runtime.settings import Count, Positive
 
@@ -94,7 +94,7 @@ class TopDown(GenerativeModel):
         by_label = np.concatenate([np.zeros_like(weights[..., :1]), weights], axis=-1)[..., order]
         weights = by_label[..., 1:] - by_label[..., :1]
         return {
-            "prevalence": permute_shares(params["prevalence"], order),
+            "prevalence": params["prevalence"][..., order],
             "hidden_bias": params["hidden_bias"] + by_label[..., 0],
             "label_weights": weights if len(order) > 2 else weights[..., 0],
         }

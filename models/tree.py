@@ -10,19 +10,17 @@ import numpyro.distributions as dist
 from jaxtyping import Array, Float, Int
 
 from latentens.errors import LatentensError, SettingError
-from latentens.programs.model import GenerativeModel, Params
-from latentens.programs.sites import (
+from latentens.programs.components import (
     Classes,
     Prior,
-    confusion_of,
-    confusion_params,
+    even_errors,
     even_prevalence,
-    flip_confusion,
     keep_positive,
     permute_confusion,
     sample_confusion,
     sample_prevalence,
 )
+from latentens.programs.model import GenerativeModel, Params
 from latentens.runtime.numerics import numpy_draw
 from latentens.runtime.settings import CountOrZero
 
@@ -43,8 +41,7 @@ class Tree(GenerativeModel):
         prevalence → label[item] → hidden[item, group] → vote[item, voter]
         hidden_confusion[group] → hidden, voter_confusion[voter] → vote
 
-    Opinions take the same values as labels. Two classes have `prevalence` (of class 1), `hidden_sensitivity`,
-    `hidden_specificity`, `voter_sensitivity` and `voter_specificity`; more have shares and matrices.
+    Opinions take the same values as labels.
 
     Three groups, each of three voters or more, identify everything but orders: that of the labels follows the votes,
     and only the priors tie the values of an opinion to the votes. Smaller groups leave something to the priors.
@@ -105,16 +102,12 @@ class Tree(GenerativeModel):
 
     def label_views(self, params: Params) -> list[np.ndarray]:
         """Each group: the vote of one of its voters at random."""
-        opinions, voters = confusion_of(params, "hidden_"), confusion_of(params, "voter_")
+        opinions, voters = np.asarray(params["hidden_confusion"]), np.asarray(params["voter_confusion"])
         groups = np.array(self.groups)
         return [
             np.concatenate([opinion @ voter for voter in voters[groups == group]], axis=1) / np.sum(groups == group)
             for group, opinion in enumerate(opinions)
         ]
-
-    def flip(self, params: Params) -> dict[str, np.ndarray]:
-        """The label changes sides; opinions and voters stay."""
-        return flip_confusion(params, "hidden_")
 
     def permute(self, params: Params, order: Int[np.ndarray, " label"]) -> dict[str, np.ndarray]:
         """Labels come in another order; opinions and voters stay."""
@@ -126,5 +119,8 @@ class Tree(GenerativeModel):
         hidden_key, voter_key = jax.random.split(key)
         hidden = jax.random.uniform(hidden_key, (self.num_classes, self.num_groups), minval=0.8, maxval=1.0)
         voter = jax.random.uniform(voter_key, (self.num_classes, len(self.groups)), minval=0.6, maxval=1.0)
-        rates = confusion_params(hidden[::-1].T, "hidden_") | confusion_params(voter[::-1].T, "voter_")
-        return {"prevalence": even_prevalence(self.num_classes), **rates}
+        return {
+            "prevalence": even_prevalence(self.num_classes),
+            "hidden_confusion": even_errors(hidden[::-1].T),
+            "voter_confusion": even_errors(voter[::-1].T),
+        }

@@ -10,9 +10,9 @@ import numpyro.distributions as dist
 from jax.scipy.special import log_ndtr
 from jaxtyping import Array, Float, Int
 
+from latentens.programs.components import Pair, Prior, even_prevalence, keep_normal, keep_positive, sample_prevalence
 from latentens.programs.distributions import QuadratureNormal
 from latentens.programs.model import GenerativeModel, Params
-from latentens.programs.sites import Pair, Prior, keep_normal, keep_positive, sample_prevalence
 from latentens.runtime.numerics import numpy_draw
 from latentens.runtime.settings import Count
 
@@ -71,13 +71,13 @@ class TruncatedGaussian(GenerativeModel):
             logits = log_ndtr(z_score) - log_ndtr(-z_score)
             numpyro.sample("vote", dist.Bernoulli(logits=logits).to_event(1), obs=votes)
 
-    def flip(self, params: Params) -> dict[str, np.ndarray]:
+    def permute(self, params: Params, order: Int[np.ndarray, " label"]) -> dict[str, np.ndarray]:
         """The means change sign."""
-        return {"prevalence": 1 - params["prevalence"], "mean": -params["mean"]}
+        return {"prevalence": params["prevalence"][..., order], "mean": -params["mean"]}
 
     @numpy_draw
     def example_params(self, key: Array) -> dict[str, Float[Array, "..."]]:
         """Means √log(1 / (2 (1 − accuracy))) from accuracies uniform on [.5, .8]; correlation .5."""
         accuracy = jax.random.uniform(key, (self.num_voters,), minval=0.5, maxval=0.8)
         mean = jnp.sqrt(-jnp.log(2 * (1 - accuracy)))
-        return {"prevalence": jnp.array(0.5), "correlation": jnp.array(0.5), "mean": mean}
+        return {"prevalence": even_prevalence(2), "correlation": jnp.array(0.5), "mean": mean}

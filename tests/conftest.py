@@ -96,6 +96,9 @@ def arbitrary_params(model, seed):
 
     def draw(name, shape):
         support = parameter_supports(model)[name]
+        if support is constraints.simplex and shape[-1] == 2:
+            of_one = rng.uniform(0.1, 0.9, shape[:-1])
+            return np.stack([1 - of_one, of_one], axis=-1)
         if support is constraints.simplex:
             return rng.dirichlet(np.ones(shape[-1]), shape[:-1])
         if support is constraints.unit_interval:

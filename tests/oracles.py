@@ -33,19 +33,6 @@ def coin(is_one, states):
     return np.prod(np.where(np.array(states) == 1, is_one, 1 - is_one))
 
 
-def shares_of(params):
-    """The share of each class."""
-    return np.atleast_1d(params["prevalence"]) if np.ndim(params["prevalence"]) else two_votes(params["prevalence"])
-
-
-def confusion_of(params, prefix=""):
-    """Confusion matrices (voter, label, vote)."""
-    if f"{prefix}confusion" in params:
-        return params[f"{prefix}confusion"]
-    sensitivity, specificity = params[f"{prefix}sensitivity"], params[f"{prefix}specificity"]
-    return np.stack([two_votes(1 - specificity), two_votes(sensitivity)], axis=1)
-
-
 def independent(shares, confusion, counts):
     """Voters with the given confusion matrices."""
     return np.stack([shares[label] * chance(confusion[:, label], counts) for label in range(len(shares))], axis=1)
@@ -61,21 +48,21 @@ def even(right, num_classes):
 
 
 def dawid_skene(model, params, counts):
-    return independent(shares_of(params), confusion_of(params), counts)
+    return independent(params["prevalence"], params["confusion"], counts)
 
 
 def one_coin(model, params, counts):
     right = np.repeat(params["accuracy"][:, None], model.num_classes, axis=1)
-    return independent(shares_of(params), even(right, model.num_classes), counts)
+    return independent(params["prevalence"], even(right, model.num_classes), counts)
 
 
 def class_conditional(model, params, counts):
-    return independent(shares_of(params), even(params["accuracy"], model.num_classes), counts)
+    return independent(params["prevalence"], even(params["accuracy"], model.num_classes), counts)
 
 
 def hierarchical_dawid_skene(model, params, counts):
     logits = params["population"] + params["spread"] * params["deviation"]
-    return independent(shares_of(params), softmax(logits, axis=-1), counts)
+    return independent(params["prevalence"], softmax(logits, axis=-1), counts)
 
 
 def mace(model, params, counts):
@@ -84,14 +71,14 @@ def mace(model, params, counts):
     for voter, label, vote in np.ndindex(confusion.shape):
         knows = params["competence"][voter]
         confusion[voter, label, vote] = knows * (vote == label) + (1 - knows) * params["strategy"][voter, vote]
-    return independent(shares_of(params), confusion, counts)
+    return independent(params["prevalence"], confusion, counts)
 
 
 def item_difficulty(model, params, counts):
     classes = model.num_classes
     scale = model.difficulty_scale or params["difficulty_scale"]
     joint = np.zeros((len(counts), classes))
-    for label, share in enumerate(shares_of(params)):
+    for label, share in enumerate(params["prevalence"]):
         others = [vote for vote in range(classes) if vote != label]
         for difficulty, weight in zip(scale * GRID, DENSITY, strict=True):
             right = expit(params["ability"][:, label] - difficulty)
@@ -105,8 +92,8 @@ def item_difficulty(model, params, counts):
 
 def confounder(model, params, counts):
     joint = np.zeros((len(counts), model.num_classes))
-    loading, confusion = params["loading"][:, None], confusion_of(params)
-    for label, share in enumerate(shares_of(params)):
+    loading, confusion = params["loading"][:, None], params["confusion"]
+    for label, share in enumerate(params["prevalence"]):
         below = np.cumsum(confusion[:, label], axis=1)
         below[:, -1] = 1.0
         thresholds = np.concatenate([np.full((model.num_voters, 1), -np.inf), ndtri(below)], axis=1)
@@ -117,7 +104,7 @@ def confounder(model, params, counts):
 
 
 def tree(model, params, counts):
-    shares, opinion, confusion = shares_of(params), confusion_of(params, "hidden_"), confusion_of(params, "voter_")
+    shares, opinion, confusion = params["prevalence"], params["hidden_confusion"], params["voter_confusion"]
     joint = np.zeros((len(counts), len(shares)))
     voters = np.arange(len(model.groups))
     for hidden in product(range(len(shares)), repeat=model.num_groups):
@@ -141,7 +128,7 @@ def layered_graph(model, params, counts):
 
     joint = np.zeros((len(counts), 2))
     first, second = model.layers
-    for label, share in enumerate(shares_of(params)):
+    for label, share in enumerate(params["prevalence"]):
         first_is_one = node_is_one("hidden_1", [label])
         for upper in product((0, 1), repeat=first):
             upper_probability = share * coin(first_is_one, upper)
@@ -155,7 +142,7 @@ def layered_graph(model, params, counts):
 def truncated_gaussian(model, params, counts):
     rho = params["correlation"]
     joint = np.zeros((len(counts), 2))
-    for label, share in enumerate(shares_of(params)):
+    for label, share in enumerate(params["prevalence"]):
         mean = params["mean"] if label else -params["mean"]
         for u, weight in zip(GRID, DENSITY, strict=True):
             says_one = ndtr((mean + np.sqrt(rho) * u) / np.sqrt(1 - rho))
@@ -188,7 +175,7 @@ def top_down(model, params, counts):
     for hidden in product((0, 1), repeat=model.num_hidden):
         scores = np.pad(bias + weights @ np.array(hidden), ((0, 0), (1, 0)))
         of_votes = chance(softmax(scores, axis=1), counts)
-        for label, share in enumerate(shares_of(params)):
+        for label, share in enumerate(params["prevalence"]):
             is_one = expit(params["hidden_bias"] + label_weights[:, label])
             joint[:, label] += share * coin(is_one, hidden) * of_votes
     return joint

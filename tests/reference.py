@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from latentens import GenerativeModel, simulate
+from latentens import GenerativeModel, simulate, two_class_confusion
 from latentens.datasets import ROOT_VARIABLE, Dataset, load
 from latentens.methods import Nuts
 from latentens.methods.base import Fit, Method
@@ -25,6 +25,23 @@ KEY = jax.random.key(7)
 
 SIX_VOTERS_SAMPLED = Nuts(DawidSkene(6), num_chains=2, num_warmup=60, num_samples=50)
 """A short run for several test files: its program takes long to compile, and small sets of six voters share it."""
+
+
+def two_class(prevalence, sensitivity, specificity):
+    """Parameters of `DawidSkene` from the share of class 1 and the voters' rates."""
+    return {
+        "prevalence": np.array([1 - prevalence, prevalence]),
+        "confusion": two_class_confusion(sensitivity, specificity),
+    }
+
+
+def two_class_tree(prevalence, hidden_sensitivity, hidden_specificity, voter_sensitivity, voter_specificity):
+    """Parameters of `Tree` from the share of class 1 and the rates of groups and voters."""
+    return {
+        "prevalence": np.array([1 - prevalence, prevalence]),
+        "hidden_confusion": two_class_confusion(hidden_sensitivity, hidden_specificity),
+        "voter_confusion": two_class_confusion(voter_sensitivity, voter_specificity),
+    }
 
 
 def as_triplets(votes: Votes) -> Votes:

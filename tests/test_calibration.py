@@ -92,7 +92,7 @@ class OneSkill(GenerativeModel):
             says_one = jnp.where(label[..., None] == 1, skill, 1 - skill) * jnp.ones(3)
             numpyro.sample("vote", dist.Bernoulli(says_one).to_event(1), obs=votes)
 
-    def flip(self, params):
+    def permute(self, params, order):
         return {"skill": 1 - params["skill"]}
 
 
@@ -207,7 +207,7 @@ def test_nuts_is_calibrated_on_dawid_skene():
     method = Nuts(model, num_chains=2, num_warmup=300, num_samples=500)
     result = simulation_based_calibration(model, method, num_simulations=60, num_items=40, key=KEY)
     assert result.names == (
-        "prevalence",
-        *(f"{name}[{i}]" for name in ("sensitivity", "specificity") for i in range(4)),
+        *(f"prevalence[{label}]" for label in range(2)),
+        *(f"confusion[{voter}, {label}, {vote}]" for voter, label, vote in np.ndindex(4, 2, 2)),
     )
     assert result.p_value > 0.01

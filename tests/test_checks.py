@@ -20,6 +20,7 @@ from latentens.rbm.machine import Machine
 from latentens.runtime.numerics import double_precision
 from tests import oracles
 from tests.conftest import CASES, arbitrary_params
+from tests.reference import two_class
 
 KEY = jax.random.key(0)
 RIGHT = np.array([0.9, 0.8, 0.75, 0.7, 0.85, 0.8, 0.75, 0.9])
@@ -27,7 +28,7 @@ RIGHT = np.array([0.9, 0.8, 0.75, 0.7, 0.85, 0.8, 0.75, 0.9])
 
 def two_classes(num_voters):
     right = RIGHT[:num_voters]
-    return {"prevalence": 0.4, "sensitivity": right, "specificity": right[::-1]}
+    return two_class(0.4, right, right[::-1])
 
 
 def three_classes(num_voters):
@@ -42,7 +43,7 @@ FIVE = two_classes(5)
 def draw(model, params, num_items, seed, share_missing=0.0):
     matrix = np.array(simulate(model, num_items, key=jax.random.key(seed), params=params).votes.matrix)
     matrix[np.random.default_rng(seed).random(matrix.shape) < share_missing] = -1
-    num_classes = 3 if "confusion" in params else 2
+    num_classes = len(params["prevalence"])
     return Votes.from_matrix(matrix, num_classes=num_classes)
 
 
@@ -76,7 +77,7 @@ def test_moments_are_those_of_all_rows(model, oracle):
 def raw_residuals(votes, params):
     """Observed less implied correlations of two-class votes at the given parameters."""
     votes = votes.matrix.astype(float)
-    one, zero, share = params["sensitivity"], 1 - params["specificity"], params["prevalence"]
+    one, zero, share = params["confusion"][:, 1, 1], params["confusion"][:, 0, 1], params["prevalence"][1]
     implied = share * (1 - share) * np.outer(one - zero, one - zero)
     spread = votes.std(axis=0)
     return (np.cov(votes.T, bias=True) - implied) / np.outer(spread, spread)
@@ -98,7 +99,7 @@ def test_residuals_and_standard_errors_are_those_of_refitting():
 def test_residuals_do_not_depend_on_how_the_parameters_were_estimated():
     votes = draw(DawidSkene(5), FIVE, 5000, seed=3)
     fit = DawidSkeneEM(0.01, 0.01).fit(votes, key=KEY)
-    near = {name: value + 0.004 for name, value in fit.params.items()}
+    near = two_class(fit.params["prevalence"][1] + 0.004, fit.sensitivity + 0.004, fit.specificity + 0.004)
     fitted, moved = (check_model(DawidSkene(5), params, votes, key=KEY) for params in (fit.params, near))
     change = np.abs(moved.residual - fitted.residual) / np.where(fitted.checked, fitted.standard_error, 1)
     unprojected = np.abs(raw_residuals(votes, near) - raw_residuals(votes, fit.params))[np.triu_indices(5, 1)]
@@ -137,7 +138,7 @@ def with_copycat(votes, copier, copied, how_often, seed=0):
     [(two_classes(8), 0.2), pytest.param(three_classes(8), 0.2, marks=pytest.mark.slow)],
 )
 def test_a_copycat_is_found(params, share_missing):
-    model = DawidSkene(8, num_classes=3 if "confusion" in params else 2)
+    model = DawidSkene(8, num_classes=len(params["prevalence"]))
     votes = with_copycat(draw(model, params, 2000, 7, share_missing), copier=3, copied=2, how_often=0.4)
     check = check_independence(votes, key=KEY)
     assert check.rejected

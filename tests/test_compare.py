@@ -32,10 +32,10 @@ from latentens.programs.contract import inspect
 from latentens.reporting.view import views
 from latentens.runtime.store import Store
 from latentens.scores.scores import evaluate
-from tests.reference import KEY, independent_votes
+from tests.reference import KEY, independent_votes, two_class
 
 RATES = np.linspace(0.6, 0.9, 6)
-PARAMS = {"prevalence": 0.5, "sensitivity": RATES, "specificity": RATES[::-1]}
+PARAMS = two_class(0.5, RATES, RATES[::-1])
 TIMED = ["seconds", "peak_memory"]
 
 
@@ -58,9 +58,9 @@ class Draws(Method):
     def estimate(self, votes, key, gold=None):
         time.sleep(self.pause)
         uniform = np.asarray(jax.random.uniform(key, (2, 50, 6)))
-        draws = {"prevalence": uniform[..., 0], "sensitivity": uniform}
+        draws = {"scale": uniform[..., 0], "ability": uniform}
         diagnostics = Diagnostics(warnings=["none"], extra={"sample_stats": {"lp": np.log(uniform[..., 0])}})
-        return Estimate({"prevalence": np.array(0.5)}, diagnostics, draws)
+        return Estimate({"scale": np.array(0.5)}, diagnostics, draws)
 
     def posterior(self, estimate, votes):
         return vote_shares(votes)
@@ -134,9 +134,9 @@ def test_groups_hold_votes_truth_parameters_and_settings(sets, tree):
     np.testing.assert_array_equal(part["observed_data/vote"], sets[0].votes.matrix)
     np.testing.assert_array_equal(part["truth/true_label"], sets[0].labels)
     np.testing.assert_allclose(part["truth/bayes_prob"], sets[0].bayes_posterior())
-    np.testing.assert_allclose(part["truth/sensitivity"], RATES)
+    np.testing.assert_allclose(part["truth/confusion"].values[:, 1, 1], RATES)
     assert part["fits/DawidSkeneEM/0"].attrs["settings"] == repr(DawidSkeneEM())
-    assert part["fits/DawidSkeneEM/0/params/sensitivity"].dims == ("voter",)
+    assert part["fits/DawidSkeneEM/0/params/confusion"].dims == ("voter", "true_class", "vote_class")
     assert "bayes_prob" not in data_trees(tree)["made/2"]["truth"]
     assert tree.attrs["version_latentens"]
     assert list(tree.attrs["key"]) == np.asarray(jax.random.key_data(KEY)).tolist()
@@ -203,8 +203,12 @@ def test_the_obvious_selection_is_the_right_one(tmp_path):
 
 def test_axes_of_programs_are_called_after_their_plates():
     votes, _ = independent_votes(40, RATES, RATES)
-    shapes = {"voter_sensitivity": (6,), "hidden_sensitivity": (2,), "prevalence": ()}
-    expected = {"voter_sensitivity": ("voter",), "hidden_sensitivity": ("group",), "prevalence": ()}
+    shapes = {"voter_confusion": (6, 2, 2), "hidden_confusion": (2, 2, 2), "prevalence": (2,)}
+    expected = {
+        "voter_confusion": ("voter", "true_class", "vote_class"),
+        "hidden_confusion": ("group", "true_class", "hidden_confusion_dim_2"),
+        "prevalence": ("true_class",),
+    }
     assert axis_names(shapes, votes, Tree((0, 0, 0, 1, 1, 1))) == expected
     graph = LayeredGraph(6, (6,))  # as many hidden units as voters
     named = axis_names(inspect(graph).parameter_shapes, votes, graph)
@@ -222,12 +226,12 @@ def test_the_node_of_a_sampled_fit_opens_in_arviz(tmp_path):
         for name in ("Draws", "Draws(number=1)"):
             fit = opened[f"made/1/fits/{name}/0"]
             assert fit.attrs["estimator"] == name
-            assert fit["posterior/sensitivity"].dims == ("chain", "draw", "voter")
+            assert fit["posterior/ability"].dims == ("chain", "draw", "voter")
             table = arviz_stats.summary(fit)
-            means = fit["posterior/sensitivity"].mean(("chain", "draw"))
+            means = fit["posterior/ability"].mean(("chain", "draw"))
             assert len(table) == 7
-            assert float(table.loc["sensitivity[2]", "mean"]) == pytest.approx(float(means[2]), abs=0.01)
-            plot = arviz_plots.plot_dist(fit, var_names=["prevalence"], backend="matplotlib")
+            assert float(table.loc["ability[2]", "mean"]) == pytest.approx(float(means[2]), abs=0.01)
+            plot = arviz_plots.plot_dist(fit, var_names=["scale"], backend="matplotlib")
             assert plot.viz["figure"].item().axes
             plt.close("all")
 
@@ -285,10 +289,10 @@ def test_a_saved_tree_comes_back_the_same(tree, tmp_path):
 def test_repetitions_differ_by_key_and_do_not_depend_on_what_else_is_compared(sets):
     several = compare(sets, [Draws(), MajorityVote()], key=KEY, repetitions=2, resamples=10)
     alone = compare(sets[1], {"Draws": Draws()}, key=KEY, repetitions=2, resamples=10)
-    first = several["made/2/fits/Draws/0/posterior/prevalence"]
-    np.testing.assert_array_equal(first, alone["made/2/fits/Draws/0/posterior/prevalence"])
-    assert not np.array_equal(first, several["made/2/fits/Draws/1/posterior/prevalence"])
-    assert not np.array_equal(first, several["made/1/fits/Draws/0/posterior/prevalence"])
+    first = several["made/2/fits/Draws/0/posterior/scale"]
+    np.testing.assert_array_equal(first, alone["made/2/fits/Draws/0/posterior/scale"])
+    assert not np.array_equal(first, several["made/2/fits/Draws/1/posterior/scale"])
+    assert not np.array_equal(first, several["made/1/fits/Draws/0/posterior/scale"])
 
 
 def test_cells_side_by_side_give_the_same_tree(sets):
@@ -378,7 +382,7 @@ def test_every_field_of_a_data_set_changes_its_place_in_the_store(tmp_path, fiel
         "votes": dataset("made", seed=1).votes,
         "labels": 1 - data.labels,
         "model": DawidSkene(5),
-        "params": {**PARAMS, "prevalence": 0.4},
+        "params": {**PARAMS, "prevalence": np.array([0.6, 0.4])},
         "gold": data.labels,
     }
     cell = Cell(data, None, "em", DawidSkeneEM(), 0, np.zeros(2, np.uint32), 5)

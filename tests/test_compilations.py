@@ -95,7 +95,7 @@ def test_rows_that_fill_up_change_nothing(known, monkeypatch):
     votes = Votes.from_matrix(rng.integers(0, 2, (40, 5)), 2)
     gold = rng.integers(-1, 2, 40) if known else None
     params = model.example_params(jax.random.key(1))
-    right = np.stack([params["specificity"], params["sensitivity"]])
+    right = np.stack([params["confusion"][:, label, label] for label in (0, 1)])
     item_label = [[np.prod(np.where(row == y, right[y], 1 - right[y])) * 0.5 for y in (0, 1)] for row in votes.matrix]
     chosen = np.ones((40, 2), bool) if gold is None else (gold[:, None] < 0) | (gold[:, None] == [0, 1])
     by_loops = sum(np.log(np.sum(np.array(item_label)[i][chosen[i]])) for i in range(40))

@@ -14,6 +14,7 @@ from latentens.checks.effective_voters import (
 )
 from latentens.models import DawidSkene, Tree
 from tests import oracles
+from tests.reference import two_class, two_class_tree
 
 KEY = jax.random.key(0)
 
@@ -29,7 +30,7 @@ def all_rows(num_voters):
 
 
 def test_independent_voters_are_worth_themselves():
-    params = {"prevalence": 0.4, "sensitivity": np.full(5, 0.75), "specificity": np.full(5, 0.8)}
+    params = two_class(0.4, np.full(5, 0.75), np.full(5, 0.8))
     worth = voters_worth(DawidSkene(5), params, key=KEY)
     exact = information(oracles.dawid_skene(DawidSkene(5), params, all_rows(5)))
     assert worth.information == pytest.approx(exact, rel=1e-9)
@@ -39,15 +40,14 @@ def test_independent_voters_are_worth_themselves():
 
 def test_unequal_independent_voters_are_worth_themselves():
     rates = np.array([0.95, 0.7, 0.65, 0.6, 0.55])
-    worth = voters_worth(DawidSkene(5), {"prevalence": 0.4, "sensitivity": rates, "specificity": rates}, key=KEY)
+    worth = voters_worth(DawidSkene(5), two_class(0.4, rates, rates), key=KEY)
     assert worth.by_information == pytest.approx(5, abs=1e-6)
 
 
 def worth_of_a_group(num_voters, rate):
     """Voters whose common opinion is the label itself, which the program does not know."""
     rates, sure = np.full(num_voters, rate), np.full(1, 1 - 1e-9)
-    params = {"prevalence": 0.5, "hidden_sensitivity": sure, "hidden_specificity": sure}
-    params |= {"voter_sensitivity": rates, "voter_specificity": rates}
+    params = two_class_tree(0.5, sure, sure, rates, rates)
     return voters_worth(Tree((0,) * num_voters), params, key=KEY).by_information
 
 
@@ -60,15 +60,14 @@ def test_voters_who_leave_nothing_open_are_worth_no_more_than_they_are():
     """Panels of twenty and of a hundred know the label as well."""
     assert 10 < worth_of_a_group(60, 0.9) <= 60
     rates = np.full(60, 0.9)
-    params = {"prevalence": 0.5, "sensitivity": rates, "specificity": rates}
+    params = two_class(0.5, rates, rates)
     assert voters_worth(DawidSkene(60), params, key=KEY).by_information == 60
 
 
 def test_voters_who_copy_a_hidden_opinion_are_worth_one():
     tree = Tree((0, 0, 0, 1, 1, 2))
     hidden, voter = np.full(3, 0.8), np.full(6, 1 - 1e-9)
-    params = {"prevalence": 0.5, "hidden_sensitivity": hidden, "hidden_specificity": hidden}
-    params |= {"voter_sensitivity": voter, "voter_specificity": voter}
+    params = two_class_tree(0.5, hidden, hidden, voter, voter)
     worth = voters_worth(tree, params, key=KEY)
     assert worth.information == pytest.approx(information(oracles.tree(tree, params, all_rows(6))), rel=1e-6)
     assert worth.by_information == pytest.approx(3, abs=0.1)
@@ -84,7 +83,7 @@ def test_panel_of_drawn_voters():
     pairs = []
     for chosen in combinations(range(3), 2):
         index = list(chosen)
-        params = {"prevalence": 0.7, "sensitivity": sensitivity[index], "specificity": specificity[index]}
+        params = two_class(0.7, sensitivity[index], specificity[index])
         pairs.append(information(oracles.dawid_skene(DawidSkene(2), params, all_rows(2))))
     curve = panel_information(shares, confusion, 4, KEY)
     assert curve[0] == 0
@@ -100,7 +99,7 @@ def test_panels_of_few_voters_are_means_over_all_subsets():
     for size in range(1, 8):
         of_subsets = []
         for chosen in map(list, combinations(range(7), size)):
-            params = {"prevalence": 0.6, "sensitivity": rates[chosen, 1], "specificity": rates[chosen, 0]}
+            params = two_class(0.6, rates[chosen, 1], rates[chosen, 0])
             of_subsets.append(information(oracles.dawid_skene(DawidSkene(size), params, all_rows(size))))
         exact = size == 7 or size == 1
         assert found[size] == pytest.approx(np.mean(of_subsets), rel=1e-9 if exact else 0.01)
@@ -119,7 +118,7 @@ def test_the_curve_goes_on_beyond_all_voters_only_where_it_is_wanted():
 
 @pytest.mark.slow
 def test_estimate_from_votes():
-    params = {"prevalence": 0.5, "sensitivity": np.full(4, 0.8), "specificity": np.full(4, 0.8)}
+    params = two_class(0.5, np.full(4, 0.8), np.full(4, 0.8))
     votes = simulate(DawidSkene(4), 400, key=KEY, params=params).votes
     found = effective_voters(votes, [DawidSkene(4)], key=KEY, resamples=4)
     assert found.low <= found.high

@@ -24,7 +24,7 @@ from latentens.methods import (
 )
 from latentens.models import DawidSkene
 from latentens.votes import Triplets
-from tests.reference import KEY, SIX_VOTERS_SAMPLED, independent_votes, votes_of_classes
+from tests.reference import KEY, SIX_VOTERS_SAMPLED, independent_votes, two_class, votes_of_classes
 
 VOTERS = list("abcdef")
 RATES = np.linspace(0.65, 0.9, 6)
@@ -127,7 +127,7 @@ def test_all_labels_known_give_the_frequencies(name):
     wrong = (votes.matrix == 0)[labels == 0].mean(axis=0)  # truly 0, called 1 by the gold labels: missed ones
     np.testing.assert_array_equal(fit.codes, 1 - labels)
     if name not in ("GLAD", "EBCC"):
-        np.testing.assert_allclose(1 - fit.params["sensitivity"], wrong, atol=1e-3)
+        np.testing.assert_allclose(1 - fit.sensitivity, wrong, atol=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ SAVED = {
     "EBCC": Ebcc(restarts=1),
     "stack": RBMStack(hidden=(2, 1)),
     "likelihood from a start": MaximumLikelihood(
-        DawidSkene(6), starts=0, warm=(), initial=({"prevalence": 0.5, "sensitivity": RATES, "specificity": RATES},)
+        DawidSkene(6), starts=0, warm=(), initial=(two_class(0.5, RATES, RATES),)
     ),
     "likelihood of a function": MaximumLikelihood(GenerativeModel.from_program(one_coin), starts=0),
     "NUTS": SIX_VOTERS_SAMPLED,

@@ -16,10 +16,11 @@ from latentens.models import DawidSkene
 from latentens.programs.tables import checked_tables
 from latentens.runtime.numerics import double_precision
 from tests.conftest import arbitrary_params
+from tests.reference import two_class
 
 KEY = jax.random.key(0)
 MODEL = DawidSkene(4)
-TRUTH = {"prevalence": 0.4, "sensitivity": np.full(4, 0.8), "specificity": np.array([0.7, 0.8, 0.9, 0.6])}
+TRUTH = two_class(0.4, np.full(4, 0.8), np.array([0.7, 0.8, 0.9, 0.6]))
 EM = DawidSkeneEM(diagonal=0.0, off_diagonal=0.0, random_starts=0)
 
 
@@ -136,10 +137,10 @@ def test_a_wrong_program_is_found_out(hard_items):
 def test_a_sampled_fit_is_checked_by_its_draws(votes):
     fit, generator = EM.fit(votes, key=KEY), np.random.default_rng(0)
     for shift, rejected in ((0.0, False), (0.15, True)):
-        draws = {
-            name: np.clip(value - shift + generator.normal(0, 0.02, (2, 60, *np.shape(value))), 0.05, 0.95)
-            for name, value in fit.params.items()
-        }
+        draws = {}
+        for name, value in fit.params.items():  # of each pair the second is moved, and the first is the rest
+            moved = value[..., 1] - shift + generator.normal(0, 0.02, (2, 60, *value.shape[:-1]))
+            draws[name] = np.stack([1 - moved, moved], axis=-1).clip(0.05, 0.95)
         assert check_fit(replace(fit, draws=draws), votes, key=KEY).rejected == rejected
 
 

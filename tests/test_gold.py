@@ -86,7 +86,7 @@ def test_an_anchor_decides_which_label_is_which(name):
     assert np.mean(fit.codes == labels) > 0.8
     assert np.mean(fit.predict(votes).argmax(axis=1) == labels) > 0.8
     if name not in ("CUBAM", "GLAD"):
-        balanced = (fit.params["sensitivity"] + fit.params["specificity"]) / 2
+        balanced = (fit.sensitivity + fit.specificity) / 2
         assert balanced[:2].min() > 0.7 > 0.4 > balanced[2:].max()
 
 

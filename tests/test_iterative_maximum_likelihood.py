@@ -47,8 +47,8 @@ def test_equals_hard_expectation_maximisation_by_loops():
     fit = IterativeMaximumLikelihood(start=MajorityVote()).fit(votes, key=KEY)
     assert fit.diagnostics.converged
     assert np.array_equal(fit.codes, labels)
-    np.testing.assert_allclose(fit.params["sensitivity"], sensitivity, rtol=1e-10)
-    np.testing.assert_allclose(fit.params["specificity"], specificity, rtol=1e-10)
+    np.testing.assert_allclose(fit.sensitivity, sensitivity, rtol=1e-10)
+    np.testing.assert_allclose(fit.specificity, specificity, rtol=1e-10)
 
 
 def test_an_empty_class_gives_even_rates():

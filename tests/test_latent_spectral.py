@@ -21,16 +21,16 @@ from latentens.methods.spectral.trees import (
 from latentens.models import Tree
 from latentens.programs.tables import bayes_posterior, log_likelihood
 from latentens.scores.scores import balanced_accuracy
-from tests.reference import KEY, independent_votes, largest_standard_score, load_or_skip, percent
+from tests.reference import KEY, independent_votes, largest_standard_score, load_or_skip, percent, two_class_tree
 
 TREE = Tree((0, 0, 0, 1, 1, 1, 2, 2, 2))
-PARAMS = {
-    "prevalence": np.array(0.6),
-    "hidden_sensitivity": np.array([0.9, 0.85, 0.8]),
-    "hidden_specificity": np.array([0.8, 0.9, 0.85]),
-    "voter_sensitivity": np.array([0.9, 0.8, 0.7, 0.85, 0.75, 0.8, 0.7, 0.9, 0.8]),
-    "voter_specificity": np.array([0.7, 0.9, 0.8, 0.75, 0.8, 0.9, 0.85, 0.7, 0.8]),
-}
+PARAMS = two_class_tree(
+    0.6,
+    np.array([0.9, 0.85, 0.8]),
+    np.array([0.8, 0.9, 0.85]),
+    np.array([0.9, 0.8, 0.7, 0.85, 0.75, 0.8, 0.7, 0.9, 0.8]),
+    np.array([0.7, 0.9, 0.8, 0.75, 0.8, 0.9, 0.85, 0.7, 0.8]),
+)
 
 
 @pytest.mark.parametrize(
@@ -52,9 +52,8 @@ def test_accuracy_on_magic(select):
 def as_tree(fit):
     """Parameters in the order of TREE, whose groups may be numbered otherwise."""
     order = [fit.params["groups"][voter] for voter in (0, 3, 6)]
-    hidden = [fit.params[f"hidden_{kind}"][order] for kind in ("sensitivity", "specificity")]
-    voter = [fit.params[f"voter_{kind}"] for kind in ("sensitivity", "specificity")]
-    return np.concatenate([np.ravel(fit.params["prevalence"]), *hidden, *voter])
+    parts = fit.params["prevalence"], fit.params["hidden_confusion"][order], fit.params["voter_confusion"]
+    return np.concatenate([np.ravel(part) for part in parts])
 
 
 @pytest.mark.slow
@@ -154,9 +153,9 @@ def test_likelihood_of_a_tree_equals_the_sum_by_loops(groups, monkeypatch):
 
 
 def test_the_published_grid_moves_the_share_of_a_rare_class_towards_one_half():
-    votes = simulate(TREE, 5_000, key=KEY, params=PARAMS | {"prevalence": np.array(0.1)}).votes
+    votes = simulate(TREE, 5_000, key=KEY, params=PARAMS | {"prevalence": np.array([0.9, 0.1])}).votes
     exact, published = (
-        LatentSpectral(imbalance=imbalance).fit(votes, key=KEY).params["prevalence"]
+        LatentSpectral(imbalance=imbalance).fit(votes, key=KEY).params["prevalence"][1]
         for imbalance in ("likelihood", "published")
     )
     assert abs(exact - 0.1) < 0.03
@@ -203,9 +202,7 @@ def test_residual_of_exact_tree_covariances_is_zero():
 @pytest.mark.slow
 def test_likelihood_of_a_tree_is_that_of_the_model():
     votes = simulate(TREE, 300, key=KEY, params=PARAMS).votes
-    hidden, voter = (
-        Rates(PARAMS[f"{kind}_sensitivity"], PARAMS[f"{kind}_specificity"]) for kind in ("hidden", "voter")
-    )
+    hidden, voter = (Rates.of(PARAMS[f"{kind}_confusion"]) for kind in ("hidden", "voter"))
     tree = TreeEstimates(np.array(TREE.groups), 0.2, hidden, voter, voter, 1.0, 0)
     given_label = tree_log_likelihoods(vote_indicator(votes, 2), tree.groups, tree.hidden, tree.voter)
     joint = given_label + np.log([0.4, 0.6])

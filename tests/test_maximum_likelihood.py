@@ -59,7 +59,7 @@ def test_dawid_skene_equals_closed_form_em(voters, height_by_hand, algorithm):
     assert fit.diagnostics.log_likelihood == pytest.approx(height_by_hand, rel=1e-8)
     assert fit.diagnostics.log_likelihood == pytest.approx(log_likelihood(voters.model, fit.params, voters.votes))
     np.testing.assert_allclose(fit.predict(voters.votes), fit.label_probs, atol=1e-12)
-    assert fit.diagnostics["optima"][0]["starts"] >= 3
+    assert fit.diagnostics["optima"][0]["starts"] >= (3 if algorithm == "em" else 1)
     assert fit.diagnostics.converged
 
 
@@ -109,16 +109,16 @@ def test_labels_are_oriented_and_parameters_with_them(tree):
     assert log_likelihood(Tree(), mirrored, tree.votes) == pytest.approx(log_likelihood(Tree(), truth, tree.votes))
     fit = MaximumLikelihood(Tree(), starts=0, warm=(), initial=(mirrored,)).fit(tree.votes, key=KEY)
     assert np.mean(fit.codes == tree.labels) > 0.95
-    np.testing.assert_allclose(fit.params["hidden_sensitivity"], truth["hidden_sensitivity"], atol=0.1)
+    np.testing.assert_allclose(fit.params["hidden_confusion"], truth["hidden_confusion"], atol=0.1)
 
 
 @double_precision
 def test_a_start_is_taken_as_given_unless_at_a_bound():
     model = TopDown(4, 3)
-    params = arbitrary_params(model, 0) | {"weights": np.full((4, 3), 57.9), "prevalence": np.array(1.0)}
+    params = arbitrary_params(model, 0) | {"weights": np.full((4, 3), 57.9), "prevalence": np.array([0.0, 1.0])}
     again = to_params(model, to_point(model, params))
     np.testing.assert_allclose(again["weights"], params["weights"])
-    assert 0.999 < again["prevalence"] < 1
+    assert 0.999 < again["prevalence"][1] < 1
 
 
 def test_gold_labels_clamp_and_orient(voters):

@@ -25,7 +25,7 @@ from latentens.models import (
 from latentens.programs.contract import inspect
 from latentens.programs.marginal import unconstrain, unpack
 from tests.conftest import CATALOGUE
-from tests.reference import KEY
+from tests.reference import KEY, two_class
 
 
 def test_every_model_is_in_the_catalogue():
@@ -82,11 +82,14 @@ def few_votes():
     return Votes.from_matrix(rows, num_classes=2)
 
 
+SHARES = np.array([0.7, 0.3])
+
+
 def test_equal_loadings_are_a_truncated_gaussian(few_votes):
     mean, correlation = np.linspace(-0.3, 1.1, 5), 0.6
-    gaussian = {"prevalence": 0.3, "correlation": correlation, "mean": mean}
+    gaussian = {"prevalence": SHARES, "correlation": correlation, "mean": mean}
     accuracy, loading = norm.cdf(mean), np.full(5, np.sqrt(correlation))
-    params = {"prevalence": 0.3, "sensitivity": accuracy, "specificity": accuracy, "loading": loading}
+    params = two_class(0.3, accuracy, accuracy) | {"loading": loading}
     expected = bayes_posterior(TruncatedGaussian(5), gaussian, few_votes)
     np.testing.assert_allclose(bayes_posterior(Confounder(5), params, few_votes), expected, atol=1e-10)
 
@@ -94,17 +97,17 @@ def test_equal_loadings_are_a_truncated_gaussian(few_votes):
 def test_models_without_their_complication_are_dawid_skene(few_votes):
     rng = np.random.default_rng(2)
     accuracy = rng.uniform(0.2, 0.9, (5, 2))
-    independent = {"prevalence": 0.3, "sensitivity": accuracy[:, 1], "specificity": accuracy[:, 0]}
+    independent = two_class(0.3, accuracy[:, 1], accuracy[:, 0])
     logits = np.log(accuracy / (1 - accuracy))
     strategy = np.full((5, 2), 0.5)
     population = np.zeros((2, 2))
     deviation = np.einsum("jk,kv->jkv", logits, np.eye(2))
     special = {
-        ClassConditional(5): {"prevalence": 0.3, "accuracy": accuracy},
+        ClassConditional(5): {"prevalence": SHARES, "accuracy": accuracy},
         Confounder(5): independent | {"loading": np.zeros(5)},
-        ItemDifficulty(5): {"prevalence": 0.3, "ability": logits, "difficulty_scale": 1e-12},
+        ItemDifficulty(5): {"prevalence": SHARES, "ability": logits, "difficulty_scale": 1e-12},
         HierarchicalDawidSkene(5): {
-            "prevalence": 0.3,
+            "prevalence": SHARES,
             "population": population,
             "spread": np.ones((2, 2)),
             "deviation": deviation,
@@ -114,8 +117,8 @@ def test_models_without_their_complication_are_dawid_skene(few_votes):
     for model, params in special.items():
         np.testing.assert_allclose(bayes_posterior(model, params, few_votes), expected, atol=1e-10, err_msg=str(model))
     competence = rng.uniform(0.1, 0.8, 5)
-    coins = {"prevalence": 0.3, "accuracy": (1 + competence) / 2}
-    guessers = {"prevalence": 0.3, "competence": competence, "strategy": strategy}
+    coins = {"prevalence": SHARES, "accuracy": (1 + competence) / 2}
+    guessers = {"prevalence": SHARES, "competence": competence, "strategy": strategy}
     expected = bayes_posterior(OneCoin(5), coins, few_votes)
     np.testing.assert_allclose(bayes_posterior(Mace(5), guessers, few_votes), expected, atol=1e-10)
 
@@ -132,7 +135,7 @@ def test_few_nodes_are_enough_for_few_votes(model, few_votes):
 
 def test_difficulty_makes_right_votes_correlate():
     model = ItemDifficulty(2, difficulty_scale=1.5)
-    params = {"prevalence": 0.3, "ability": [[0.5, 1.0], [1.5, -0.5]]}
+    params = {"prevalence": SHARES, "ability": [[0.5, 1.0], [1.5, -0.5]]}
     drawn = simulate(model, 100_000, key=KEY, params=params)
     right = drawn.votes.matrix == drawn.labels[:, None]
     nodes = np.random.default_rng(0).normal(size=100_000)
@@ -160,7 +163,7 @@ def test_priors_are_settings():
 
 
 def test_two_classes_have_their_priors_in_the_order_of_the_classes():
-    params = {"prevalence": np.array(0.2), "sensitivity": np.array([0.7]), "specificity": np.array([0.9])}
+    params = two_class(0.2, np.array([0.7]), np.array([0.9]))
     model = DawidSkene(1, prevalence_prior=(5, 2), confusion_prior=((6, 3), (1, 4)))
     expected = beta.logpdf(0.2, 2, 5) + beta.logpdf(0.7, 4, 1) + beta.logpdf(0.9, 6, 3)
     assert prior_density(model, params) == pytest.approx(expected, rel=1e-12)

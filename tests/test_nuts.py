@@ -12,7 +12,7 @@ from latentens.inference.nuts_chains import CHUNK, Sampler
 from latentens.methods import Nuts
 from latentens.methods.nuts import _convergence_words, _divergence_words
 from latentens.models import DawidSkene, DeepBeliefNet
-from tests.reference import independent_votes
+from tests.reference import independent_votes, two_class
 
 KEY = jax.random.key(0)
 
@@ -71,7 +71,7 @@ def test_healthy_chains_are_said_to_be_healthy(sampled):
 def test_label_switching_is_removed_draw_by_draw():
     """A chain that starts in the mirrored mode ends up with the same labels and parameters as the others."""
     model = DawidSkene(6)
-    truth = {"prevalence": 0.4, "sensitivity": np.full(6, 0.8), "specificity": np.full(6, 0.75)}
+    truth = two_class(0.4, np.full(6, 0.8), np.full(6, 0.75))
     dataset = simulate(model, 600, key=KEY, params=truth)
     fit = Nuts(model, num_chains=2, num_warmup=100, num_samples=50).fit(dataset.votes, key=KEY)
     from latentens.methods import nuts
@@ -89,9 +89,9 @@ def test_label_switching_is_removed_draw_by_draw():
     assert (orders[1::2] == [0, 1]).all()
     np.testing.assert_allclose(probs[inverse], fit.label_probs, atol=1e-12)
     relabelled, remaining = nuts._relabel(model, half, orders)
-    np.testing.assert_allclose(relabelled["sensitivity"], flat["sensitivity"], atol=1e-12)
+    np.testing.assert_allclose(relabelled["confusion"], flat["confusion"], atol=1e-12)
     assert (remaining == [0, 1]).all()
-    assert (np.abs(fit.params["sensitivity"] - 0.8) < 0.15).all()
+    assert (np.abs(fit.sensitivity - 0.8) < 0.15).all()
 
 
 def test_words_for_what_goes_wrong():

@@ -13,11 +13,11 @@ from latentens.comparison import data_trees
 from latentens.methods import DawidSkeneEM, MajorityVote
 from latentens.reporting.evidence import check_part, prediction_part, signal_part
 from latentens.reporting.view import views
-from tests.reference import SIX_VOTERS_SAMPLED
+from tests.reference import SIX_VOTERS_SAMPLED, two_class
 
 KEY = jax.random.key(0)
 MODEL = SIX_VOTERS_SAMPLED.model
-TRUTH = {"prevalence": 0.4, "sensitivity": np.full(6, 0.8), "specificity": np.linspace(0.6, 0.85, 6)}
+TRUTH = two_class(0.4, np.full(6, 0.8), np.linspace(0.6, 0.85, 6))
 METHODS = {
     "sampled": SIX_VOTERS_SAMPLED,
     "point": DawidSkeneEM(random_starts=0),

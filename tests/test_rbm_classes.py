@@ -18,14 +18,14 @@ from latentens.rbm import (
     SampledTraining,
     Units,
     VisibleRows,
-    confusion_to_rbm,
+    dawid_skene_to_rbm,
     energy,
     estimate_log_partition,
     free_energy,
     hidden_probs,
     log_partition,
     log_probs,
-    rbm_to_confusion,
+    rbm_to_dawid_skene,
     rows_from_votes,
     state_posterior,
     visible_probs,
@@ -189,8 +189,8 @@ def dawid_skene():
 
 
 def test_one_hidden_unit_is_dawid_skene_of_any_number_of_classes(dawid_skene):
-    single = confusion_to_rbm(**dawid_skene)
-    for found, truth in zip(rbm_to_confusion(single), dawid_skene.values(), strict=True):
+    single = dawid_skene_to_rbm(**dawid_skene)
+    for found, truth in zip(rbm_to_dawid_skene(single), dawid_skene.values(), strict=True):
         np.testing.assert_allclose(found, truth, atol=1e-9)
     gaps = np.where(np.random.default_rng(1).random(ROWS.shape) < 0.3, -1, ROWS)
     votes = Votes.from_matrix(gaps, num_classes=K)
@@ -200,7 +200,7 @@ def test_one_hidden_unit_is_dawid_skene_of_any_number_of_classes(dawid_skene):
     total = log_probs(single, rows.visible, rows.observed)[votes.patterns.inverse].sum()
     np.testing.assert_allclose(total, log_likelihood(DawidSkene(VOTERS, K), dawid_skene, votes), rtol=1e-9)
     with pytest.raises(LatentensError, match="one hidden unit"):
-        rbm_to_confusion(machine_of())
+        rbm_to_dawid_skene(machine_of())
 
 
 @double_precision

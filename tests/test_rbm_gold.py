@@ -21,6 +21,7 @@ from latentens.rbm.width_rule import SingularValueRule
 from latentens.runtime.numerics import double_precision
 from latentens.runtime.parallel import CORES_VARIABLE
 from latentens.votes import Votes
+from tests.reference import two_class_tree
 
 KEY = jax.random.key(0)
 K, VOTERS = 3, 4
@@ -97,13 +98,7 @@ def test_hidden_states_are_passed_on_with_the_label():
 @pytest.fixture(scope="module")
 def tree():
     model = Tree((0, 0, 0, 1, 1, 1, 2, 2, 2))
-    params = {
-        "prevalence": np.array(0.4),
-        "hidden_sensitivity": np.full(3, 0.85),
-        "hidden_specificity": np.full(3, 0.85),
-        "voter_sensitivity": np.full(9, 0.85),
-        "voter_specificity": np.full(9, 0.85),
-    }
+    params = two_class_tree(0.4, np.full(3, 0.85), np.full(3, 0.85), np.full(9, 0.85), np.full(9, 0.85))
     return simulate(model, 1_500, key=jax.random.key(1), params=params)
 
 
@@ -134,7 +129,7 @@ def test_one_unit_with_gold_labels_is_dawid_skene(tree):
     gold = np.where(np.arange(1_500) < 100, tree.labels, -1)
     fits = [method.fit(tree.votes, key=KEY, gold=gold) for method in (RBMStack(hidden=(1,)), DawidSkeneEM())]
     np.testing.assert_allclose(fits[0].label_probs, fits[1].label_probs, atol=1e-9)
-    for name in ("prevalence", "sensitivity", "specificity"):
+    for name in ("prevalence", "confusion"):
         np.testing.assert_allclose(fits[0].params[name], fits[1].params[name], rtol=1e-9)
 
 

@@ -27,6 +27,7 @@ from latentens.rbm.exact import LogLikelihood
 from latentens.rbm.machine import hidden_states
 from latentens.rbm.training.sampled import contrastive_loss
 from latentens.runtime.numerics import double_precision
+from tests.reference import two_class_tree
 
 
 def machine_of(num_visible, num_hidden, seed, scale):
@@ -110,13 +111,7 @@ def test_gaps_are_filled_from_the_conditional_distribution():
 def tree():
     model = Tree((0, 0, 0, 1, 1, 1))
     hidden, voter = np.full(2, 0.9), np.full(6, 0.8)
-    params = {
-        "prevalence": np.array(0.5),
-        "hidden_sensitivity": hidden,
-        "hidden_specificity": hidden,
-        "voter_sensitivity": voter,
-        "voter_specificity": voter,
-    }
+    params = two_class_tree(0.5, hidden, hidden, voter, voter)
     return simulate(model, 4_000, key=jax.random.key(0), params=params).votes
 
 

@@ -26,7 +26,7 @@ from latentens.rbm.width_rule import held_out_items
 from latentens.runtime.numerics import double_precision
 from latentens.scores.scores import balanced_accuracy
 from latentens.votes import Votes
-from tests.reference import load_or_skip
+from tests.reference import load_or_skip, two_class, two_class_tree
 
 KEY = jax.random.key(0)
 QUICK = ExactTraining(restarts=3, batches=1)
@@ -35,13 +35,7 @@ QUICK = ExactTraining(restarts=3, batches=1)
 @pytest.fixture(scope="module")
 def tree():
     model = Tree((0, 0, 0, 1, 1, 1, 2, 2, 2))
-    params = {
-        "prevalence": np.array(0.5),
-        "hidden_sensitivity": np.full(3, 0.85),
-        "hidden_specificity": np.full(3, 0.85),
-        "voter_sensitivity": np.full(9, 0.85),
-        "voter_specificity": np.full(9, 0.85),
-    }
+    params = two_class_tree(0.5, np.full(3, 0.85), np.full(3, 0.85), np.full(9, 0.85), np.full(9, 0.85))
     return simulate(model, 4_000, key=jax.random.key(1), params=params)
 
 
@@ -74,7 +68,7 @@ def test_the_svd_rule_hands_on_its_machines_as_starts(tree):
 
 
 def test_one_unit_where_held_out_items_support_no_more():
-    params = {"prevalence": 0.5, "sensitivity": np.full(9, 0.8), "specificity": np.full(9, 0.75)}
+    params = two_class(0.5, np.full(9, 0.8), np.full(9, 0.75))
     votes = simulate(DawidSkene(9), 4_000, key=jax.random.key(4), params=params).votes
     width = SingularValueRule().choose(rows_from_votes(votes), key=KEY)
     assert width.num_hidden == 1
@@ -148,11 +142,7 @@ def test_layers_passed_on_by_sampling_give_nearly_the_same(tree, tree_fit):
 
 
 def test_missing_votes_are_summed_out_in_training_and_prediction():
-    truth = {
-        "prevalence": 0.4,
-        "sensitivity": np.array([0.9, 0.8, 0.75, 0.85, 0.7]),
-        "specificity": np.array([0.75, 0.8, 0.9, 0.7, 0.75]),
-    }
+    truth = two_class(0.4, np.array([0.9, 0.8, 0.75, 0.85, 0.7]), np.array([0.75, 0.8, 0.9, 0.7, 0.75]))
     drawn = simulate(DawidSkene(5), 6_000, key=jax.random.key(2), params=truth)
     gaps = np.random.default_rng(0).random(drawn.votes.shape) < 0.3
     votes = Votes.from_matrix(np.where(gaps, -1, drawn.votes.matrix), num_classes=2)
@@ -161,9 +151,8 @@ def test_missing_votes_are_summed_out_in_training_and_prediction():
         np.testing.assert_allclose(fit.params[name], value, atol=0.06)
     probs = fit.predict(Votes.from_matrix([[1, -1, -1, -1, -1], [-1] * 5], num_classes=2))[:, 1]
     estimate = {name: fit.params[name] for name in truth}
-    one = estimate["prevalence"] * estimate["sensitivity"][0]
-    zero = (1 - estimate["prevalence"]) * (1 - estimate["specificity"][0])
-    np.testing.assert_allclose(probs, [one / (one + zero), estimate["prevalence"]], rtol=1e-6)
+    zero, one = estimate["prevalence"] * estimate["confusion"][0, :, 1]
+    np.testing.assert_allclose(probs, [one / (one + zero), estimate["prevalence"][1]], rtol=1e-6)
 
 
 HOPELESS = {
@@ -193,7 +182,7 @@ def test_identical_voters_decide_by_their_vote():
 
 @pytest.mark.slow
 def test_a_large_machine_is_trained_and_scored_by_sampling():
-    params = {"prevalence": 0.5, "sensitivity": np.full(20, 0.8), "specificity": np.full(20, 0.8)}
+    params = two_class(0.5, np.full(20, 0.8), np.full(20, 0.8))
     drawn = simulate(DawidSkene(20), 1_000, key=KEY, params=params)
     trained = train_machine(drawn.votes, 16, key=KEY, training=SampledTraining(epochs=4))
     assert trained.diagnostics["training"] == "sampled"

@@ -31,16 +31,13 @@ from latentens.recommendation.twins import Twin, TwinScores, contributions, draw
 from latentens.scores import compare_accuracy
 from latentens.scores.scores import balanced_accuracy, log_score
 from latentens.votes import Votes
+from tests.reference import two_class
 
 recommending = importlib.import_module("latentens.recommendation.recommend")  # the function has the same name
 
 KEY = jax.random.key(5)
 VOTERS = 6
-PARAMS = {
-    "prevalence": np.array(0.4),
-    "sensitivity": np.array([0.95, 0.9, 0.6, 0.6, 0.55, 0.5]),
-    "specificity": np.array([0.6, 0.55, 0.95, 0.9, 0.7, 0.6]),
-}
+PARAMS = two_class(0.4, np.array([0.95, 0.9, 0.6, 0.6, 0.55, 0.5]), np.array([0.6, 0.55, 0.95, 0.9, 0.7, 0.6]))
 METHODS = {"MajorityVote": MajorityVote(), "DawidSkeneEM": DawidSkeneEM()}
 MODELS = {"OneCoin": MaximumLikelihood(OneCoin(VOTERS), starts=0), "DawidSkene": DawidSkeneEM()}
 

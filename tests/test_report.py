@@ -34,7 +34,7 @@ from latentens.reporting.tables import Mean, confidence_shares, split_settings
 from latentens.reporting.view import views
 from latentens.reporting.wording import summarise
 from latentens.scores import PairedDifference
-from tests.reference import DATA, needs_data
+from tests.reference import DATA, needs_data, two_class
 
 HOSTILE = ["</script><script>alert(1)</script>", '" onload="x', "[red]m[/red]" + 200 * "n", "$v_1$ <s>"]
 NASTY = '<b>my</b> & "data"/1'
@@ -62,13 +62,13 @@ class Sampled(Method):
 
     def estimate(self, votes, key, gold=None):
         noise = np.random.default_rng(1).normal(size=(2, 30, 5))
-        draws = {"prevalence": noise[..., 0], "sensitivity": noise}
+        draws = {"scale": noise[..., 0], "ability": noise}
         diagnostics = Diagnostics(converged=False, warnings=["chains <disagree>"]).updated(
             architecture=[5, 2, 1],
             singular_value_curves=[[0.7, 0.99, 1.0], [1.0]],
             sample_stats={"lp": noise[..., 0]},
         )
-        return Estimate({"sensitivity": noise.mean((0, 1))}, diagnostics, draws)
+        return Estimate({"ability": noise.mean((0, 1))}, diagnostics, draws)
 
     def posterior(self, estimate, votes):
         return vote_shares(votes)
@@ -85,9 +85,9 @@ METHODS = {
 def example_tree():
     """A labelled set whose exact posterior is known, and an unlabelled one with three classes and missing votes."""
     rng = np.random.default_rng(2)
-    params = {"prevalence": 0.4, "sensitivity": rng.uniform(0.6, 0.9, 5), "specificity": rng.uniform(0.6, 0.9, 5)}
-    labels = rng.random(200) < params["prevalence"]
-    says_one = np.where(labels[:, None], params["sensitivity"], 1 - params["specificity"])
+    params = two_class(0.4, rng.uniform(0.6, 0.9, 5), rng.uniform(0.6, 0.9, 5))
+    labels = rng.random(200) < params["prevalence"][1]
+    says_one = params["confusion"][:, labels.astype(int), 1].T
     votes = Votes.from_matrix((rng.random((200, 5)) < says_one).astype(int))
     partly = np.where(np.arange(200) < 10, -1, labels)
     known = Dataset(
@@ -267,7 +267,7 @@ def test_page_says_what_voters_are_worth_or_how_to_ask(tree, monkeypatch):
 
 def test_draws_are_summarised_by_arviz(folder):
     draws = pd.read_csv(folder / "draws.csv")
-    assert {"prevalence", "sensitivity[4]"} <= set(draws["parameter"])
+    assert {"scale", "ability[4]"} <= set(draws["parameter"])
     assert len(draws) == 2 * 6
     assert np.isfinite(draws["r_hat"]).all()
 
@@ -286,10 +286,10 @@ def test_parameters_stand_next_to_the_truth(tree, folder):
     found = pd.read_csv(folder / "parameters.csv")
     view = views(tree)[0]
     mine = found[
-        (found["estimator"] == "Dawid/Skene") & (found["parameter"] == "sensitivity") & (found["repetition"] == 0)
+        (found["estimator"] == "Dawid/Skene") & (found["parameter"] == "confusion") & (found["repetition"] == 0)
     ]
-    np.testing.assert_allclose(mine["true"], view.true_params["sensitivity"])
-    np.testing.assert_allclose(mine["estimate"], view.first_fits["Dawid/Skene"].params["sensitivity"])
+    np.testing.assert_allclose(mine["true"], view.true_params["confusion"].ravel())
+    np.testing.assert_allclose(mine["estimate"], view.first_fits["Dawid/Skene"].params["confusion"].ravel())
 
 
 def test_confidence_is_counted_in_ranges_that_hold_their_upper_end():

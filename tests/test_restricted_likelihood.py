@@ -33,11 +33,11 @@ def test_recovers_the_parameters_of_independent_voters(imbalance):
 def test_labels_are_of_maximum_likelihood_without_a_prior():
     votes, _ = independent_votes(400, SENSITIVITY, SPECIFICITY, prevalence=0.85)
     fit = RestrictedLikelihood().fit(votes, key=KEY)
-    sensitivity, specificity = fit.params["sensitivity"], fit.params["specificity"]
+    sensitivity, specificity = fit.sensitivity, fit.specificity
     given_one = np.prod(np.where(votes.matrix == 1, sensitivity, 1 - sensitivity), axis=1)
     given_zero = np.prod(np.where(votes.matrix == 1, 1 - specificity, specificity), axis=1)
     assert np.array_equal(fit.codes, given_one > given_zero)
-    prevalence = fit.params["prevalence"]
+    prevalence = fit.params["prevalence"][1]
     posterior = prevalence * given_one / (prevalence * given_one + (1 - prevalence) * given_zero)
     agree = (posterior > 0.5) == (given_one > given_zero)
     assert 0 < np.mean(~agree) < 0.5

@@ -11,6 +11,7 @@ from latentens.datasets.dataset import ITEMS_PER_KEY
 from latentens.errors import LatentensError, ParameterError, VotesError
 from latentens.models import DawidSkene, Tree
 from tests.conftest import CATALOGUE, slow_but
+from tests.reference import two_class
 
 USER_MODEL = '''
 from dataclasses import dataclass
@@ -73,7 +74,7 @@ def test_same_key_same_data_and_another_key_other_data():
     np.testing.assert_array_equal(first.votes.matrix, again.votes.matrix)
     np.testing.assert_array_equal(first.labels, again.labels)
     assert (first.votes.matrix != other.votes.matrix).any()
-    assert (first.params["sensitivity"] != other.params["sensitivity"]).any()
+    assert (first.params["confusion"] != other.params["confusion"]).any()
 
 
 def test_long_simulations_are_made_of_different_parts():
@@ -88,12 +89,12 @@ def test_long_simulations_are_made_of_different_parts():
 
 def test_paper_parameters_follow_the_paper():
     params = DawidSkene().example_params(jax.random.key(0))
-    assert (params["sensitivity"][5:] == 0.5).all()
-    assert (params["sensitivity"][:5] > 0.5).all()
+    assert (params["confusion"][5:] == 0.5).all()
+    assert (params["confusion"][:5, [0, 1], [0, 1]] > 0.5).all()
     tree = Tree().example_params(jax.random.key(0))
-    assert (tree["hidden_sensitivity"] >= 0.8).all()
-    assert (tree["voter_specificity"] >= 0.6).all()
-    assert tree["voter_specificity"].dtype == np.float64
+    assert (tree["hidden_confusion"][:, 1, 1] >= 0.8).all()
+    assert (tree["voter_confusion"][:, 0, 0] >= 0.6).all()
+    assert tree["voter_confusion"].dtype == np.float64
 
 
 @pytest.mark.parametrize("name", slow_but("Tree", "TruncatedGaussian", cases=set(CATALOGUE) - {"mood"}))
@@ -120,7 +121,7 @@ def test_bad_requests():
             DawidSkene(2),
             5,
             key=jax.random.key(0),
-            params={"prevalence": 2, "sensitivity": [1, 1], "specificity": [1, 1]},
+            params=two_class(2, [1, 1], [1, 1]),
         )
     with pytest.raises(VotesError, match="labels of shape"):
         Dataset("mine", Votes.from_matrix([[0, 1]]), np.zeros(3, dtype=int))

@@ -6,11 +6,11 @@ from latentens.methods import SpectralMetaLearner
 from latentens.methods.independent.likelihood import lean_to_score
 from latentens.models import DawidSkene
 from latentens.votes import Votes
-from tests.reference import KEY, independent_votes, largest_standard_score, percent
+from tests.reference import KEY, independent_votes, largest_standard_score, percent, two_class
 
 SENSITIVITY = np.array([0.9, 0.8, 0.7, 0.65, 0.85, 0.6])
 SPECIFICITY = np.array([0.6, 0.75, 0.9, 0.7, 0.8, 0.7])
-TRUTH = {"prevalence": np.array(0.6), "sensitivity": SENSITIVITY, "specificity": SPECIFICITY}
+TRUTH = two_class(0.6, SENSITIVITY, SPECIFICITY)
 
 
 def all_params(fit):

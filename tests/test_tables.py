@@ -7,13 +7,13 @@ import pytest
 from latentens import Votes, bayes_posterior, log_likelihood, simulate
 from latentens.errors import ParameterError, VotesError
 from latentens.models import DawidSkene, LayeredGraph, Tree, TruncatedGaussian
-from latentens.programs import tables
+from latentens.programs import tables, two_class_confusion
 from latentens.programs.contract import inspect
 from latentens.runtime.numerics import double_precision
 from latentens.votes import Triplets
 from tests.conftest import slow_but
 from tests.oracles import count_votes, truncated_gaussian
-from tests.reference import random_counts, votes_from
+from tests.reference import random_counts, two_class, votes_from
 
 
 def random_rows(model, num_rows, missing, seed=0):
@@ -135,7 +135,7 @@ def test_five_hundred_voters_do_not_underflow(model):
 def test_five_hundred_correlated_voters_are_integrated_exactly():
     """The posterior narrows with the number of voters; a finer rule must not change it."""
     model = TruncatedGaussian(500)
-    params = {"prevalence": 0.4, "correlation": 0.5, "mean": np.linspace(-0.1, 0.2, 500)}
+    params = {"prevalence": np.array([0.6, 0.4]), "correlation": 0.5, "mean": np.linspace(-0.1, 0.2, 500)}
     dataset = simulate(model, 6, key=jax.random.key(0), params=params)
     joint = truncated_gaussian(model, params, count_votes(dataset.votes.matrix, 2))
     np.testing.assert_allclose(dataset.bayes_posterior(), joint / joint.sum(axis=1, keepdims=True), atol=1e-10)
@@ -143,7 +143,7 @@ def test_five_hundred_correlated_voters_are_integrated_exactly():
 
 def test_perfect_voters_are_believed_and_contradictions_are_finite():
     model = DawidSkene(3)
-    params = {"prevalence": 0.5, "sensitivity": [1.0, 1.0, 0.7], "specificity": [1.0, 1.0, 0.7]}
+    params = two_class(0.5, [1.0, 1.0, 0.7], [1.0, 1.0, 0.7])
     votes = Votes.from_matrix([[1, 1, 0], [0, 0, 1], [1, 0, 1]])
     exact = bayes_posterior(model, params, votes)
     np.testing.assert_allclose(exact[:, 1], [1.0, 0.0, 0.7], atol=1e-10)
@@ -151,7 +151,7 @@ def test_perfect_voters_are_believed_and_contradictions_are_finite():
 
 
 def test_prevalence_at_its_bound():
-    params = {"prevalence": 1.0, "sensitivity": [0.7, 0.7], "specificity": [0.7, 0.7]}
+    params = two_class(1.0, [0.7, 0.7], [0.7, 0.7])
     exact = bayes_posterior(DawidSkene(2), params, Votes.from_matrix([[0, 0], [1, 1]]))
     np.testing.assert_allclose(exact, [[0, 1], [0, 1]], atol=1e-10)
 
@@ -190,23 +190,23 @@ def test_caller_keeps_single_precision():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"sensitivity": None}, "'sensitivity'.*is missing"),
+        ({"confusion": None}, "'confusion'.*is missing"),
         ({"skill": 0.3}, "'skill'.*is unknown"),
-        ({"sensitivity": [0.6, 0.7]}, r"shape \(2,\) in place of \(3,\)"),
-        ({"sensitivity": [0.6, 0.7, 1.2]}, "'sensitivity'.*out of range"),
-        ({"sensitivity": [0.6, 0.7, np.nan]}, "'sensitivity'.*out of range"),
-        ({"prevalence": -0.1}, "'prevalence'.*out of range"),
+        ({"prevalence": 0.5}, r"shape \(\) in place of \(2,\)"),
+        ({"confusion": two_class_confusion([0.6, 0.7, 1.2], [0.8] * 3)}, "'confusion'.*out of range"),
+        ({"confusion": two_class_confusion([0.6, 0.7, np.nan], [0.8] * 3)}, "'confusion'.*out of range"),
+        ({"prevalence": [1.1, -0.1]}, "'prevalence'.*out of range"),
     ],
 )
 def test_wrong_parameters_are_named(change, message):
-    params = {"prevalence": 0.5, "sensitivity": [0.8] * 3, "specificity": [0.8] * 3} | change
+    params = two_class(0.5, [0.8] * 3, [0.8] * 3) | change
     params = {name: value for name, value in params.items() if value is not None}
     with pytest.raises(ParameterError, match=message):
         bayes_posterior(DawidSkene(3), params, Votes.from_matrix([[0, 1, 1]]))
 
 
 def test_votes_that_do_not_fit_the_model():
-    params = {"prevalence": 0.5, "sensitivity": [0.8] * 3, "specificity": [0.8] * 3}
+    params = two_class(0.5, [0.8] * 3, [0.8] * 3)
     with pytest.raises(VotesError, match="2 voters, but .* 3"):
         bayes_posterior(DawidSkene(3), params, Votes.from_matrix([[0, 1]]))
     with pytest.raises(VotesError, match="3 classes"):

@@ -7,7 +7,7 @@ from latentens.errors import VotesError
 from latentens.methods import RBMStack, TopDownMLE
 from latentens.methods.top_down_mle import _from_stack
 from latentens.models import DawidSkene, TopDown
-from tests.reference import percent
+from tests.reference import percent, two_class
 
 KEY = jax.random.key(0)
 
@@ -17,7 +17,7 @@ def chain():
     """Three voters tell each hidden unit well, and three units the label: the votes determine it."""
     weights = np.kron(np.eye(3), np.full((3, 1), 4.0))
     params = {
-        "prevalence": 0.5,
+        "prevalence": np.full(2, 0.5),
         "hidden_bias": np.full(3, -2.0),
         "label_weights": np.full(3, 4.0),
         "visible_bias": -weights.sum(axis=1) / 2,
@@ -69,11 +69,11 @@ def test_start_from_the_stack_says_what_the_stack_says(chain):
 
 @pytest.mark.slow
 def test_independent_voters_need_no_hidden_units():
-    truth = {"prevalence": 0.5, "sensitivity": np.full(6, 0.8), "specificity": np.full(6, 0.7)}
+    truth = two_class(0.5, np.full(6, 0.8), np.full(6, 0.7))
     dataset = simulate(DawidSkene(6), 2000, key=KEY, params=truth)
     fit = TopDownMLE(max_hidden=3, starts=1).fit(dataset.votes, key=KEY)
     assert fit.diagnostics["architecture"] == (6, 1)
-    np.testing.assert_allclose(fit.params["sensitivity"], 0.8, atol=0.06)
+    np.testing.assert_allclose(fit.sensitivity, 0.8, atol=0.06)
 
 
 def test_more_than_two_classes_are_refused():

@@ -61,8 +61,8 @@ def test_voters_are_flagged(fitted):
     voters = fit.voters.set_index("voter")
     assert dict(voters["flag"]) == {"good": "", "fair": "", "coin": CHANCE, "liar": REVERSED, "silent": SILENT}
     np.testing.assert_array_equal(voters["votes"], table.notna().sum())
-    assert voters.loc["good", "says_yes_if_yes"] == fit.params["sensitivity"][0]
-    assert voters.loc["liar", "says_yes_if_no"] == 1 - fit.params["specificity"][3]
+    assert voters.loc["good", "says_yes_if_yes"] == fit.sensitivity[0]
+    assert voters.loc["liar", "says_yes_if_no"] == fit.params["confusion"][3, 0, 1]
     seen = voters.drop("silent")
     for name in ("accuracy", "balanced_accuracy"):
         assert (seen[f"{name}_low"] <= seen[name]).all()

@@ -18,11 +18,12 @@ from latentens.programs.tables import checked_tables
 from latentens.runtime.numerics import double_precision
 from latentens.votes import Triplets
 from tests.conftest import arbitrary_params
+from tests.reference import two_class
 
 KEY = jax.random.key(0)
 MODEL = DawidSkene(4)
-TRUTH = {"prevalence": 0.3, "sensitivity": np.full(4, 0.8), "specificity": np.array([0.7, 0.8, 0.9, 0.6])}
-ACCURACY = 0.3 * TRUTH["sensitivity"] + 0.7 * TRUTH["specificity"]
+TRUTH = two_class(0.3, np.full(4, 0.8), np.array([0.7, 0.8, 0.9, 0.6]))
+ACCURACY = 0.3 * TRUTH["confusion"][:, 1, 1] + 0.7 * TRUTH["confusion"][:, 0, 0]
 
 
 @pytest.fixture(scope="module")
@@ -36,11 +37,11 @@ def fit(votes):
 
 
 def flat(params):
-    return np.concatenate([np.ravel(params[name]) for name in sorted(TRUTH)])
+    return np.concatenate([params["prevalence"][1:], params["confusion"][:, 1, 1], params["confusion"][:, 0, 0]])
 
 
 def unflat(values):
-    return {"prevalence": values[0], "sensitivity": values[1:5], "specificity": values[5:]}
+    return two_class(values[0], values[1:5], values[5:])
 
 
 def test_errors_are_those_of_a_hessian_by_differences(votes, fit):
@@ -97,7 +98,7 @@ def test_known_labels_leave_the_errors_of_frequencies(votes):
     labels = simulate(MODEL, 600, key=KEY, params=TRUTH).labels
     fit = DawidSkeneEM(diagonal=0.0, off_diagonal=0.0).fit(votes, key=KEY, gold=labels)
     found = voter_skill(fit, votes)
-    right = fit.params["sensitivity"]
+    right = fit.sensitivity
     np.testing.assert_allclose(
         found.confusion_error[:, 1, 1], np.sqrt(right * (1 - right) / (labels == 1).sum()), rtol=1e-6
     )
@@ -112,8 +113,7 @@ def test_skill_of_a_tree_goes_through_the_opinions():
         np.asarray(double_precision(lambda order: skills(checked_tables(model, params), order))(np.array(order)))
         for order in ([0, 1], [1, 0])
     )
-    hidden_right = params["hidden_sensitivity"][0]
-    right = hidden_right * params["voter_sensitivity"][0] + (1 - hidden_right) * (1 - params["voter_specificity"][0])
+    right = (params["hidden_confusion"][0] @ params["voter_confusion"][0])[1, 1]
     assert found[12:].reshape(6, 2, 2)[0, 1, 1] == pytest.approx(right)
     np.testing.assert_allclose(flipped[12:].reshape(6, 2, 2), found[12:].reshape(6, 2, 2)[:, ::-1])
 
@@ -124,12 +124,12 @@ def test_draws_give_means_and_quantiles(votes, fit):
         name: np.clip(value + generator.normal(0, 0.02, (2, 50, *np.shape(value))), 0.01, 0.99)
         for name, value in fit.params.items()
     }
+    draws = {name: value / value.sum(axis=-1, keepdims=True) for name, value in draws.items()}
     found = voter_skill(replace(fit, draws=draws), votes)
-    drawn = draws["specificity"].reshape(-1, 4)
-    np.testing.assert_allclose(found.confusion[:, 0, 0], drawn.mean(axis=0))
-    np.testing.assert_allclose(found.confusion_error[:, 0, 0], drawn.std(axis=0, ddof=1))
-    share = draws["prevalence"].reshape(-1, 1)
-    accuracy = share * draws["sensitivity"].reshape(-1, 4) + (1 - share) * drawn
+    drawn = draws["confusion"].reshape(-1, 4, 2, 2)
+    np.testing.assert_allclose(found.confusion, drawn.mean(axis=0))
+    np.testing.assert_allclose(found.confusion_error, drawn.std(axis=0, ddof=1))
+    accuracy = np.einsum("dk,djkk->dj", draws["prevalence"].reshape(-1, 2), drawn)
     np.testing.assert_allclose([found.accuracy_low, found.accuracy_high], np.quantile(accuracy, [0.025, 0.975], axis=0))
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import NamedTuple
 
 import jax
@@ -29,6 +28,7 @@ from latentens.methods.base import Arrays, Fit, model_params
 from latentens.programs.contract import inspect
 from latentens.programs.model import GenerativeModel, Params
 from latentens.programs.tables import checked_tables
+from latentens.programs.transforms import num_parameters
 from latentens.runtime.numerics import double_precision, numpy_generator
 from latentens.runtime.text import probability_text
 from latentens.votes import Votes
@@ -97,7 +97,7 @@ class ByScore(NamedTuple):
     ) -> "ByScore":
         """Simulate items, and find the scores of rows where the program has few enough parameters for that."""
         pool = VoteRows.of(draw_pool(states, votes, generator), rows.num_classes)
-        size = sum(prod(shape) for shape in inspect(model).parameter_shapes.values())
+        size = num_parameters(model)
         sample_score, pool_scores = np.zeros(0), np.zeros((len(pool.weights), 0))
         if size <= MAX_PARAMETERS:
             of_rows = [

@@ -1,7 +1,6 @@
 """Model checks that need no labels: whether voters agree as a fitted model says, and where they do not."""
 
 from dataclasses import dataclass, replace
-from math import prod
 from typing import NamedTuple
 
 import jax
@@ -23,6 +22,7 @@ from latentens.models import DawidSkene, Tree
 from latentens.programs.contract import inspect
 from latentens.programs.model import GenerativeModel, Params
 from latentens.programs.tables import check_form
+from latentens.programs.transforms import num_parameters
 from latentens.rbm.stack import hidden_representations
 from latentens.runtime.text import probability_text
 from latentens.votes import Votes
@@ -211,7 +211,7 @@ def _members(groups: Groups) -> tuple[tuple[int, ...], ...]:
 
 
 def _refuse_unfit(model: GenerativeModel, votes: Votes) -> None:
-    structure = check_form(model, votes)
+    check_form(model, votes)
     votes.refuse_repeats("a check of pairs of voters")
     if votes.num_voters == 1:
         raise VotesError("one voter has nobody to agree with: a check needs the votes of several voters")
@@ -220,10 +220,10 @@ def _refuse_unfit(model: GenerativeModel, votes: Votes) -> None:
             f"{votes.num_voters:,} voters are too many to compare pair by pair; "
             f"check at most {MAX_VOTERS} of them, such as those with the most votes"
         )
-    num_parameters = sum(prod(shape) for shape in structure.parameter_shapes.values())
-    if num_parameters > MAX_PARAMETERS:
+    size = num_parameters(model)
+    if size > MAX_PARAMETERS:
         raise VotesError(
-            f"{model} has {num_parameters:,} parameters, more than the {MAX_PARAMETERS:,} that a check can allow for; "
+            f"{model} has {size:,} parameters, more than the {MAX_PARAMETERS:,} that a check can allow for; "
             "check fewer voters, such as those with the most votes"
         )
 

@@ -14,7 +14,7 @@ from scipy.io.matlab import MatReadError
 from latentens.datasets.bundled import BUNDLED, load_bundled
 from latentens.datasets.dataset import Dataset
 from latentens.datasets.from_files import from_files
-from latentens.datasets.paper import PAPER_MODELS, PAPER_VOTERS, simulate_paper, true_params
+from latentens.datasets.paper import PAPER_MODELS, PAPER_VOTERS, paper_to_params, simulate_paper, true_params
 from latentens.errors import DataNotFoundError, Keyword, VotesError
 from latentens.models import Tree
 from latentens.programs.model import GenerativeModel
@@ -102,8 +102,7 @@ def _params_beside(family: str, path: Path) -> tuple[GenerativeModel | None, dic
         return None, None
     values = known[family]
     model = Tree(tuple(values["voter_parent"])) if family == "Tree" else PAPER_MODELS[family]
-    params = {k: np.asarray(v, dtype=np.float64) for k, v in values.items() if k not in ("note", "voter_parent")}
-    return model, params
+    return model, paper_to_params(model, {k: v for k, v in values.items() if k not in ("note", "voter_parent")})
 
 
 def _load_crowd(name: str, path: Path, options: TableOptions) -> Dataset:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from functools import lru_cache
 from importlib.resources import files
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -12,6 +12,8 @@ from jaxtyping import Float, Int
 
 from latentens.datasets.dataset import Dataset, simulate
 from latentens.models import DawidSkene, LayeredGraph, Tree, TruncatedGaussian
+from latentens.programs.components import two_class_confusion
+from latentens.programs.contract import inspect
 from latentens.programs.model import GenerativeModel
 from latentens.programs.tables import checked_tables
 from latentens.runtime.numerics import double_precision
@@ -44,8 +46,18 @@ def paper_params(family: str) -> PaperParams:
     """The parameters of one of the paper's families; `published/README.md` names their source."""
     path = files("latentens.datasets") / "published" / "shaham_2016.json"
     known = json.loads(path.read_text(encoding="utf-8"))[family]
-    params = {name: np.asarray(value, dtype=np.float64) for name, value in known["params"].items()}
-    return PaperParams(params, known["source"] == "estimate")
+    return PaperParams(paper_to_params(PAPER_MODELS[family], known["params"]), known["source"] == "estimate")
+
+
+def paper_to_params(model: GenerativeModel, values: Mapping[str, Any]) -> dict[str, Float[np.ndarray, "..."]]:
+    """The parameters of a model from the paper's: the prevalence of label 1, sensitivities and specificities."""
+    known = {name: np.asarray(value, dtype=np.float64) for name, value in values.items()}
+    known["prevalence"] = np.stack([1 - known["prevalence"], known["prevalence"]])
+    for name in inspect(model).parameter_shapes:
+        if name.endswith("confusion"):
+            prefix = name.removesuffix("confusion")
+            known[name] = two_class_confusion(known.pop(f"{prefix}sensitivity"), known.pop(f"{prefix}specificity"))
+    return known
 
 
 def simulate_paper(family: str, number: int, num_items: int = PAPER_ITEMS) -> Dataset:

@@ -18,6 +18,7 @@ from latentens.programs.marginal import Observations, marginal_log_likelihood, u
 from latentens.programs.model import GenerativeModel
 from latentens.programs.row_layout import DenseRows
 from latentens.programs.tables import build_tables
+from latentens.programs.transforms import num_parameters
 from latentens.runtime.blocks import fetch, num_workers
 from latentens.runtime.limits import check_memory, check_time
 from latentens.runtime.parallel import stop_if_asked
@@ -79,12 +80,12 @@ class Sampler:
 
         A trajectory has about `5 d^(1/4)` gradients in d dimensions: steps must become shorter as `d^(-1/4)`.
         """
-        sizes = [math.prod(shape) for shape in inspect(self.model).parameter_shapes.values()]
-        steps = min(5 * sum(sizes) ** 0.25, 2.0**self.max_tree_depth)
+        size = num_parameters(self.model)
+        steps = min(5 * size**0.25, 2.0**self.max_tree_depth)
         gradients = num_chains * (self.num_warmup + self.num_samples) * steps
-        what = f"sampling {num_chains} chains of {sum(sizes):,} parameters"
+        what = f"sampling {num_chains} chains of {size:,} parameters"
         check_memory(
-            8.0 * DRAW_COPIES * num_chains * self.num_samples * sum(sizes), what, "keep fewer draws or leave voters out"
+            8.0 * DRAW_COPIES * num_chains * self.num_samples * size, what, "keep fewer draws or leave voters out"
         )
         seconds = gradients * gradient_seconds(self.model, observations) / min(num_chains, num_workers())
         remedy = "use MaximumLikelihood with use_prior=True, or fit a sample of the items by votes.take"

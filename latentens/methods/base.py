@@ -206,6 +206,23 @@ class Fit(Estimate):
         """The generative model whose parameters `params` are; None if the method has no such model."""
         return self.method.fitted_model(self)
 
+    @property
+    def sensitivity(self) -> Float[np.ndarray, " voter"]:
+        """Of two classes: each voter's probability of voting for class 1 where it is the label."""
+        return self._two_class_confusion[:, 1, 1]
+
+    @property
+    def specificity(self) -> Float[np.ndarray, " voter"]:
+        """Of two classes: each voter's probability of voting for class 0 where it is the label."""
+        return self._two_class_confusion[:, 0, 0]
+
+    @property
+    def _two_class_confusion(self) -> Float[np.ndarray, "voter label vote"]:
+        confusion = self.params.get("confusion")
+        if confusion is None or confusion.shape[1:] != (2, 2):
+            raise LatentensError("sensitivity and specificity need confusion matrices of two classes in `params`")
+        return confusion
+
     @one_blas_thread()
     @double_precision
     def log_likelihood(self, votes: Votes) -> Float[np.ndarray, "*draw item"]:

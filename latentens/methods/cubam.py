@@ -18,6 +18,7 @@ from latentens.methods.rows import (
     require_two_classes,
     vote_indicator,
 )
+from latentens.programs.components import two_class_confusion
 from latentens.runtime.numerics import FIVE_POINT_DERIVATIVES, numpy_generator
 from latentens.runtime.parallel import stop_if_asked
 from latentens.runtime.settings import Count
@@ -258,9 +259,11 @@ def _params(voters: Voters) -> dict[str, np.ndarray]:
     strength = voters.weight.sum(axis=1)
     spread = np.sqrt(1 + SIGNAL_SPREAD**2 * np.sum(voters.weight**2, axis=1))
     return {
-        "prevalence": np.asarray(0.5),  # fixed by the prior
-        "sensitivity": ndtr((strength - voters.threshold) / spread),
-        "specificity": ndtr((strength + voters.threshold) / spread),
+        "prevalence": np.full(2, 0.5),  # fixed by the prior
+        "confusion": two_class_confusion(
+            sensitivity=ndtr((strength - voters.threshold) / spread),
+            specificity=ndtr((strength + voters.threshold) / spread),
+        ),
         "weight": voters.weight,
         "threshold": voters.threshold,
     }

@@ -25,10 +25,8 @@ from latentens.methods.independent.label_counts import (
 )
 from latentens.methods.independent.likelihood import (
     Confusion,
-    from_named_params,
     gold_posterior,
     log_joint,
-    named_params,
     posterior,
 )
 from latentens.methods.independent.shrinkage import Form, Shrinkage, choose_shrinkage
@@ -119,7 +117,7 @@ class DawidSkeneEM(Method):
                 "starts_given_up": int(optimum.given_up.sum()),
             },
         )
-        return Estimate(named_params(shares, confusion), diagnostics, state={"added_votes": added})
+        return Estimate({"prevalence": shares, "confusion": confusion}, diagnostics, state={"added_votes": added})
 
     def relabel(self, estimate: Estimate, order: Int[np.ndarray, " label"]) -> Estimate:
         moved = super().relabel(estimate, order)
@@ -127,12 +125,13 @@ class DawidSkeneEM(Method):
 
     @in_blocks
     def posterior(self, estimate: Estimate, votes: Votes) -> Posterior:
-        return posterior(vote_indicator(votes, votes.num_classes), *from_named_params(estimate.params))
+        return posterior(
+            vote_indicator(votes, votes.num_classes), estimate.params["prevalence"], estimate.params["confusion"]
+        )
 
     def fitted_model(self, estimate: Estimate) -> GenerativeModel:
         """Dawid & Skene's."""
-        shares, confusion = from_named_params(estimate.params)
-        return DawidSkene(len(confusion), len(shares))
+        return DawidSkene(len(estimate.params["confusion"]), len(estimate.params["prevalence"]))
 
     def _climb(self, votes: Votes, key: jax.Array, gold: GoldCodes | None) -> tuple[Optimum, PriorRule, Confusion]:
         """Where each start ends, by which rule, and what that adds to votes at the best.

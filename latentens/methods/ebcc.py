@@ -12,7 +12,7 @@ from scipy.special import digamma, gammaln, logsumexp
 from latentens.inference.identification import Labelling, label_change
 from latentens.inference.orient import orientation, vote_shares
 from latentens.methods.base import Diagnostics, Estimate, GoldCodes, Method, Posterior
-from latentens.methods.independent.likelihood import from_named_params, gold_posterior, named_params
+from latentens.methods.independent.likelihood import gold_posterior
 from latentens.methods.independent.subtype_ascent import (
     CLASS_CONCENTRATION,
     RIGHT_CONCENTRATION,
@@ -138,8 +138,7 @@ class Ebcc(Method):
     @in_blocks
     def log_likelihood_of(self, estimate: Estimate, votes: Votes) -> Float[np.ndarray, " row"]:
         """Of one row each parameter is used once, so that its mean under the variational posterior is all it takes."""
-        shares, _ = from_named_params(estimate.params)
-        log_prior = safe_log(shares[:, None] * estimate.params["subtype_shares"]).ravel()
+        log_prior = safe_log(estimate.params["prevalence"][:, None] * estimate.params["subtype_shares"]).ravel()
         by_subtype = estimate.params["subtype_confusion"].transpose(0, 3, 1, 2)
         table = safe_log(by_subtype).reshape(votes.num_voters * votes.num_classes, -1)
         return logsumexp(vote_indicator(votes, votes.num_classes) @ table + log_prior, axis=1)
@@ -271,7 +270,8 @@ def _params(fitted: Concentrations) -> dict[str, np.ndarray]:
     by_subtype = fitted.votes / fitted.votes.sum(axis=1, keepdims=True)
     confusion = np.einsum("jvkm,km->jkv", by_subtype, subtype_shares)
     return {
-        **named_params(shares, confusion),
+        "prevalence": shares,
+        "confusion": confusion,
         "subtype_shares": subtype_shares,
         "subtype_confusion": by_subtype.transpose(0, 2, 3, 1),
     }

@@ -10,7 +10,6 @@ from jaxtyping import Float, Int
 from scipy.special import expit, logsumexp, softmax
 
 from latentens.methods.base import Diagnostics, Estimate, GoldCodes, Method, Posterior
-from latentens.methods.independent.likelihood import named_params
 from latentens.methods.rows import Cells, Indicator, Values, labelled_rows, vote_indicator
 from latentens.runtime.parallel import in_threads, stop_if_asked
 from latentens.runtime.progress import track_late
@@ -139,14 +138,13 @@ class Glad(Method):
 
     def has_fixed_order(self, estimate: Estimate) -> bool:
         """Of more than two classes a right vote is always one for the label itself."""
-        return np.ndim(estimate.params["prevalence"]) > 0
+        return len(estimate.params["prevalence"]) > 2
 
     def relabel(self, estimate: Estimate, order: Int[np.ndarray, " label"]) -> Estimate:
         """Voters of the opposite ability."""
-        del order  # there is only one other
         params = estimate.params
-        opposite = {name: 1 - params[name] for name in ("prevalence", "sensitivity", "specificity")}
-        return replace(estimate, params={**params, **opposite, "ability": -params["ability"]})
+        opposite = {"confusion": params["confusion"][:, order], "ability": -params["ability"]}
+        return replace(estimate, params={**params, **opposite})
 
     def posterior(self, estimate: Estimate, votes: Votes) -> Posterior:
         return self._rows_given(estimate.params["ability"], _blocks(votes, None))[0]
@@ -292,7 +290,7 @@ def _params(
     right = np.array([weight @ expit(a * scale) for a in ability]) / counts.sum()
     wrong = ((1 - right) / (num_classes - 1))[:, None, None]
     confusion = np.where(np.eye(num_classes, dtype=bool), right[:, None, None], wrong)
-    return {**named_params(np.full(num_classes, 1 / num_classes), confusion), "ability": ability}
+    return {"prevalence": np.full(num_classes, 1 / num_classes), "confusion": confusion, "ability": ability}
 
 
 def _grouped_eases(ease: Eases, counts: Int[np.ndarray, " row"]) -> tuple[np.ndarray, np.ndarray]:

@@ -11,8 +11,6 @@ from latentens.methods.independent.likelihood import (
     Confusion,
     log_odds,
     most_likely_posterior,
-    named_params,
-    two_class_confusion,
 )
 from latentens.methods.restricted_likelihood import RestrictedLikelihood
 from latentens.methods.rows import (
@@ -24,6 +22,7 @@ from latentens.methods.rows import (
     vote_indicator,
 )
 from latentens.methods.spectral_meta_learner import relabelled_rates
+from latentens.programs.components import two_class_confusion
 from latentens.runtime.parallel import stop_if_asked
 from latentens.runtime.settings import Count
 from latentens.votes import Votes
@@ -56,7 +55,7 @@ class IterativeMaximumLikelihood(Method):
             iterations=rounds,
             converged=converged,
         )
-        return Estimate(named_params(shares, confusion), diagnostics)
+        return Estimate({"prevalence": shares, "confusion": confusion}, diagnostics)
 
     def relabel(self, estimate: Estimate, order: Int[np.ndarray, " label"]) -> Estimate:
         return replace(estimate, params=relabelled_rates(estimate.params, order))
@@ -72,7 +71,7 @@ class IterativeMaximumLikelihood(Method):
         while rounds < self.max_rounds and not at_rest:
             stop_if_asked()
             confusion = hard_confusion(indicator, counts, labels)
-            odds = log_odds(indicator, confusion[:, 1, 1], confusion[:, 0, 0])
+            odds = log_odds(indicator, confusion)
             relabelled = np.where((odds == 0) | (rows.gold >= 0), labels, odds > 0)
             rounds, at_rest = rounds + 1, np.array_equal(relabelled, labels)
             labels = relabelled

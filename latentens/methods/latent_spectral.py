@@ -22,6 +22,7 @@ from latentens.methods.spectral.trees import (
     tree_log_likelihoods,
 )
 from latentens.methods.spectral_meta_learner import relabelled_rates, without_structure
+from latentens.programs.components import two_class_confusion
 from latentens.runtime.numerics import numpy_generator
 from latentens.runtime.settings import Count
 from latentens.votes import Votes
@@ -76,18 +77,17 @@ class LatentSpectral(Method):
     def relabel(self, estimate: Estimate, order: Int[np.ndarray, " label"]) -> Estimate:
         """The label changes sides; the groups' opinions and their voters stay."""
         params = relabelled_rates(estimate.params, order)
-        hidden = {"sensitivity": params["hidden_specificity"], "specificity": params["hidden_sensitivity"]}
-        return replace(estimate, params={**params, **{f"hidden_{name}": 1 - value for name, value in hidden.items()}})
+        return replace(estimate, params={**params, "hidden_confusion": params["hidden_confusion"][:, order]})
 
     @in_blocks
     def posterior(self, estimate: Estimate, votes: Votes) -> Posterior:
         params = estimate.params
         if not params:
             return vote_shares(votes)
-        hidden, voter = (Rates(params[f"{of}_sensitivity"], params[f"{of}_specificity"]) for of in ("hidden", "voter"))
+        hidden, voter = (Rates.of(params[f"{source}_confusion"]) for source in ("hidden", "voter"))
         given_label = tree_log_likelihoods(vote_indicator(votes, 2), params["groups"], hidden, voter)
-        log_shares = np.log(np.array([1 - params["prevalence"], params["prevalence"]]))
-        return lean_to_score(softmax(given_label + log_shares, axis=1), given_label[:, 1] - given_label[:, 0])
+        probs = softmax(given_label + np.log(params["prevalence"]), axis=1)
+        return lean_to_score(probs, given_label[:, 1] - given_label[:, 0])
 
     def _fitted(self, votes: Votes, moments: VoteMoments, candidates: list[Groups]) -> list[TreeEstimates]:
         """The tree of each voter alone, and those among which the likelihood decides."""
@@ -108,14 +108,11 @@ def log_evidence(votes: Votes, tree: TreeEstimates) -> float:
 def _params(tree: TreeEstimates) -> dict[str, np.ndarray]:
     """Parameters under the names of the models `Tree` and `DawidSkene`."""
     return {
-        "prevalence": np.asarray((1 + tree.imbalance) / 2),
-        "sensitivity": tree.marginal.sensitivity,
-        "specificity": tree.marginal.specificity,
+        "prevalence": np.array([1 - tree.imbalance, 1 + tree.imbalance]) / 2,
+        "confusion": two_class_confusion(*tree.marginal),
         "groups": tree.groups,
-        "hidden_sensitivity": tree.hidden.sensitivity,
-        "hidden_specificity": tree.hidden.specificity,
-        "voter_sensitivity": tree.voter.sensitivity,
-        "voter_specificity": tree.voter.specificity,
+        "hidden_confusion": two_class_confusion(*tree.hidden),
+        "voter_confusion": two_class_confusion(*tree.voter),
     }
 
 

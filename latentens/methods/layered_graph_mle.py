@@ -112,7 +112,7 @@ def _nearest_linear(
     """Intercepts and slopes of the least-squares fit to P(vote = 1 | H), states weighted by their probability."""
     states = np.indices((2,) * on.shape[1]).reshape(on.shape[1], -1).T
     given_label = np.prod(np.where(states == 1, on[:, None], 1 - on[:, None]), axis=2)
-    root = np.sqrt(np.array([1 - prevalence, prevalence]) @ given_label)[:, None]
+    root = np.sqrt(prevalence @ given_label)[:, None]
     design = np.column_stack([np.ones(len(states)), states])
     found = np.linalg.lstsq(root * design, root * expit(biases + states @ weights.T), rcond=None)[0]
     return found[0], found[1:].T

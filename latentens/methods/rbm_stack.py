@@ -15,9 +15,9 @@ from latentens.errors import SettingError
 from latentens.inference.orient import orientation, vote_shares
 from latentens.methods.base import Diagnostics, Estimate, GoldCodes, Method, Posterior, posterior_of
 from latentens.methods.dawid_skene_em import DawidSkeneEM
-from latentens.methods.independent.likelihood import from_named_params, log_joint
+from latentens.methods.independent.likelihood import log_joint
 from latentens.methods.rows import by_blocks, vote_indicator
-from latentens.rbm.lemma import confusion_to_rbm, rbm_to_confusion, rbm_to_dawid_skene
+from latentens.rbm.lemma import dawid_skene_to_rbm, rbm_to_dawid_skene
 from latentens.rbm.machine import Machine
 from latentens.rbm.rows import VisibleRows, rows_from_votes, sizes_from_votes
 from latentens.rbm.scoring import exact_log_likelihoods, mean_log_likelihood
@@ -223,9 +223,8 @@ class _SingleUnit:
 
 
 def _machine_of(fitted: Estimate) -> Machine:
-    shares, confusion = from_named_params(fitted.params)
-    shares = np.maximum(shares, np.finfo(np.float64).tiny)  # a label that no item has
-    return confusion_to_rbm(shares / shares.sum(), confusion)
+    shares = np.maximum(fitted.params["prevalence"], np.finfo(np.float64).tiny)  # a label that no item has
+    return dawid_skene_to_rbm(shares / shares.sum(), fitted.params["confusion"])
 
 
 class LabelChange(NamedTuple):
@@ -273,7 +272,7 @@ def _is_independent(estimate: Estimate) -> bool:
 
 
 def _independent_log_joint(estimate: Estimate, votes: Votes) -> Float[np.ndarray, "row label"]:
-    params = from_named_params({name: np.asarray(value) for name, value in estimate.params.items()})
+    params = [np.asarray(estimate.params[name]) for name in ("prevalence", "confusion")]
     return by_blocks(lambda part: log_joint(vote_indicator(part, len(params[0])), *params), votes)
 
 
@@ -332,8 +331,7 @@ def stack_params(machines: Sequence[Machine]) -> dict[str, Any]:
         params |= {f"weights_{layer}": weights, f"visible_bias_{layer}": visible_bias}
         params[f"hidden_bias_{layer}"] = hidden_bias
     if len(machines) == 1:
-        lemma = rbm_to_dawid_skene if machines[0].hidden_units.width == 1 else rbm_to_confusion
-        params |= lemma(machines[0])._asdict()
+        params |= rbm_to_dawid_skene(machines[0])._asdict()
     return params
 
 

@@ -11,11 +11,8 @@ from jaxtyping import Int
 from latentens.inference.orient import orientation, vote_shares
 from latentens.methods.base import Arrays, Diagnostics, Estimate, GoldCodes, Method, Posterior
 from latentens.methods.independent.likelihood import (
-    from_named_params,
     lean_to_score,
-    named_params,
     posterior,
-    two_class_confusion,
 )
 from latentens.methods.rows import by_blocks, in_blocks, require_two_classes, vote_indicator
 from latentens.methods.spectral.moments import (
@@ -34,6 +31,7 @@ from latentens.methods.spectral.moments import (
     sparse_scale_of,
     vote_moments,
 )
+from latentens.programs.components import two_class_confusion
 from latentens.votes import Votes
 from latentens.votes.distinct import Patterns
 
@@ -93,7 +91,7 @@ class SpectralMetaLearner(Method):
     def posterior(self, estimate: Estimate, votes: Votes) -> Posterior:
         if not estimate.params:
             return vote_shares(votes)
-        probs = posterior(vote_indicator(votes, 2), *from_named_params(estimate.params))
+        probs = posterior(vote_indicator(votes, 2), estimate.params["prevalence"], estimate.params["confusion"])
         return lean_to_score(probs, spectral_score(votes, estimate.params["spectral_vector"]))
 
 
@@ -144,13 +142,12 @@ def independent_posterior(rows: Votes, imbalance: float, rates: Rates) -> Poster
 
 def rates_params(imbalance: float, rates: Rates) -> dict[str, np.ndarray]:
     """Parameters under their names."""
-    return named_params(np.array([1 - imbalance, 1 + imbalance]) / 2, two_class_confusion(*rates))
+    return {"prevalence": np.array([1 - imbalance, 1 + imbalance]) / 2, "confusion": two_class_confusion(*rates)}
 
 
 def relabelled_rates(params: Arrays, order: Int[np.ndarray, " label"]) -> dict[str, np.ndarray]:
     """Parameters with the labels of shares and rates in another order, whatever else is among them."""
-    shares, confusion = from_named_params(params)
-    return {**params, **named_params(shares[order], confusion[:, order])}
+    return {**params, "prevalence": params["prevalence"][order], "confusion": params["confusion"][:, order]}
 
 
 def without_structure(scale: float) -> Estimate:

@@ -231,7 +231,7 @@ class TopDownMLE(Method):
 
     def fitted_model(self, estimate: Estimate) -> GenerativeModel:
         """The chain of the chosen size; without hidden units, Dawid & Skene's."""
-        biases = estimate.params.get("visible_bias", estimate.params.get("sensitivity", ()))
+        biases = estimate.params.get("visible_bias", estimate.params.get("confusion", ()))
         return _model(len(biases), len(estimate.params.get("hidden_bias", ())))
 
     def refit(self, estimate: Estimate) -> MaximumLikelihood:

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from latentens.errors import VotesError
 from latentens.methods.base import Estimate, Fit, GoldCodes, Method, Posterior, nested_fit
 from latentens.methods.dawid_skene_em import DawidSkeneEM
-from latentens.methods.independent.likelihood import ROUNDING, named_params
+from latentens.methods.independent.likelihood import ROUNDING
 from latentens.methods.majority_vote import MajorityVote
 from latentens.methods.maximum_likelihood import MaximumLikelihood
 from latentens.methods.spectral.groups import best_groups, candidate_groups, group_scores
@@ -70,12 +70,11 @@ class TreeMLE(Method):
 
     def fitted_model(self, estimate: Estimate) -> DawidSkene | Tree:
         """The tree of the groups that were found; without groups, Dawid & Skene's model."""
-        classes = max(2, np.size(estimate.params["prevalence"]))
+        classes = len(estimate.params["prevalence"])
         groups = estimate.params.get("groups")
         if groups is not None:
             return Tree(tuple(groups.astype(int).tolist()), classes)
-        voters = estimate.params["sensitivity" if classes == 2 else "confusion"]
-        return DawidSkene(len(voters), classes)
+        return DawidSkene(len(estimate.params["confusion"]), classes)
 
     def refit(self, estimate: Estimate) -> MaximumLikelihood:
         """A climb from the estimate, with the groups that were found."""
@@ -135,11 +134,11 @@ def _start(votes: Votes, tree: Tree, generator: np.random.Generator) -> dict[str
             confusion[voter] = _count(opinions[-1], votes.matrix[:, voter, None] == np.arange(classes))
     seen = Votes.from_matrix(np.stack([probs.argmax(axis=1) for probs in opinions], axis=1), num_classes=classes)
     labels = nested_fit(DawidSkeneEM(1.0, 1.0, random_starts=2), seen, key_from(generator), None).label_probs
-    hidden = named_params(labels.mean(axis=0), np.stack([_count(labels, probs) for probs in opinions]))
-    voters = named_params(labels.mean(axis=0), confusion)
-    start = {f"hidden_{name}": value for name, value in hidden.items() if name != "prevalence"}
-    start |= {f"voter_{name}": value for name, value in voters.items() if name != "prevalence"}
-    return start | {"prevalence": hidden["prevalence"]}
+    return {
+        "prevalence": labels.mean(axis=0),
+        "hidden_confusion": np.stack([_count(labels, probs) for probs in opinions]),
+        "voter_confusion": confusion,
+    }
 
 
 def _count(given: Posterior, outcome: np.ndarray) -> Float[np.ndarray, "given outcome"]:

@@ -26,7 +26,6 @@ from latentens.inference.skill import (
     without_intervals,
 )
 from latentens.methods.base import Fit, model_params
-from latentens.methods.independent.likelihood import from_named_params, two_class_confusion
 from latentens.models import DawidSkene
 from latentens.programs.contract import inspect
 from latentens.votes import Votes
@@ -85,14 +84,9 @@ def quick_skill(fit: Fit, votes: Votes) -> VoterSkill:
 
 
 def estimated_confusion(params: Mapping[str, np.ndarray], shape: tuple[int, ...]) -> Confusion | None:
-    """The confusion matrices among parameters, perhaps as rates for two classes; None if there are none."""
-    if "confusion" in params and params["confusion"].shape == shape:
-        return np.asarray(params["confusion"], dtype=float)
-    rates = [np.asarray(params[name], dtype=float) for name in ("specificity", "sensitivity") if name in params]
-    if len(rates) != 2 or shape[1] != 2 or any(rate.shape != shape[:1] for rate in rates):
-        return None
-    specificity, sensitivity = rates
-    return two_class_confusion(sensitivity, specificity)
+    """The confusion matrices among parameters; None if there are none of this shape."""
+    found = np.asarray(params.get("confusion", ()), dtype=float)
+    return found if found.shape == shape else None
 
 
 def _is_quick(fit: Fit, num_classes: int) -> bool:
@@ -111,7 +105,7 @@ def _is_independent(fit: Fit) -> bool:
 
 
 def _independent(fit: Fit, votes: Votes, level: float) -> VoterSkill:
-    shares, confusion = from_named_params(fit.params)
+    shares, confusion = fit.params["prevalence"], fit.params["confusion"]
     order = fit.state.get("label_order", np.arange(len(shares)))
     added = fit.state.get("added_votes")
     return independent_skill(shares[order], confusion[:, order], votes, fit.known, added=added, level=level)

@@ -1,6 +1,16 @@
 """Generative programs: the contract, the tables that a program is turned into, and what follows from them."""
 
+from latentens.programs.components import two_class_confusion
+from latentens.programs.distributions import QuadratureNormal
 from latentens.programs.model import GenerativeModel, Params
 from latentens.programs.tables import bayes_posterior, log_likelihood, pointwise_log_likelihood
 
-__all__ = ["GenerativeModel", "Params", "bayes_posterior", "log_likelihood", "pointwise_log_likelihood"]
+__all__ = [
+    "GenerativeModel",
+    "Params",
+    "QuadratureNormal",
+    "bayes_posterior",
+    "log_likelihood",
+    "pointwise_log_likelihood",
+    "two_class_confusion",
+]

@@ -55,37 +55,27 @@ class GenerativeModel(Settings, ABC):
         del key
         return None
 
-    def flip(self, params: Params) -> dict[str, np.ndarray] | None:
-        """What changes when the labels of a two-class model change places and the distribution of votes stays.
+    def permute(self, params: Params, order: Int[np.ndarray, " label"]) -> dict[str, np.ndarray] | None:
+        """The parameters that change when the labels come in another order and the distribution of votes stays.
 
         Leading axes of the parameters, such as those of posterior draws, are kept.
-
-        Returns:
-            The parameters that change, or None where the model does not say.
-        """
-        return self.permute(params, np.array([1, 0]))
-
-    def permute(self, params: Params, order: Int[np.ndarray, " label"]) -> dict[str, np.ndarray] | None:
-        """As `flip`, for any number of classes: the label k of the result is the label `order[k]` of the parameters."""
-        del params, order
-        return None
-
-    @final
-    def relabel(self, params: Params, order: Int[np.ndarray, " label"]) -> dict[str, np.ndarray] | None:
-        """The parameters of the same distribution of votes with the labels in another order.
-
-        A model says what changes: `flip` for two classes, `permute` for more.
 
         Args:
             params: A value for each parameter.
             order: The label k of the result is the label `order[k]` of these parameters.
 
         Returns:
-            All parameters, or None where the model does not say how to relabel them.
+            The parameters that change, or None if the model does not define them for this order.
         """
+        del params, order
+        return None
+
+    @final
+    def relabel(self, params: Params, order: Int[np.ndarray, " label"]) -> dict[str, np.ndarray] | None:
+        """All parameters with the labels in another order, by `permute`; None where that is not defined."""
         if np.array_equal(order, np.arange(len(order))):
             return dict(params)
-        changed = self.flip(params) if len(order) == 2 else self.permute(params, order)
+        changed = self.permute(params, order)
         return None if changed is None else {**params, **changed}
 
     def __str__(self) -> str:

@@ -234,6 +234,11 @@ def _in_numpy(support: Any) -> Transform | None:
     return None
 
 
+def num_parameters(model: GenerativeModel) -> int:
+    """The number of free parameters: coordinates of unconstrained space."""
+    return sum(map(math.prod, transform_of(model).point_shapes.values()))
+
+
 def to_point(model: GenerativeModel, params: Params) -> dict[str, np.ndarray]:
     """The point of unconstrained space that stands for some parameters."""
     transform = transform_of(model)

@@ -2,11 +2,8 @@
 
 from latentens.rbm.annealing import PartitionEstimate
 from latentens.rbm.lemma import (
-    ConfusionParams,
     DawidSkeneParams,
-    confusion_to_rbm,
     dawid_skene_to_rbm,
-    rbm_to_confusion,
     rbm_to_dawid_skene,
 )
 from latentens.rbm.machine import Machine
@@ -36,7 +33,6 @@ from latentens.rbm.units import Units
 from latentens.rbm.width_rule import SingularValueRule, Width
 
 __all__ = [
-    "ConfusionParams",
     "DawidSkeneParams",
     "ExactTraining",
     "Likelihood",
@@ -50,7 +46,6 @@ __all__ = [
     "VisibleRows",
     "Width",
     "choose_training",
-    "confusion_to_rbm",
     "dawid_skene_to_rbm",
     "energy",
     "estimate_log_partition",
@@ -61,7 +56,6 @@ __all__ = [
     "log_probs",
     "mean_log_likelihood",
     "random_search",
-    "rbm_to_confusion",
     "rbm_to_dawid_skene",
     "rows_from_votes",
     "state_posterior",

@@ -238,7 +238,7 @@ def trace_figure(method: str, draws: xr.DataTree, summary: pd.DataFrame) -> Pict
 
 
 def _elements(draws: xr.Dataset, labels: list[str]) -> xr.Dataset:
-    """Single parameters, by the labels of ArviZ's summary, such as `sensitivity[ann]`, as variables of their own."""
+    """Single parameters as variables, named as in ArviZ's summary, such as `confusion[ann, yes, no]`."""
     from arviz_base import xarray_sel_iter
     from arviz_base.labels import BaseLabeller
 

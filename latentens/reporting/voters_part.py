@@ -68,11 +68,7 @@ def by_known_labels(view: View) -> VoterSkill | None:
 
 def judge(view: View) -> str:
     """The method by which voters are judged: the first that estimates what each confuses, best by likelihood."""
-    able = [
-        (method, fit)
-        for method, fit in view.first_fits.items()
-        if "confusion" in fit.params or {"sensitivity", "specificity"} <= set(fit.params)
-    ]
+    able = [(method, fit) for method, fit in view.first_fits.items() if "confusion" in fit.params]
     likely = [method for method, fit in able if "log_likelihood" in fit.diagnostics]
     return next(iter([*likely, *(method for method, _ in able), *view.estimates]))
 

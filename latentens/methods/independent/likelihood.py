@@ -10,7 +10,6 @@ from jaxtyping import Float, Int
 from scipy.special import softmax
 
 from latentens.methods.rows import Indicator, by_blocks, vote_indicator
-from latentens.programs.sites import confusion_of
 from latentens.runtime.numerics import safe_log
 from latentens.votes import Votes
 
@@ -18,14 +17,6 @@ ROUNDING = 1e-12
 """A score this close to zero is zero."""
 
 Confusion = Float[np.ndarray, "voter label vote"]
-PerVoter = Float[np.ndarray, " voter"]
-
-
-def two_class_confusion(sensitivity: PerVoter, specificity: PerVoter) -> Confusion:
-    """Confusion matrices of voters with the given sensitivities and specificities."""
-    given_zero = np.stack([specificity, 1 - specificity], axis=-1)
-    given_one = np.stack([1 - sensitivity, sensitivity], axis=-1)
-    return np.stack([given_zero, given_one], axis=1)
 
 
 def log_likelihoods(indicator: Indicator, confusion: Confusion) -> Float[np.ndarray, "row label"]:
@@ -34,9 +25,9 @@ def log_likelihoods(indicator: Indicator, confusion: Confusion) -> Float[np.ndar
     return indicator @ table.reshape(-1, table.shape[-1])
 
 
-def log_odds(indicator: Indicator, sensitivity: PerVoter, specificity: PerVoter) -> Float[np.ndarray, " row"]:
+def log_odds(indicator: Indicator, confusion: Confusion) -> Float[np.ndarray, " row"]:
     """`log p(votes | 1) − log p(votes | 0)` of each row."""
-    given_label = log_likelihoods(indicator, two_class_confusion(sensitivity, specificity))
+    given_label = log_likelihoods(indicator, confusion)
     return given_label[:, 1] - given_label[:, 0]
 
 
@@ -88,18 +79,5 @@ def lean_to_score(
 
 def most_likely_posterior(params: Mapping[str, np.ndarray], indicator: Indicator) -> Float[np.ndarray, "row label"]:
     """The posterior of two classes at named parameters, leaning to the label of maximum likelihood without a prior."""
-    score = log_odds(indicator, params["sensitivity"], params["specificity"])
-    return lean_to_score(posterior(indicator, *from_named_params(params)), score)
-
-
-def from_named_params(params: Mapping[str, np.ndarray]) -> tuple[Float[np.ndarray, " label"], Confusion]:
-    """Shares of the labels and confusion matrices from parameters under the names of the model `DawidSkene`."""
-    prevalence = params["prevalence"]
-    return prevalence if np.ndim(prevalence) else np.stack([1 - prevalence, prevalence]), confusion_of(params)
-
-
-def named_params(shares: Float[np.ndarray, " label"], confusion: Confusion) -> dict[str, np.ndarray]:
-    """Parameters under the names of the model `DawidSkene`."""
-    if len(shares) > 2:
-        return {"prevalence": shares, "confusion": confusion}
-    return {"prevalence": shares[1], "sensitivity": confusion[:, 1, 1], "specificity": confusion[:, 0, 0]}
+    probs = posterior(indicator, params["prevalence"], params["confusion"])
+    return lean_to_score(probs, log_odds(indicator, params["confusion"]))

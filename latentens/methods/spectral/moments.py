@@ -51,6 +51,11 @@ class Rates(NamedTuple):
     sensitivity: Vector
     specificity: Vector
 
+    @classmethod
+    def of(cls, confusion: Float[np.ndarray, "voter label vote"]) -> "Rates":
+        """The rates of confusion matrices of two classes."""
+        return cls(confusion[:, 1, 1], confusion[:, 0, 0])
+
 
 def signed_votes(indicator: Indicator) -> tuple[SignedVotes, SignedVotes]:
     """f, zero where a vote is missing, and whether the vote was cast."""

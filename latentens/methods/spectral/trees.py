@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from latentens.methods.independent.likelihood import log_likelihoods, two_class_confusion
+from latentens.methods.independent.likelihood import log_likelihoods
 from latentens.methods.rows import Indicator, vote_indicator
 from latentens.methods.spectral.groups import Groups, large_groups
 from latentens.methods.spectral.moments import (
@@ -25,6 +25,7 @@ from latentens.methods.spectral.moments import (
     third_moment_imbalance,
 )
 from latentens.methods.spectral_meta_learner import oriented, rank_one_of
+from latentens.programs.components import two_class_confusion
 from latentens.votes import Votes
 from latentens.votes.distinct import Patterns
 

@@ -1,4 +1,4 @@
-"""Priors as settings of a model: checked when the model is made, kept as tuples so that it can be hashed."""
+"""Building blocks of the models: priors as settings, prevalence and confusion matrices as sample sites."""
 
 from typing import Annotated, Any
 
@@ -69,23 +69,20 @@ def _wrong(model: GenerativeModel, name: str, words: str) -> SettingError:
 
 
 def sample_prevalence(num_classes: int, prior: Prior) -> Float[Array, " label"]:
-    """The shares of the classes.
+    """Sample the site `prevalence`, the shares of the classes.
 
     Args:
         num_classes: Number of classes.
         prior: Concentrations of a Dirichlet distribution, one for each class or one for all.
     """
     concentration = np.broadcast_to(np.asarray(prior, dtype=float), num_classes)
-    if num_classes > 2:
-        return numpyro.sample("prevalence", dist.Dirichlet(concentration))
-    prevalence = numpyro.sample("prevalence", dist.Beta(concentration[1], concentration[0]))
-    return jnp.stack([1 - prevalence, prevalence])
+    return numpyro.sample("prevalence", dist.Dirichlet(concentration))
 
 
 def sample_confusion(
     size: int, num_classes: int, prior: Prior | None, *, plate: str = "voter", prefix: str = ""
 ) -> Float[Array, "label source vote"]:
-    """A confusion matrix for each of several voters, or for each of whatever else makes an opinion of a label.
+    """Sample the site `confusion` (source, label, vote): the confusion matrix of each voter or other source.
 
     Args:
         size: Number of matrices.
@@ -93,20 +90,12 @@ def sample_confusion(
         prior: Concentrations of the rows' Dirichlet distributions, (label, vote) or one such matrix for each source;
             None for `default_confusion_prior`.
         plate: Name of the plate of the sources.
-        prefix: What the names of the parameters begin with.
+        prefix: Prefix of the name of the site.
     """
     concentration = np.asarray(default_confusion_prior(num_classes) if prior is None else prior, dtype=float)
-    if num_classes > 2:
-        with numpyro.plate(plate, size, dim=-2), numpyro.plate("true_class", num_classes, dim=-1):
-            confusion = numpyro.sample(f"{prefix}confusion", dist.Dirichlet(concentration))
-        return jnp.swapaxes(confusion, 0, 1)
-    with numpyro.plate(plate, size):
-        of_one, of_zero = concentration[..., 1, :], concentration[..., 0, :]
-        sensitivity = numpyro.sample(f"{prefix}sensitivity", dist.Beta(of_one[..., 1], of_one[..., 0]))
-        specificity = numpyro.sample(f"{prefix}specificity", dist.Beta(of_zero[..., 0], of_zero[..., 1]))
-    given_zero = jnp.stack([specificity, 1 - specificity], axis=-1)
-    given_one = jnp.stack([1 - sensitivity, sensitivity], axis=-1)
-    return jnp.stack([given_zero, given_one])
+    with numpyro.plate(plate, size, dim=-2), numpyro.plate("true_class", num_classes, dim=-1):
+        confusion = numpyro.sample(f"{prefix}confusion", dist.Dirichlet(concentration))
+    return jnp.swapaxes(confusion, 0, 1)
 
 
 def default_confusion_prior(num_classes: int) -> Float[np.ndarray, "label vote"]:
@@ -116,35 +105,18 @@ def default_confusion_prior(num_classes: int) -> Float[np.ndarray, "label vote"]
     return 1.0 + num_classes * np.eye(num_classes)
 
 
-def confusion_of(params: Params, prefix: str = "") -> Float[np.ndarray, "voter label vote"]:
-    """Confusion matrices from parameters of any number of classes."""
-    if f"{prefix}confusion" in params:
-        return np.asarray(params[f"{prefix}confusion"])
-    sensitivity, specificity = (np.asarray(params[f"{prefix}{name}"]) for name in ("sensitivity", "specificity"))
-    rows = [[specificity, 1 - specificity], [1 - sensitivity, sensitivity]]
-    return np.moveaxis(np.array(rows), -1, 0)
-
-
-def flip_confusion(params: Params, prefix: str = "") -> dict[str, np.ndarray]:
-    """What changes in the parameters of two classes when the labels change places."""
-    return {
-        "prevalence": 1 - params["prevalence"],
-        f"{prefix}sensitivity": 1 - params[f"{prefix}specificity"],
-        f"{prefix}specificity": 1 - params[f"{prefix}sensitivity"],
-    }
-
-
 def permute_confusion(params: Params, order: Int[np.ndarray, " label"], prefix: str = "") -> dict[str, np.ndarray]:
-    """What changes in the parameters of more classes when the labels come in another order."""
+    """Prevalence and confusion matrices with the labels in another order."""
     confusion = f"{prefix}confusion"
-    return {"prevalence": permute_shares(params["prevalence"], order), confusion: params[confusion][..., order, :]}
+    return {"prevalence": params["prevalence"][..., order], confusion: params[confusion][..., order, :]}
 
 
-def permute_shares(
-    prevalence: Float[np.ndarray, "*draw label"] | Float[np.ndarray, "*draw"], order: Int[np.ndarray, " label"]
-) -> Float[np.ndarray, "*draw label"] | Float[np.ndarray, "*draw"]:
-    """The shares of the classes in another order, whatever the number of classes."""
-    return prevalence[..., order] if len(order) > 2 else 1 - prevalence
+def two_class_confusion(
+    sensitivity: Float[np.ndarray, " voter"], specificity: Float[np.ndarray, " voter"]
+) -> Float[np.ndarray, "voter label vote"]:
+    """The confusion matrices of voters with the given sensitivities and specificities."""
+    of_one, of_zero = np.asarray(sensitivity, dtype=np.float64), np.asarray(specificity, dtype=np.float64)
+    return np.stack([np.stack([of_zero, 1 - of_zero], axis=-1), np.stack([1 - of_one, of_one], axis=-1)], axis=-2)
 
 
 def even_errors(right: Float[Array, "*source label"]) -> Float[Array, "*source label vote"]:
@@ -154,13 +126,6 @@ def even_errors(right: Float[Array, "*source label"]) -> Float[Array, "*source l
     return jnp.where(jnp.eye(num_classes, dtype=bool), right[..., None], wrong[..., None])
 
 
-def even_prevalence(num_classes: int) -> Float[Array, " label"] | Float[Array, ""]:
-    """The parameter `prevalence` of equally frequent classes."""
-    return jnp.full(num_classes, 1 / num_classes) if num_classes > 2 else jnp.array(0.5)
-
-
-def confusion_params(right: Float[Array, "source label"], prefix: str = "") -> dict[str, Float[Array, "..."]]:
-    """The parameters of `sample_confusion` for sources with even errors."""
-    if right.shape[-1] == 2:
-        return {f"{prefix}sensitivity": right[:, 1], f"{prefix}specificity": right[:, 0]}
-    return {f"{prefix}confusion": even_errors(right)}
+def even_prevalence(num_classes: int) -> Float[Array, " label"]:
+    """Equally frequent classes."""
+    return jnp.full(num_classes, 1 / num_classes)
