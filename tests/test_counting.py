@@ -21,8 +21,7 @@ from latentens.models import DawidSkene
 from latentens.programs.tables import pointwise_log_likelihood
 from latentens.runtime.limits import MEMORY_VARIABLE
 from latentens.runtime.numerics import key_from, numpy_generator
-from latentens.votes import CountedVotes, Votes, count_votes_in, counting
-from latentens.votes import tables as files
+from latentens.votes import CountedVotes, Votes, count_votes_in
 from tests.reference import KEY, votes_of_classes
 
 pytest.importorskip("pyarrow")
@@ -34,22 +33,19 @@ def frame_of(votes: Votes, words=("no", "yes", "maybe")) -> pd.DataFrame:
     return pd.DataFrame(labels[votes.matrix], columns=[f"v{i}" for i in range(votes.num_voters)])
 
 
-@pytest.fixture
-def many_chunks(monkeypatch):
-    monkeypatch.setattr(files, "CHUNK_CELLS", 200)
-    monkeypatch.setattr(counting, "PENDING_ROWS", 30)
+MANY_CHUNKS = {"chunk_cells": 200, "pending_rows": 30}
 
 
 @pytest.mark.parametrize("num_classes", [2, 3])
 @pytest.mark.parametrize("suffix", ["parquet", "csv"])
-def test_streamed_counts_are_those_of_all_rows(tmp_path, many_chunks, num_classes, suffix):
+def test_streamed_counts_are_those_of_all_rows(tmp_path, num_classes, suffix):
     votes, _ = votes_of_classes(num_classes, num_items=700, missing=0.3)
     frame = frame_of(votes)
     for number, part in enumerate(np.array_split(np.arange(700), 3)):
         path = tmp_path / f"part{number}.{suffix}"
         frame.iloc[part].to_parquet(path) if suffix == "parquet" else frame.iloc[part].to_csv(path, index=False)
     paths = tmp_path if suffix == "parquet" else sorted(tmp_path.iterdir())
-    counted = count_votes_in(paths)
+    counted = count_votes_in(paths, **MANY_CHUNKS)
     as_read = Votes.from_matrix(frame)
     expected, counts = np.unique(as_read.matrix, axis=0, return_counts=True)
     order = np.lexsort(counted.rows.matrix.T[::-1])
@@ -119,7 +115,7 @@ def test_held_out_likelihood_of_counted_votes_is_that_of_their_items():
     assert found == pytest.approx(method.fit(votes, key=KEY).diagnostics["held_out_log_likelihood"], abs=0.2)
 
 
-def test_what_counted_rows_cannot_do_is_refused(tmp_path, monkeypatch, many_chunks):
+def test_what_counted_rows_cannot_do_is_refused(tmp_path, monkeypatch):
     votes, _ = votes_of_classes(2, num_items=300)
     counted = CountedVotes(*votes.patterns[:2])
     assert "300 items; distinct rows" in repr(counted)
@@ -143,17 +139,17 @@ def test_what_counted_rows_cannot_do_is_refused(tmp_path, monkeypatch, many_chun
         count_votes_in(tmp_path)
     monkeypatch.setenv(MEMORY_VARIABLE, "0.1KiB")
     with pytest.raises(LimitError, match="distinct rows of votes would take about .* fit a sample"):
-        count_votes_in(tmp_path / "a.parquet")
+        count_votes_in(tmp_path / "a.parquet", **MANY_CHUNKS)
 
 
-def test_labels_are_written_for_every_item_in_a_second_pass(tmp_path, many_chunks):
+def test_labels_are_written_for_every_item_in_a_second_pass(tmp_path):
     votes, _ = votes_of_classes(3, num_items=500, missing=0.2)
     frame = frame_of(votes)
     frame.insert(0, "item", [f"q{i}" for i in range(500)])
     frame.to_parquet(tmp_path / "votes.parquet", index=False)
-    fit = DawidSkeneEM().fit(count_votes_in(tmp_path / "votes.parquet"), key=KEY)
+    fit = DawidSkeneEM().fit(count_votes_in(tmp_path / "votes.parquet", **MANY_CHUNKS), key=KEY)
     written = tmp_path / "labels.parquet"
-    write_labels(fit, tmp_path / "votes.parquet", written)
+    write_labels(fit, tmp_path / "votes.parquet", written, chunk_cells=200)
     found = pd.read_parquet(written)
     whole = DawidSkeneEM().fit(Votes.from_parquet(tmp_path / "votes.parquet"), key=KEY).to_frame()
     assert found["item"].tolist() == whole["item"].tolist()

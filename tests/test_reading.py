@@ -4,7 +4,6 @@ import pytest
 
 from latentens import Votes
 from latentens.errors import VotesError
-from latentens.votes import tables as reading
 
 pytest.importorskip("pyarrow")
 
@@ -26,43 +25,40 @@ def assert_same_votes(one, other):
 
 @pytest.mark.parametrize("cells", [2**20, 20])
 @pytest.mark.parametrize("shuffled", [False, True])
-def test_long_files_in_chunks(tmp_path, monkeypatch, long, cells, shuffled):
-    monkeypatch.setattr(reading, "CHUNK_CELLS", cells)
+def test_long_files_in_chunks(tmp_path, long, cells, shuffled):
     table = long.sample(frac=1, random_state=0) if shuffled else long.sort_values(["item", "voter"])
     table.to_csv(tmp_path / "votes.csv", index=False)
     table.to_parquet(tmp_path / "votes.parquet", index=False)
     expected = Votes.from_long(long)
-    assert_same_votes(Votes.from_csv(tmp_path / "votes.csv"), expected)
-    assert_same_votes(Votes.from_parquet(tmp_path / "votes.parquet"), expected)
-    assert isinstance(Votes.from_parquet(tmp_path / "votes.parquet").item_names, range)
+    assert_same_votes(Votes.from_csv(tmp_path / "votes.csv", chunk_cells=cells), expected)
+    assert_same_votes(Votes.from_parquet(tmp_path / "votes.parquet", chunk_cells=cells), expected)
+    assert isinstance(Votes.from_parquet(tmp_path / "votes.parquet", chunk_cells=cells).item_names, range)
 
 
 @pytest.mark.parametrize("cells", [2**20, 20])
 @pytest.mark.parametrize("named", [False, True])
-def test_wide_files_in_chunks(tmp_path, monkeypatch, cells, named):
-    monkeypatch.setattr(reading, "CHUNK_CELLS", cells)
+def test_wide_files_in_chunks(tmp_path, cells, named):
     table = pd.DataFrame(np.random.default_rng(0).integers(1, 4, (30, 4)), columns=list("wxyz")).astype("Int64")
     table.iloc[3, 2] = pd.NA
     table.index = pd.Index([f"item {i}" for i in range(30)] if named else range(30))
     table.to_csv(tmp_path / "votes.csv", index=named)
     table.to_parquet(tmp_path / "votes.parquet", index=named)
-    made = Votes.from_parquet(tmp_path / "votes.parquet")
+    made = Votes.from_parquet(tmp_path / "votes.parquet", chunk_cells=cells)
     np.testing.assert_array_equal(made.matrix, table.fillna(0).to_numpy(dtype=int) - 1)
     assert list(made.item_names) == list(table.index)
-    assert_same_votes(Votes.from_csv(tmp_path / "votes.csv"), made)
+    assert_same_votes(Votes.from_csv(tmp_path / "votes.csv", chunk_cells=cells), made)
 
 
-def test_what_only_a_later_chunk_shows(tmp_path, monkeypatch):
-    monkeypatch.setattr(reading, "CHUNK_CELLS", 6)
+def test_what_only_a_later_chunk_shows(tmp_path):
     table = pd.DataFrame({"item": [1, 2, 3, 9, 10, 3], "voter": list("abcabc"), "vote": [0, 1, 1, 0, None, 1]})
     table.to_parquet(tmp_path / "votes.parquet")
     with pytest.raises(VotesError, match=r"votes.parquet: item 3 has more than one vote of voter 'c'"):
-        Votes.from_parquet(tmp_path / "votes.parquet")
-    made = Votes.from_parquet(tmp_path / "votes.parquet", duplicates="last")
+        Votes.from_parquet(tmp_path / "votes.parquet", chunk_cells=6)
+    made = Votes.from_parquet(tmp_path / "votes.parquet", chunk_cells=6, duplicates="last")
     assert list(made.item_names) == [1, 2, 3, 9, 10]
     table.assign(item=[1, 2, 3, 9, None, 3]).to_parquet(tmp_path / "votes.parquet")
     with pytest.raises(VotesError, match=r"votes.parquet: row 4 has no item"):
-        Votes.from_parquet(tmp_path / "votes.parquet")
+        Votes.from_parquet(tmp_path / "votes.parquet", chunk_cells=6)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ from latentens.votes.labels import (
     Reading,
     TableOptions,
     code_type,
-    join,
     label_text,
     listed,
     natural_names,
@@ -44,13 +43,12 @@ def read_labels(
         item: The column of items in the file of votes; it counts here too, if there is one of that name.
         missing: What is written where a label is not known; an empty cell always is.
     """
-    table, missing = open_table(path), Reading(missing=missing).missing
+    table, reading = open_table(path), Reading(missing=missing)
     with naming(path):
         columns = truth_columns(table.names, table.index, item)
-        parts = [[chunk[name] for name in columns] for chunk in table.read(columns)]
-        items, labels = (join(column) for column in zip(*parts, strict=True))
+        items, labels = table.columns(columns, reading)
         refuse_gap(columns[0], items)
-        labels = without(labels, missing)
+        labels = without(labels, reading.missing)
         if not len(labels.names):
             raise VotesError("there is no true label in it")
         codes, texts = pd.factorize(np.array([label_text(name) for name in labels.names.tolist()], dtype=object))

@@ -16,9 +16,9 @@ from latentens.inference.skill import VoterSkill
 from latentens.methods.base import Diagnostics, Fit
 from latentens.methods.voter_table import VoteSummary
 from latentens.votes import Votes
-from latentens.votes.counting import Paths, coded_rows, tables_in, wide_layout
+from latentens.votes.counting import Paths, tables_in, wide_layout
 from latentens.votes.labels import Coded, Names, Reading, TableOptions, encode_labels, without
-from latentens.votes.tables import naming
+from latentens.votes.tables import naming, wide_rows
 
 FORMAT = "latentens fit 3"
 ARRAYS = ("params", "draws", "state")
@@ -192,9 +192,9 @@ def write_labels(fit: Fit, paths: Paths, out: str | Path, **options: Unpack[Tabl
         for table in tables_in(paths):
             with naming(table.path):
                 layout = wide_layout(table, reading)
-                for chunk in table.read([*layout.voters, *layout.items]):
+                for chunk in table.read([*layout.voters, *layout.items], reading):
                     columns = {"item": _text(chunk[layout.items[0]])} if layout.items else {}
-                    columns |= _labels(fit, coded_rows(layout, chunk), layout.voters, reading)
+                    columns |= _labels(fit, wide_rows(layout, chunk), layout.voters, reading)
                     labelled = pyarrow.table(columns)
                     writer = writer or pyarrow.parquet.ParquetWriter(out, labelled.schema)
                     writer.write_table(labelled)

@@ -139,6 +139,7 @@ class TableOptions(TypedDict, total=False):
     classes: Classes
     missing: Collection[Hashable]
     duplicates: Duplicates
+    chunk_cells: int
 
 
 @dataclass(frozen=True)
@@ -154,6 +155,7 @@ class Reading:
         missing: What is written where a vote is missing; an empty cell always is.
         duplicates: What to do where a voter voted on an item repeatedly: refuse (`error`), take the `first` or the
             `last` vote, or `keep` them all, each of which then counts.
+        chunk_cells: Number of cells of a file that are read at a time.
     """
 
     item: str | None = None
@@ -163,6 +165,7 @@ class Reading:
     classes: Classes = None
     missing: Collection[Hashable] = ()
     duplicates: Duplicates = "error"
+    chunk_cells: int = 2**20
 
     def __post_init__(self) -> None:
         for name in ("ignore", "classes", "missing"):
