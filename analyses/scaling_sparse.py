@@ -27,7 +27,8 @@ from rich.progress import track
 from scaling import dense_votes, load_per_core
 
 from latentens.errors import LimitError
-from latentens.inference.nuts_chains import gradient_seconds, log_density
+from latentens.inference.density import density_by_name
+from latentens.inference.nuts_chains import gradient_seconds
 from latentens.methods import DawidSkeneEM, Ebcc, Glad, MaximumLikelihood, Nuts, SpectralMetaLearner
 from latentens.methods.base import Method
 from latentens.methods.persistence import write_labels
@@ -213,7 +214,7 @@ def communication(cell: dict[str, Any]) -> dict[str, Any]:
     model = DawidSkene(cell["voters"], CLASSES)
     observations, _ = observe(model, votes)
     point = to_point(model, model.example_params(jax.random.key(cell["seed"])))
-    gradient = jax.jit(jax.value_and_grad(lambda at, seen: log_density(model, seen, at)))
+    gradient = jax.jit(jax.value_and_grad(lambda at, seen: density_by_name(model, seen, at)))
     compiled = gradient.lower(point, observations).compile()
     text = compiled.as_text()
     jax.block_until_ready(compiled(point, observations))

@@ -27,7 +27,8 @@ from rich.console import Console
 from rich.table import Table
 
 from latentens import GenerativeModel, Votes, simulate
-from latentens.inference.nuts_chains import Sampler, log_density
+from latentens.inference.density import density_by_name
+from latentens.inference.nuts_chains import Sampler
 from latentens.models import DawidSkene, TopDown, Tree
 from latentens.programs.marginal import observe, unconstrain
 from latentens.programs.transforms import to_point
@@ -126,7 +127,7 @@ def gradient_milliseconds(model: TopDown, votes: Votes, start: Mapping, repeats:
     rows = jnp.asarray(votes.matrix, dtype=int)
 
     def tables_density(params: Mapping) -> jax.Array:
-        return log_density(model, observations, unconstrain(model, params))
+        return density_by_name(model, observations, unconstrain(model, params))
 
     def funsor_density(params: Mapping) -> jax.Array:
         with plate_to_enum_plate():

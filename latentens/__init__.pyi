@@ -18,10 +18,13 @@ from .comparison import save as save
 from .datasets import Dataset as Dataset
 from .datasets import simulate as simulate
 from .datasets import simulate_like as simulate_like
+from .inference.density import log_density as log_density
 from .methods.base import Estimate as Estimate
 from .methods.base import Fit as Fit
 from .methods.base import Method as Method
 from .methods.persistence import load_fit as load_fit
+from .methods.sampled import SampledMethod as SampledMethod
+from .methods.sampled import fit_from_draws as fit_from_draws
 from .programs import GenerativeModel as GenerativeModel
 from .programs import QuadratureNormal as QuadratureNormal
 from .programs import bayes_posterior as bayes_posterior

@@ -7,7 +7,8 @@ import jax
 import numpy as np
 
 from latentens.datasets import simulate
-from latentens.inference.nuts_chains import Sampler, log_density
+from latentens.inference.density import density_by_name
+from latentens.inference.nuts_chains import Sampler
 from latentens.methods import MaximumLikelihood
 from latentens.models import DawidSkene
 from latentens.programs.marginal import observe
@@ -36,7 +37,7 @@ def fits():
     results |= {f"machine {name}": np.asarray(part) for name, part in machine._asdict().items()}
     observations, _ = observe(MODEL, data.votes)
     point = to_point(MODEL, data.params)
-    value, slope = fetch(jax.jit(jax.value_and_grad(lambda p, o: log_density(MODEL, o, p)))(point, observations))
+    value, slope = fetch(jax.jit(jax.value_and_grad(lambda p, o: density_by_name(MODEL, o, p)))(point, observations))
     return results | {"density": value} | {f"slope {k}": v for k, v in slope.items()}
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from latentens import Votes, simulate
 from latentens.checks.sbc import simulation_based_calibration
-from latentens.inference.nuts_chains import log_density
+from latentens.inference.density import density_by_name
 from latentens.methods import DawidSkeneEM, MaximumLikelihood, Nuts, RBMStack
 from latentens.methods.base import Method
 from latentens.models import Confounder, DawidSkene, ItemDifficulty, OneCoin
@@ -99,7 +99,7 @@ def test_rows_that_fill_up_change_nothing(known, monkeypatch):
     item_label = [[np.prod(np.where(row == y, right[y], 1 - right[y])) * 0.5 for y in (0, 1)] for row in votes.matrix]
     chosen = np.ones((40, 2), bool) if gold is None else (gold[:, None] < 0) | (gold[:, None] == [0, 1])
     by_loops = sum(np.log(np.sum(np.array(item_label)[i][chosen[i]])) for i in range(40))
-    density = jax.jit(jax.value_and_grad(log_density, argnums=2), static_argnums=0)
+    density = jax.jit(jax.value_and_grad(density_by_name, argnums=2), static_argnums=0)
     likelihood, tables = jax.jit(marginal.marginal_log_likelihood), checked_tables(model, params)
     found = []
     for length in (None, 1000):

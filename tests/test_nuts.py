@@ -5,14 +5,15 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 
-from latentens import GenerativeModel, bayes_posterior, log_likelihood, simulate
+from latentens import GenerativeModel, bayes_posterior, fit_from_draws, log_likelihood, simulate
 from latentens.errors import ContractError, LimitError
 from latentens.inference import nuts_chains
+from latentens.inference.draws import convergence_words
 from latentens.inference.nuts_chains import CHUNK, Sampler
 from latentens.methods import Nuts
-from latentens.methods.nuts import _convergence_words, _divergence_words
+from latentens.methods.nuts import _divergence_words
 from latentens.models import DawidSkene, DeepBeliefNet
-from tests.reference import independent_votes, two_class
+from tests.reference import SIX_VOTERS_SAMPLED, independent_votes, two_class
 
 KEY = jax.random.key(0)
 
@@ -67,40 +68,30 @@ def test_healthy_chains_are_said_to_be_healthy(sampled):
     assert all(value.shape[:2] == (2, 1000) for value in diagnostics["sample_stats"].values())
 
 
-@pytest.mark.slow
 def test_label_switching_is_removed_draw_by_draw():
     """A chain that starts in the mirrored mode ends up with the same labels and parameters as the others."""
     model = DawidSkene(6)
     truth = two_class(0.4, np.full(6, 0.8), np.full(6, 0.75))
     dataset = simulate(model, 600, key=KEY, params=truth)
-    fit = Nuts(model, num_chains=2, num_warmup=100, num_samples=50).fit(dataset.votes, key=KEY)
-    from latentens.methods import nuts
-
+    fit = SIX_VOTERS_SAMPLED.fit(dataset.votes, key=KEY)
     flat = {name: value.reshape(-1, *value.shape[2:]) for name, value in fit.draws.items()}
     half = {name: value.copy() for name, value in flat.items()}
     for name, value in model.relabel({n: v[::2] for n, v in flat.items()}, np.array([1, 0])).items():
         half[name][::2] = value
-    with jax.enable_x64(True):
-        observations, inverse = nuts.observe(model, dataset.votes)
-        size = len(observations.counts)
-        totals = np.stack([np.bincount(inverse, share, minlength=size) for share in nuts.vote_shares(dataset.votes).T])
-        probs, orders, _ = nuts._average(model, half, observations, totals)
-    assert (orders[::2] == [1, 0]).all()
-    assert (orders[1::2] == [0, 1]).all()
-    np.testing.assert_allclose(probs[inverse], fit.label_probs, atol=1e-12)
-    relabelled, remaining = nuts._relabel(model, half, orders)
-    np.testing.assert_allclose(relabelled["confusion"], flat["confusion"], atol=1e-12)
-    assert (remaining == [0, 1]).all()
+    mended = fit_from_draws(model, dataset.votes, half)
+    np.testing.assert_allclose(mended.label_probs, fit.label_probs, atol=1e-12)
+    np.testing.assert_allclose(mended.draws["confusion"][0], flat["confusion"], atol=1e-12)
+    assert (mended.state["label_orders"] == [0, 1]).all()
     assert (np.abs(fit.sensitivity - 0.8) < 0.15).all()
 
 
 def test_words_for_what_goes_wrong():
     good = {"log density": 1.0, "labels of common rows": 1.0}
-    assert _convergence_words(good, {"skill": 1.0}) == []
-    assert "multimodal" in _convergence_words(good | {"log density": 1.6}, {"skill": 1.6})[0]
-    assert "not converged" in _convergence_words(good | {"log density": 1.05}, {"skill": 1.0})[0]
-    assert "hidden units changed places" in _convergence_words(good, {"weights": 1.7})[0]
-    assert "not converged" in _convergence_words(good, {"skill": 1.05})[0]
+    assert convergence_words(good, {"skill": 1.0}) == []
+    assert "multimodal" in convergence_words(good | {"log density": 1.6}, {"skill": 1.6})[0]
+    assert "not converged" in convergence_words(good | {"log density": 1.05}, {"skill": 1.0})[0]
+    assert "hidden units changed places" in convergence_words(good, {"weights": 1.7})[0]
+    assert "not converged" in convergence_words(good, {"skill": 1.05})[0]
     assert "2 of 4 draws ended in a divergence" in _divergence_words(np.array([[True, False], [False, True]]))[0]
 
 

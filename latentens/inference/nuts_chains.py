@@ -12,12 +12,12 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 from numpyro.infer.hmc import HMCState, hmc
 
+from latentens.inference.density import density_by_name
 from latentens.inference.optimise import in_parallel, stack
 from latentens.programs.contract import inspect
-from latentens.programs.marginal import Observations, marginal_log_likelihood, unpack
+from latentens.programs.marginal import Observations, unpack
 from latentens.programs.model import GenerativeModel
 from latentens.programs.row_layout import DenseRows
-from latentens.programs.tables import build_tables
 from latentens.programs.transforms import num_parameters
 from latentens.runtime.blocks import fetch, num_workers
 from latentens.runtime.limits import check_memory, check_time
@@ -130,14 +130,7 @@ class _Density:
     unravel: Callable[[Array], dict[str, Array]]
 
     def __call__(self, observations: Observations, flat: Float[Array, " coordinate"]) -> Float[Array, ""]:
-        return log_density(self.model, observations, self.unravel(flat))
-
-
-def log_density(model: GenerativeModel, observations: Observations, point: dict[str, Array]) -> Float[Array, ""]:
-    """Log posterior density of a point of unconstrained space, up to a constant."""
-    unpacked = unpack(model, point)
-    likelihood = marginal_log_likelihood(build_tables(model, unpacked.params), observations)
-    return likelihood + unpacked.log_prior + unpacked.log_volume
+        return density_by_name(self.model, observations, self.unravel(flat))
 
 
 def _kernel(

@@ -1,5 +1,6 @@
 """Methods that estimate labels from votes, one file each."""
 
+from latentens.methods.approximations import Laplace, Variational
 from latentens.methods.base import Diagnostics, Estimate
 from latentens.methods.consensus import Consensus
 from latentens.methods.cubam import Cubam
@@ -30,6 +31,7 @@ __all__ = [
     "Estimate",
     "Glad",
     "IterativeMaximumLikelihood",
+    "Laplace",
     "LatentSpectral",
     "LayeredGraphMLE",
     "MajorityVote",
@@ -44,4 +46,5 @@ __all__ = [
     "Tempered",
     "TopDownMLE",
     "TreeMLE",
+    "Variational",
 ]

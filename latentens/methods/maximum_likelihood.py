@@ -113,12 +113,12 @@ class MaximumLikelihood(Method):
         found = optima.point(optima.best)
         joint = self.log_joint(found, rows)
         total = float(rows.counts @ logsumexp(joint, axis=0))
-        change = self._label_change(optima, votes, rows, gold)
+        change = self.label_change(optima, votes, rows, gold)
         diagnostics = self._report(optima, found, total, change, votes.num_cases)
         diagnostics = diagnostics.updated(**self._held_out(votes, gold, key))
         return Estimate(found, diagnostics, label_probs=softmax(joint, axis=0).T[rows.inverse])
 
-    def _label_change(self, optima: Optima, votes: Votes, rows: Rows, gold: GoldCodes | None) -> float:
+    def label_change(self, optima: Optima, votes: Votes, rows: Rows, gold: GoldCodes | None) -> float:
         """The largest share of labels that change where another start ended, if that fits about as well.
 
         Starts of the same likelihood count too: they may have come to different places on a ridge.

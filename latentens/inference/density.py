@@ -1,0 +1,153 @@
+"""The log posterior density of a program's parameters, labels and hidden units summed out: what every sampler needs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from latentens.errors import ParameterError
+from latentens.inference.objectives import towards_labels
+from latentens.inference.orient import vote_shares
+from latentens.programs.contract import inspect
+from latentens.programs.marginal import Observations, marginal_log_likelihood, observe, unpack
+from latentens.programs.model import GenerativeModel, Params
+from latentens.programs.rows import Rows
+from latentens.programs.start_points import normal_point
+from latentens.programs.tables import build_tables, checked_params
+from latentens.programs.transforms import flatten, num_parameters, to_point, transform_of, unflatten
+from latentens.runtime.blocks import fetch
+from latentens.runtime.numerics import double_precision, numpy_generator
+from latentens.votes import Votes
+from latentens.votes.matching import Gold, gold_codes
+
+Point = Float[Array, " coordinate"]
+Points = Float[Array, "*draw coordinate"]
+
+POINTS_AT_ONCE = 16
+"""Points at which the density is evaluated together."""
+
+
+@dataclass(frozen=True, eq=False)
+class LogDensity:
+    """The log posterior density of a model's parameters as a function of a vector in unconstrained space.
+
+    Call it with a vector. The value is exact, normalised priors and the log Jacobian of the transform included, and
+    the function can be compiled, differentiated and mapped by JAX. It has the precision that JAX is set to: switch
+    64 bits on around your sampler (`with jax.enable_x64(True):`).
+
+    Attributes:
+        model: The generative model.
+        votes: The votes.
+        gold: The code of each item's true label, −1 where it is unknown; None if none is known.
+        observations: The distinct rows of votes as arrays.
+    """
+
+    model: GenerativeModel
+    votes: Votes
+    gold: np.ndarray | None
+    observations: Observations
+
+    def __call__(self, point: Point) -> Float[Array, ""]:
+        """The log density at a point."""
+        return density_at(self.model, jax.tree.map(jnp.asarray, self.observations), point)
+
+    @cached_property
+    def dimension(self) -> int:
+        """Length of the vector."""
+        return num_parameters(self.model)
+
+    @double_precision
+    def ravel(self, params: Params) -> Float[np.ndarray, " coordinate"]:
+        """The vector of some parameters, given by name."""
+        transform = transform_of(self.model)
+        return flatten(to_point(self.model, checked_params(self.model, params)), transform.point_shapes)
+
+    def unravel(self, points: Points) -> dict[str, Float[Array, "..."]]:
+        """The parameters at a point by name. Leading axes, such as chains and draws, are kept."""
+        points = jnp.asarray(points)
+        flat = constrain(self.model, points.reshape(-1, self.dimension))
+        return {name: value.reshape(*points.shape[:-1], *value.shape[1:]) for name, value in flat.items()}
+
+    @double_precision
+    def start(self, key: jax.Array) -> Float[np.ndarray, " coordinate"]:
+        """A point to start a chain from: parameters that suit the vote shares. Other keys give other points."""
+        rows, generator = Rows.of(self.model, self.votes, self.gold), numpy_generator(key)
+        labels = inspect(self.model).num_labels
+        shares = vote_shares(self.votes)[:, :labels]
+        shares = np.pad(shares, ((0, 0), (0, labels - shares.shape[1])), constant_values=1 / labels)
+        totals = np.stack([np.bincount(rows.inverse, part, len(rows.counts)) for part in shares.T], axis=1)
+        return towards_labels(self.model, rows, totals, normal_point(self.model, generator))
+
+
+@double_precision
+def log_density(model: GenerativeModel, votes: Votes, gold: Gold | None = None) -> LogDensity:
+    """The log posterior density of a model's parameters given votes, for a sampler of your own.
+
+    It has no discrete variable: labels and hidden units are summed out exactly. That is all that blackjax, nutpie,
+    flowMC or Pathfinder need; `fit_from_draws` turns their draws into a `Fit`.
+
+    Args:
+        model: The generative model.
+        votes: The votes.
+        gold: True labels of some items, as in `Method.fit`.
+    """
+    codes = None if gold is None else gold_codes(votes, gold)
+    observations, _ = observe(model, votes, codes)
+    return LogDensity(model, votes, codes, fetch(observations))
+
+
+def density_by_name(model: GenerativeModel, observations: Observations, point: dict[str, Array]) -> Float[Array, ""]:
+    """The log posterior density at a point of unconstrained space: marginal likelihood, priors and log Jacobian."""
+    unpacked = unpack(model, point)
+    likelihood = marginal_log_likelihood(build_tables(model, unpacked.params), observations)
+    return likelihood + unpacked.log_prior + unpacked.log_volume
+
+
+def density_at(model: GenerativeModel, observations: Observations, point: Point) -> Float[Array, ""]:
+    """The log posterior density at a point that is given as one vector."""
+    return density_by_name(model, observations, unflatten(point, transform_of(model).point_shapes))
+
+
+@partial(jax.jit, static_argnums=0)
+def densities_at(
+    model: GenerativeModel, observations: Observations, points: Float[Array, "draw coordinate"]
+) -> Float[Array, " draw"]:
+    """The log posterior density at each of many points."""
+    return jax.lax.map(partial(density_at, model, observations), points, batch_size=POINTS_AT_ONCE)
+
+
+@partial(jax.jit, static_argnums=0)
+def constrain(model: GenerativeModel, points: Float[Array, "draw coordinate"]) -> dict[str, Float[Array, "draw ..."]]:
+    """The parameters at each of many points."""
+    shapes = transform_of(model).point_shapes
+    return jax.vmap(lambda point: unpack(model, unflatten(point, shapes)).params)(points)
+
+
+def flat_draws(model: GenerativeModel, draws: Mapping[str, Any]) -> tuple[dict[str, np.ndarray], tuple[int, int]]:
+    """Draws of a model's parameters on one leading axis, and how many chains of how many draws they come from.
+
+    Args:
+        model: The generative model.
+        draws: Values of each parameter with leading axes (draw) or (chain, draw).
+    """
+    shapes = transform_of(model).shapes
+    if missing := [name for name in shapes if name not in draws]:
+        raise ParameterError(f"draws of {', '.join(missing)} are missing: {model} has {', '.join(shapes)}")
+    arrays = {name: np.asarray(draws[name], dtype=np.float64) for name in shapes}
+    leading = {name: value.shape[: value.ndim - len(shapes[name])] for name, value in arrays.items()}
+    first = next(iter(leading.values()))
+    for name, value in arrays.items():
+        if leading[name] != first or len(first) not in (1, 2) or value.shape[len(first) :] != shapes[name]:
+            raise ParameterError(
+                f"draws of {name} have the shape {value.shape}; needed are (draw, …) or (chain, draw, …) followed by "
+                f"{shapes[name]}, with as many draws for each parameter"
+            )
+        if not np.isfinite(value).all():
+            raise ParameterError(f"draws of {name} hold NaN or infinity")
+    chains = (1, *first) if len(first) == 1 else first
+    return {name: value.reshape(-1, *shapes[name]) for name, value in arrays.items()}, (chains[0], chains[1])
