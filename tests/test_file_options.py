@@ -2,7 +2,8 @@
 
 import pytest
 
-from latentens.cli.reading_options import as_options
+from latentens.cli.options import as_option
+from latentens.errors import Keyword
 from tests.reference import besides_signal
 
 COMMANDS = {
@@ -73,28 +74,28 @@ def test_every_option_reaches_the_reader(invoke, file, tmp_path, command, option
 def test_options_without_a_file_are_refused(invoke, tmp_path):
     code, _, error = invoke("compare", "--classes", "no,yes", cwd=tmp_path)
     assert code == 2
-    assert "--classes belongs to --votes or --data" in error
+    assert "--classes needs --votes or --data" in error
 
 
 def test_a_class_that_may_mean_missing_is_pointed_out(invoke, file, tmp_path):
     file("item,a,b\n1,yes,NA\n2,NA,no\n3,yes,no\n4,no,no\n")
     _, shown, _ = invoke(*COMMANDS["fit"], cwd=tmp_path)
-    line = "4 items × 2 voters, 3 classes ('NA', 'no', 'yes'), 0.0% missing (if 'NA' is no class, say --missing NA)"
-    assert shown.splitlines()[0] == f"votes.csv: {line}"
+    line = "4 items × 2 voters, 3 classes ('NA', 'no', 'yes'), 0.0% missing"
+    doubt = "(if 'NA' means a missing vote, add --missing NA)"
+    assert shown.splitlines()[0] == f"votes.csv: {line} {doubt}"
     _, shown, _ = invoke(*COMMANDS["fit"], "--missing", "NA", cwd=tmp_path)
     assert shown.splitlines()[0] == "votes.csv: 4 items × 2 voters, 2 classes ('no', 'yes'), 25.0% missing"
 
 
 @pytest.mark.parametrize(
-    ("sentence", "shown"),
+    ("keyword", "shown"),
     [
-        ("say item='question_id' or", "say --item question_id or"),
-        ("say ignore=('a (b)', \"it's\")", """say --ignore 'a (b)' --ignore 'it'"'"'s'"""),
-        ("say classes=('no', 'a,b', 3)", """say --classes 'no,"a,b",3'"""),
-        ("say missing=(-1,), or classes=(-1, 0, …)", "say --missing -1, or --classes …"),
-        ("say item=…, voter=… and vote=…", "say --item …, --voter … and --vote …"),
-        ("MyModel(groups=(1, 2)) has no item", "MyModel(groups=(1, 2)) has no item"),
+        (Keyword("item", "question_id"), "--item question_id"),
+        (Keyword("ignore", ("a (b)", "it's")), """--ignore 'a (b)' --ignore 'it'"'"'s'"""),
+        (Keyword("classes", ("no", "a,b", 3)), """--classes 'no,"a,b",3'"""),
+        (Keyword("missing", (-1,)), "--missing -1"),
+        (Keyword("voter"), "--voter …"),
     ],
 )
-def test_sentences_name_options_on_the_command_line(sentence, shown):
-    assert as_options(sentence) == shown
+def test_keyword_arguments_are_spelled_as_options(keyword, shown):
+    assert as_option(keyword) == shown

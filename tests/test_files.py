@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from latentens import Votes
-from latentens.cli.support import understood
+from latentens.cli.io import described
 from latentens.errors import VotesError
 
 
@@ -172,7 +172,7 @@ def test_a_first_column_with_another_value_in_every_row_names_the_items(file, ta
     assert votes.num_classes == 2
     named = name in ("id", "question", "")
     assert votes.summary.endswith("missing" if named else f"missing; items named by the first column, {name!r}")
-    assert votes.summary in understood(path, votes)
+    assert votes.summary in described(path, votes)
     assert Votes.from_csv(path, classes=votes.class_names).summary == votes.summary
     without = Votes.from_csv(path, ignore=(name,)) if name else votes
     np.testing.assert_array_equal(votes.matrix, without.matrix)

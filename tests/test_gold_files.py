@@ -10,7 +10,7 @@ import pytest
 
 from latentens import Dataset, Votes, compare
 from latentens.cli import main
-from latentens.cli.support import by_name
+from latentens.cli.io import by_name
 from latentens.datasets import read_labels
 from latentens.errors import LatentensWarning, VotesError
 from latentens.methods import DawidSkeneEM, MajorityVote
@@ -122,7 +122,7 @@ def test_contradictory_rows_of_a_file_name_the_item_and_both_labels(file):
 
 def test_gold_labels_of_one_class_are_used_and_said_to_be_so(monkeypatch, capsys, folder):
     arguments = ("fit", "DawidSkeneEM(random_starts=0)", "votes.csv", "--gold", "gold.csv", "--out", "out.csv")
-    words = "latentens: all 3 gold labels are 'yes': they cannot tell how voters vote on items of other classes"
+    words = "latentens: all 3 gold labels are 'yes', so they do not show how voters vote on items of other classes"
     for table, said in (("q1,yes\nq2,yes\nq3,yes\n", True), ("q1,yes\nq2,no\n", False), ("q1,yes\n", False)):
         (folder / "gold.csv").write_text(f"item,gold\n{table}")
         code, shown = run(monkeypatch, capsys, folder, *arguments)

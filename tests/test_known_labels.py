@@ -10,7 +10,7 @@ import xarray as xr
 
 import latentens as le
 from latentens import Dataset, Votes
-from latentens.cli import recommend_command
+from latentens.cli.app import print_next_command
 from latentens.comparison import add_independence
 from latentens.methods import DawidSkeneEM, MajorityVote
 from latentens.reporting.dependence_part import dependence_part
@@ -94,7 +94,7 @@ def test_recommendations_have_short_names():
 )
 def test_the_command_to_go_on_with(method, command, capsys):
     reading = {"item": "the id", "missing": ["NA"]}
-    recommend_command._tell_next(method, Path("my votes.csv"), Path("g.csv"), reading)
+    print_next_command(method, Path("my votes.csv"), Path("g.csv"), reading)
     shown = capsys.readouterr().out
     assert command in shown
     assert bool(command) == bool(shown)

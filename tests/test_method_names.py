@@ -122,7 +122,7 @@ def test_short_names():
         ("mine.py:ready", "'mine.py:ready' is a model; fit it by"),
         ("Tree", "'Tree' is a model; fit it by 'MaximumLikelihood(Tree)'"),
         ("DawidSkenEM", "there is no method or model 'DawidSkenEM'; did you mean DawidSkeneEM?"),
-        ("Oracle", "there is no method or model 'Oracle'; there are Consensus, Cubam"),
+        ("Oracle", "there is no method or model 'Oracle'; available are Consensus, Cubam"),
         ("Cubam(1, 2, 3)", "Cubam: too many positional arguments; its settings are dimensions, rounds"),
         ("Cubam(rounds=open('x'))", "no method or model 'open'"),
         ("Cubam(rounds=1 + 1)", "'1 + 1' is neither a value nor a model"),
@@ -138,7 +138,7 @@ def test_what_is_wrong_is_said_in_a_sentence(in_folder, text, message):
 
 
 def test_the_same_method_twice():
-    with pytest.raises(LatentensError, match="asked for twice; give one of them another name"):
+    with pytest.raises(LatentensError, match="appears twice; give one of them another name"):
         find_methods(["MajorityVote", "MajorityVote"])
     assert len(find_methods(["MajorityVote", "again=MajorityVote"])) == 2
 

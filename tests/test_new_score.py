@@ -8,7 +8,7 @@ from rich.console import Console
 
 import latentens
 from latentens import Dataset
-from latentens.cli.printing import score_table
+from latentens.cli.printing import score_tables
 from latentens.methods import MajorityVote
 from latentens.reporting import report
 from latentens.scores import averaged, intervals, scores
@@ -42,6 +42,6 @@ def test_a_score_is_one_record_and_one_function(new_score, tmp_path):
     assert "largest error" in page
     assert "How far the worst is off" in page
     assert "largest_error" in (tmp_path / "scores.csv").read_text()
-    Console(file=(shown := io.StringIO()), width=100).print(score_table(tree))
+    Console(file=(shown := io.StringIO()), width=100).print(next(score_tables(tree)))
     assert "worst" in shown.getvalue()
     assert f"{expected:.3f}" in shown.getvalue()

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from latentens import Votes, load_fit
 from latentens.cli.app import app
-from latentens.cli.methods import find_method
+from latentens.cli.methods import find_methods
 from latentens.errors import LatentensError, SettingError
 from latentens.inference.conditional_logit import Prior, find_mode, fit_conditional_logit, log_evidence
 from latentens.methods import DawidSkeneEM, Ebcc, MajorityVote, SpectralMetaLearner, Stacked
@@ -344,10 +344,10 @@ def test_a_method_for_two_classes_refuses_three(crowd):
 
 
 def test_on_the_command_line(tmp_path):
-    assert find_method("Stacked(DawidSkeneEM, Ebcc)") == Stacked(DawidSkeneEM(), Ebcc())
-    assert find_method("Stacked") == Stacked()
-    assert find_method("Stacked(MajorityVote, num_draws=64)") == Stacked(MajorityVote(), num_draws=64)
     votes, labels = independent_votes(80, np.full(4, 0.8), np.full(4, 0.8))
+    written = ["Stacked(DawidSkeneEM, Ebcc)", "Stacked", "Stacked(MajorityVote, num_draws=64)"]
+    made = [Stacked(DawidSkeneEM(), Ebcc()), Stacked(), Stacked(MajorityVote(), num_draws=64)]
+    assert [make(votes) for make in find_methods(written).values()] == made
     lines = [f"q{i},{','.join(map(str, row))}" for i, row in enumerate(votes.matrix)]
     (tmp_path / "votes.csv").write_text("\n".join(["item,a,b,c,d", *lines]))
     (tmp_path / "gold.csv").write_text("\n".join(["item,label", *(f"q{i},{labels[i]}" for i in range(20))]))

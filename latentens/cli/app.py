@@ -1,50 +1,53 @@
-"""The command `latentens`; what a command needs is imported when it runs, so that help comes at once."""
+"""The command `latentens`; each command imports what it needs when it runs, so that help appears at once."""
 
+import shlex
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.table import Table
 from typer import Argument, Option
 
-from latentens.cli.option_types import Anchor, GoldFile, Items, MethodNames, Seed, VotesFile, Workers
-from latentens.cli.outputs import check_file, check_folder, write_whole
-from latentens.cli.reading_options import reads_votes
-from latentens.cli.recommend_command import recommend
-from latentens.cli.terminal import (
-    console,
-    end_if_elsewhere,
-    messages,
-    say,
-    status,
-    tell,
-    tell_of_fits,
-    warnings_as_sentences,
+from latentens.cli.options import (
+    Anchor,
+    GoldFile,
+    Items,
+    MethodNames,
+    Scheduler,
+    Seed,
+    VotesFile,
+    Workers,
+    as_options,
+    reads_votes,
 )
+from latentens.cli.terminal import console, messages, report_fits_on_interrupt, say, status, tell, warnings_as_sentences
 from latentens.errors import LatentensError
 from latentens.runtime.compiled_cache import keep_compiled
 
 if TYPE_CHECKING:
     from xarray import DataTree
 
+    from latentens.comparison.sweep import MethodFactory
+    from latentens.datasets import Dataset
+    from latentens.programs.model import GenerativeModel
     from latentens.votes.labels import TableOptions
 
 app = typer.Typer(
-    help="Unsupervised ensemble learning: many voters, no labels, every method next to the exact Bayes posterior.",
+    help="Unsupervised ensemble learning: compare methods that infer labels from votes, next to the exact posterior.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
 
-SIMULATED_ITEMS = 10_000
-SHOWCASE = Path("latentens-results")
-
 
 def run() -> None:
-    """Run the command that was typed; a user's error ends it with one sentence and exit code 2."""
+    """Run the command; invalid input prints a one-line message and exits with code 2."""
     with warnings_as_sentences():
         try:
             app()
@@ -68,15 +71,15 @@ def options(
         Path | None,
         Option(
             envvar="LATENTENS_CACHE",
-            help="Folder in which compiled programs are kept for later runs, by default the user's; off keeps none.",
+            help="Folder in which compiled programs are kept for later runs (default: the user's cache; off: none).",
         ),
     ] = None,
     version: Annotated[
         bool, Option("--version", help="Print the version and exit.", is_eager=True, callback=_print_version)
     ] = False,
 ) -> None:
-    """What holds for every command."""
-    del version  # its callback has done everything
+    """Options common to all commands."""
+    del version  # handled by its callback
     keep_compiled(cache)
 
 
@@ -87,34 +90,33 @@ def compare(
     truth: Annotated[Path | None, Option(help="CSV or Parquet file of true labels (item, truth) for --votes.")] = None,
     gold: GoldFile = None,
     anchor: Anchor = None,
-    data: Annotated[list[str] | None, Option(help="A named set: Tree/1, S1, …. May be repeated.")] = None,
-    root: Annotated[Path | None, Option(help="Folder of the named sets' files.")] = None,
-    model: Annotated[list[str] | None, Option(help="A model to simulate from. May be repeated.")] = None,
+    data: Annotated[list[str] | None, Option(help="A named data set: Tree/1, S1, …. May be repeated.")] = None,
+    root: Annotated[Path | None, Option(help="Folder with the files of named data sets.")] = None,
+    model: Annotated[list[str] | None, Option(help="A model to simulate data from. May be repeated.")] = None,
     methods: MethodNames = None,
-    items: Items = SIMULATED_ITEMS,
+    items: Items = 5_000,
     seed: Seed = 1,
-    repetitions: Annotated[int, Option(min=1, help="Fits of each method, with other keys.")] = 1,
-    folds: Annotated[int, Option(min=0, help="Parts of the items to predict from the others, in as many fits.")] = 0,
+    repetitions: Annotated[int, Option(min=1, help="Number of fits of each method, each with its own seed.")] = 1,
+    folds: Annotated[
+        int, Option(min=0, help="Number of cross-validation folds to rank models by held-out votes (0: use AIC).")
+    ] = 0,
     checks: Annotated[
-        bool, Option("--checks", help="Ask if models reproduce the votes, and what voters are worth.")
+        bool, Option("--checks", help="Run predictive checks and estimate the effective number of voters.")
     ] = False,
-    gold_folds: Annotated[
-        int, Option(min=2, help="Parts of the gold labels; each is predicted by a fit that has seen the others only.")
-    ] = 5,
-    out: Annotated[Path | None, Option(help="Folder for tree.nc, the report and finished cells.")] = None,
-    scheduler: Annotated[str | None, Option(help="Dask scheduler, such as tcp://host:8786.")] = None,
+    gold_folds: Annotated[int, Option(min=2, help="Number of cross-validation folds of the gold labels.")] = 5,
+    out: Annotated[Path | None, Option(help="Folder for tree.nc, the report and finished fits.")] = None,
+    scheduler: Scheduler = None,
     workers: Workers = None,
     *,
     reading: "TableOptions",
 ) -> None:
-    """Compare methods with each other, with the truth, and with the exact Bayes posterior where it is known.
+    """Compare methods with each other, with the truth, and with the exact posterior where it is known.
 
-    Gold labels are used by every method. Without --truth they also score the methods: each gold label is predicted by a
-    fit that has seen the others only. With --truth, the other items are scored.
+    Every method uses the gold labels. Without --truth they also score the methods: each gold label is predicted by a
+    fit that has not seen it. With --truth, the other items are scored.
 
-    Without data of yours: the paper's four simulated sets, with results in latentens-results unless --out says else.
-    With --out, an interrupted comparison resumes where it stopped. Exit code 1 says that some method failed; the others
-    are there.
+    Without data, the paper's four simulated sets are compared, with results in latentens-results unless --out is given.
+    With --out, an interrupted comparison resumes where it stopped. The exit code is 1 if a method failed.
 
     Examples:
         latentens compare
@@ -126,58 +128,85 @@ def compare(
         latentens compare --model Tree --model my_model.py:MyModel --items 5000
     """
     showcase = not (votes or data or model)
-    out = SHOWCASE if showcase and out is None else out
-    progress = tell_of_fits(out)
+    out = Path("latentens-results") if showcase and out is None else out
+    progress = report_fits_on_interrupt(out)
     import jax
 
-    from latentens.cli import printing as comparison_output
-    from latentens.cli import printing as evidence_output
-    from latentens.cli import support
+    from latentens.cli import io, printing
     from latentens.cli.methods import find_methods, find_model
     from latentens.comparison import compare
+    from latentens.datasets import PAPER_MODELS, load, simulate_paper
 
     chosen, models = find_methods(methods or []), [find_model(text) for text in model or []]
-    if out:
-        check_folder(out)
-    support.refuse_strays({"truth": truth, "gold": gold, "anchor": anchor}, "--votes", votes)
-    support.refuse_strays(reading, "--votes or --data", votes or data)
-    datasets = support.named_datasets(data or [], root, reading)
-    datasets += [support.users_dataset(votes, truth, gold, anchor or (), reading)] if votes else []
+    io.check_folder(out)
+    io.refuse_without("--votes", votes, {"truth": truth, "gold": gold, "anchor": anchor})
+    io.refuse_without("--votes or --data", votes or data, reading)
+    datasets = [load(name, root, **reading) for name in data or []]
+    datasets += [io.read_users_dataset(votes, truth, gold, anchor, reading)] if votes else []
     for dataset in datasets:
-        tell(support.understood(dataset.name, dataset.votes, dataset.labels))
-    evidence_output.tell_signals(datasets, seed)
-    datasets += [support.simulated(*named, items, seed) for named in models]
-    datasets = datasets or comparison_output.paper_datasets(items, seed)
-    chosen = chosen or comparison_output.default_methods(datasets, showcase)
-    key, cells = jax.random.key(seed), out / "cells" if out else None
-    workers = support.fits_at_a_time(workers, (dataset.votes for dataset in datasets))
-    started = partial(compare, datasets, chosen, key=key, repetitions=repetitions, folds=folds, checks=checks)
-    started = partial(started, gold_folds=gold_folds)
-    with support.connected(scheduler) as client:
-        tree = started(folder=cells, client=client, workers=workers, on_progress=progress)
-    comparison_output.record_independence(tree, datasets if out else [], key)
-    comparison_output.record_worth(tree, datasets if checks else [], key)
-    _hand_over(tree, out)
+        tell(io.described(dataset.name, dataset.votes, dataset.labels))
+    printing.print_signals(datasets, seed)
+    datasets += [_simulated(*named, items, seed) for named in models]
+    datasets = datasets or [simulate_paper(family, seed, items) for family in PAPER_MODELS]
+    key = jax.random.key(seed)
+    with io.connected(scheduler) as client:
+        tree = compare(
+            datasets,
+            chosen or default_methods(datasets, showcase),
+            key=key,
+            repetitions=repetitions,
+            folds=folds,
+            checks=checks,
+            gold_folds=gold_folds,
+            folder=out / "cells" if out else None,
+            client=client,
+            workers=io.fits_at_a_time(workers, (dataset.votes for dataset in datasets)),
+            on_progress=progress,
+        )
+    printing.add_evidence(tree, datasets, key, independence=out is not None, worth=checks)
+    failures = printing.print_comparison(tree)
+    _save(tree, out, "comparison")
+    if failures:
+        raise typer.Exit(1)
 
 
-def _hand_over(tree: "DataTree", out: Path | None) -> None:
-    """Print a comparison's scores and failures, write it and its report, and exit with 1 where a method failed."""
-    from latentens.cli.printing import failures, gold_tables, label_doubts, prediction_tables, score_table
+def default_methods(datasets: Sequence["Dataset"], showcase: bool) -> dict[str, "MethodFactory"]:
+    """The methods that are compared if the user names none.
+
+    Args:
+        datasets: The data sets.
+        showcase: Whether these are the paper's simulated sets, to which their true model is fitted too.
+    """
+    from latentens.cli.methods import find_methods
+    from latentens.comparison.own_program import OWN_PROGRAM, own_program
+
+    names = ["Consensus", "MajorityVote", "DawidSkeneEM", "Tempered(DawidSkeneEM)"]
+    if any(dataset.votes.num_classes > 2 for dataset in datasets):
+        return {**find_methods([*names, "Glad", "Ebcc"])}
+    found = find_methods([*names, "SpectralMetaLearner", "LatentSpectral", "RBMStack"])
+    return {**found, OWN_PROGRAM: own_program(datasets)} if showcase else {**found}
+
+
+def _simulated(name: str, model: "GenerativeModel", items: int, seed: int) -> "Dataset":
+    """Items of a model, with its example parameters if it has some, else with a draw from its priors."""
+    import jax
+
+    from latentens.datasets import simulate
+
+    params_key, items_key = jax.random.split(jax.random.key(seed))
+    params = model.example_params(params_key)
+    return replace(simulate(model, items, key=items_key, params=params), name=name)
+
+
+def _save(tree: "DataTree", out: Path | None, what: str) -> None:
+    """Write a comparison and its report into a folder, if there is one."""
+    from latentens.cli.io import write_files
     from latentens.comparison import save
     from latentens.reporting import report
 
-    for printed in (score_table(tree), *gold_tables(tree), *prediction_tables(tree)):
-        if printed is not None:
-            console.print(printed)
-    failed = failures(tree)
-    for words in (*label_doubts(tree), *failed):
-        messages.print(words)
     if out:
-        place = write_whole(out / "tree.nc", partial(save, tree))
-        tell(f"The comparison is in {place}, the report in {report(tree, place.parent)}")
-        end_if_elsewhere(place, out / "tree.nc")
-    if failed:
-        raise typer.Exit(1)
+        write_files({out / "tree.nc": partial(save, tree)})
+        tell(f"The {what} is in {out / 'tree.nc'}, the report in {report(tree, out)}")
 
 
 @app.command()
@@ -187,7 +216,7 @@ def fit(
         str,
         Argument(
             metavar="[METHOD]",
-            help="A method's name, perhaps with settings (see `latentens methods`); Consensus if there is none.",
+            help="A method, optionally with settings (see `latentens methods`); by default Consensus.",
         ),
     ],
     votes: Annotated[
@@ -195,7 +224,7 @@ def fit(
         Argument(metavar="VOTES", help="CSV or Parquet file: columns item, voter, vote, or one column per voter."),
     ] = None,
     *,
-    out: Annotated[Path, Option(help="CSV file for each item's label, its confidence and all probabilities.")],
+    out: Annotated[Path, Option(help="CSV file for the label of each item, its confidence and all probabilities.")],
     gold: GoldFile = None,
     anchor: Anchor = None,
     voters: Annotated[Path | None, Option(help="CSV file for the quality of each voter, with intervals.")] = None,
@@ -213,21 +242,39 @@ def fit(
     """
     import jax
 
-    from latentens.cli import support
+    from latentens.checks.signal import signal_summary
+    from latentens.cli import io
     from latentens.cli.methods import find_methods
     from latentens.methods.base import fit_known
+    from latentens.votes.labels import listed
 
     if votes is None:  # the only argument is the file
         method, votes = "Consensus", Path(method)
-    for file in filter(None, (out, voters)):
-        check_file(file)
+    io.check_file(out)
+    io.check_file(voters)
     ((name, chosen),) = find_methods([method]).items()
-    read = support.users_votes(votes, reading, anchor or ())
-    tell(support.understood(votes, read))
-    known = support.known_labels(read, gold, reading) if gold else None
+    read = io.read_users_votes(votes, reading, anchor)
+    tell(io.described(votes, read))
+    known = io.read_gold(read, gold, reading)
     with status(f"Fitting {name}"):
         fitted = fit_known(chosen(read), read, jax.random.key(seed), known)
-    support.hand_over_fit(fitted, read, seed, out, voters)
+        quality = fitted.voters
+    files = {out: io.frame_writer(fitted.to_frame())}
+    files |= {voters: io.frame_writer(quality)} if voters else {}
+    io.write_files(files)
+    messages.print(signal_summary(read, key=jax.random.key(seed)))
+    found = fitted.diagnostics
+    for key in ("log_likelihood", "iterations", "converged", "fallback", "seconds"):
+        if (value := found.get(key)) is not None:
+            tell(f"{key.replace('_', ' ')}: {f'{value:,.2f}' if isinstance(value, float) else value}")
+    for kind, sentences in (("warning", found.all_warnings), ("note", found.notes)):
+        for words in sentences:
+            tell(f"{kind}: {words}")
+    for flag in dict.fromkeys(str(flag) for flag in quality["flag"] if flag):
+        tell(f"{flag[0].upper()}{flag[1:]}: {listed(quality['voter'][quality['flag'] == flag])}")
+    tell(f"labels written to {out}")
+    if voters:
+        tell(f"voters written to {voters}")
 
 
 @app.command()
@@ -235,8 +282,8 @@ def fit(
 def check(
     votes: VotesFile,
     out: Annotated[Path | None, Option(help="CSV file for the p-value of every pair of voters.")] = None,
-    level: Annotated[float, Option(min=0.0, max=1.0, help="Share of false alarms to be accepted.")] = 0.05,
-    worth: Annotated[bool, Option("--worth", help="Say how many independent voters these are worth.")] = False,
+    level: Annotated[float, Option(min=0.0, max=1.0, help="Significance level.")] = 0.05,
+    worth: Annotated[bool, Option("--worth", help="Estimate the effective number of independent voters.")] = False,
     seed: Seed = 1,
     *,
     reading: "TableOptions",
@@ -247,42 +294,113 @@ def check(
     """
     import jax
 
+    from latentens.checks.effective_voters import effective_voters
     from latentens.checks.independence import check_independence
     from latentens.checks.signal import signal_summary
-    from latentens.cli import printing as evidence_output
-    from latentens.cli import support
+    from latentens.cli import io, printing
 
-    if out:
-        check_file(out)
-    read = support.users_votes(votes, reading)
-    tell(support.understood(votes, read))
+    io.check_file(out)
+    read, key = io.read_users_votes(votes, reading), jax.random.key(seed)
+    tell(io.described(votes, read))
     with status("Checking whether voters err independently"):
-        found = check_independence(read, key=jax.random.key(seed), level=level)
-    for words in (signal_summary(read, key=jax.random.key(seed)), found.summary):
-        console.print(words)
+        found = check_independence(read, key=key, level=level)
+    console.print(signal_summary(read, key=key))
+    console.print(found.summary)
     if found.rejected:
-        console.print(evidence_output.pair_table(found))
+        console.print(printing.pair_table(found))
     if worth:
-        with status("Asking what the voters are worth"):
-            console.print(evidence_output.worth_words(read, seed))
+        with status("Estimating the effective number of voters"):
+            try:
+                words = effective_voters(read, key=key, resamples=20).summary
+            except LatentensError as error:
+                words = f"The effective number of voters could not be estimated: {error}."
+        console.print(words)
     if out:
-        place = support.write_frame(evidence_output.pair_frame(found), out)
-        tell(f"{found.num_pairs} pairs of voters written to {place}")
-        end_if_elsewhere(place, out)
+        io.write_files({out: io.frame_writer(printing.pair_frame(found))})
+        tell(f"{found.num_pairs} pairs of voters written to {out}")
 
 
-app.command()(reads_votes(recommend))
+@app.command()
+@reads_votes
+def recommend(
+    votes: VotesFile,
+    out: Annotated[Path | None, Option(help="Folder for tree.nc, the report and finished fits.")] = None,
+    gold: GoldFile = None,
+    anchor: Anchor = None,
+    quick: Annotated[bool, Option("--quick", help="One twin, fewer items, cheap models and methods only.")] = False,
+    twins: Annotated[int, Option(min=1, help="Number of simulated twins of each plausible model.")] = 5,
+    methods: MethodNames = None,
+    seed: Seed = 1,
+    scheduler: Scheduler = None,
+    workers: Workers = None,
+    *,
+    reading: "TableOptions",
+) -> None:
+    """Recommend a method for votes without labels, and say what to expect of it.
+
+    Candidate models are fitted to the votes. From those that the votes do not rule out, twins of the data are
+    simulated, whose labels are known, and every method is scored on them. Gold labels come first: methods use them, and
+    each is predicted by a fit that has not seen it. If no model describes the votes and there are no gold labels, no
+    accuracy is stated.
+
+    Examples:
+        latentens recommend votes.csv --out results
+
+        latentens recommend votes.csv --gold gold.csv --quick
+    """
+    progress = report_fits_on_interrupt(out)
+    import jax
+
+    from latentens.cli import io, printing
+    from latentens.cli.methods import find_methods
+    from latentens.recommendation import recommend
+
+    chosen = find_methods(methods or [])
+    io.check_folder(out)
+    read = io.read_users_votes(votes, reading, anchor)
+    tell(io.described(votes, read))
+    known = io.read_gold(read, gold, reading)
+    with io.connected(scheduler) as client:
+        tree = recommend(
+            read,
+            chosen or None,
+            key=jax.random.key(seed),
+            twins=twins,
+            gold=None if known is None else io.by_name(read, known),
+            quick=quick,
+            folder=out / "cells" if out else None,
+            client=client,
+            workers=io.fits_at_a_time(workers, [read]),
+            on_progress=progress,
+        )
+    printing.print_recommendation(tree)
+    print_next_command(tree.attrs["recommended"], votes, gold, reading)
+    _save(tree, out, "recommendation")
+
+
+def print_next_command(method: str, votes: Path, gold: Path | None, reading: "TableOptions") -> None:
+    """Print the command that labels the votes with the recommended method, if the method can be written down."""
+    from latentens.cli.methods import find_methods
+
+    try:
+        find_methods([method])
+    except LatentensError:  # nothing is recommended, or the user made up the name
+        return
+    known = ["--gold", shlex.quote(str(gold))] if gold else []
+    words = ["latentens fit", shlex.quote(method), shlex.quote(str(votes)), *as_options(reading), *known]
+    tell(f"\nTo label the votes with it:\n{' '.join(words)} --out labels.csv")
 
 
 @app.command()
 def report(
-    tree: Annotated[Path, Argument(help="A comparison that `latentens compare --out` has saved.")],
-    out: Annotated[Path | None, Option(help="Folder for the report; by default the file's own.")] = None,
+    tree: Annotated[Path, Argument(help="A comparison saved by `latentens compare --out`.")],
+    out: Annotated[Path | None, Option(help="Folder for the report (default: the folder of the file).")] = None,
 ) -> None:
     """Write the report of a saved comparison: one HTML page, figures and tables. Nothing is fitted again.
 
     Example: latentens report results/tree.nc --out page
     """
+    from latentens.cli.io import check_folder
     from latentens.comparison import load
     from latentens.reporting import report
 
@@ -296,38 +414,46 @@ def report(
 def simulate_command(
     model: Annotated[str, Argument(help="A model's name (see `latentens models`), or FILE.py:NAME.")],
     out: Annotated[Path, Option(help="CSV file for the votes.")],
-    items: Items = SIMULATED_ITEMS,
+    items: Items = 10_000,
     seed: Seed = 1,
 ) -> None:
-    """Simulate votes, and write the truth and the exact posterior beside them.
+    """Simulate votes, and write the truth and the exact posterior next to them.
 
-    Parameters are those of the paper's experiment where the model has them, else a draw from the priors.
+    Parameters are those of the paper's experiment if the model has them, else a draw from the priors.
 
     Example: latentens simulate Tree --items 5000 --seed 3 --out tree.csv
     """
-    from latentens.cli import support
+    from latentens.cli import io
     from latentens.cli.methods import find_model
 
-    check_file(out)
+    io.check_file(out)
     name, found = find_model(model)
     with status(f"Simulating {items:,} items of {name}"):
-        dataset = support.simulated(name, found, items, seed)
-    place, truth, params = support.write_simulation(dataset, out)
-    tell(f"{dataset.votes}\nwritten to {place}, the truth to {truth}, the parameters to {params}")
-    end_if_elsewhere(place, out)
+        dataset = _simulated(name, found, items, seed)
+    files = io.simulation_files(dataset, out)
+    io.write_files(files)
+    _, truth, params = files
+    tell(f"{dataset.votes}\nwritten to {out}, the truth to {truth}, the parameters to {params}")
 
 
 @app.command("models")
 def list_models() -> None:
     """List the generative models."""
-    from latentens.cli.methods import model_table
+    from latentens.cli.methods import model_rows
 
-    console.print(model_table())
+    _print_rows(("model", "in the paper", "description"), model_rows())
 
 
 @app.command("methods")
 def list_methods() -> None:
     """List the methods and their settings."""
-    from latentens.cli.methods import method_table
+    from latentens.cli.methods import method_rows
 
-    console.print(method_table())
+    _print_rows(("method", "settings", "description"), method_rows())
+
+
+def _print_rows(headings: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    table = Table(*headings, show_lines=True)
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)

@@ -1,6 +1,7 @@
-"""What commands print of comparisons and of evidence."""
+"""Tables and sentences that the commands print."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import jax
@@ -8,45 +9,176 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 from rich.box import SIMPLE_HEAD
-from rich.console import RenderableType
 from rich.table import Table
 
-from latentens.checks.effective_voters import effective_voters
 from latentens.checks.independence import ModelCheck
 from latentens.checks.signal import signal_summary
-from latentens.cli.methods import find_methods
-from latentens.cli.terminal import messages, status, tell
+from latentens.cli.terminal import console, messages, status, tell
 from latentens.comparison import add_independence, add_worth, data_trees
 from latentens.comparison.data_tree import HELD_OUT
 from latentens.comparison.dependence import GROUP as INDEPENDENCE
 from latentens.comparison.dependence import WORTH
-from latentens.comparison.own_program import OWN_PROGRAM, own_program
-from latentens.comparison.sweep import MethodFactory
-from latentens.datasets import PAPER_MODELS, Dataset, simulate_paper
-from latentens.errors import LatentensError
+from latentens.datasets import Dataset
+from latentens.recommendation.recommend import method_rows, plausible_models
 from latentens.reporting.evidence import WARNING, ranking_frame
-from latentens.reporting.view import views
+from latentens.reporting.recommendation_part import briefly
+from latentens.reporting.view import views, with_short_names
 from latentens.scores import scores as evaluation
-from latentens.votes import Votes
-
-PAIRS_SHOWN = 10
-"""So many dependent pairs of voters are printed."""
-
-RESAMPLES = 20
-"""Bootstrap samples behind the interval that the command prints."""
 
 
-def tell_signals(datasets: Iterable[Dataset], seed: int) -> None:
-    """Say on standard error of each data set whether its voters agree more than by chance.
-
-    By the key of the comparison, which records the same sentence for the page.
-    """
+def print_signals(datasets: Iterable[Dataset], seed: int) -> None:
+    """Say of each data set whether its voters agree more than by chance, as the comparison records it."""
     for dataset in datasets:
         messages.print(f"{dataset.name}: {signal_summary(dataset.votes, key=jax.random.key(seed))}")
 
 
+def add_evidence(tree: Any, datasets: Iterable[Dataset], key: jax.Array, *, independence: bool, worth: bool) -> None:
+    """Add checks of the voters to a comparison, for data sets whose model is unknown, and print what they found."""
+    real = [dataset for dataset in datasets if dataset.model is None]
+    nodes = data_trees(tree)
+    if real and independence:
+        with status("Checking whether voters err independently"):
+            add_independence(tree, real, key=key)
+        for dataset in real:
+            if INDEPENDENCE in nodes[dataset.name].children:
+                messages.print(f"{dataset.name}: {nodes[dataset.name][INDEPENDENCE].attrs['summary']}")
+    if real and worth:
+        with status("Estimating the effective number of voters"):
+            add_worth(tree, real, key=key)
+        for dataset in real:
+            tell(f"{dataset.name}: {nodes[dataset.name][WORTH].attrs['summary']}")
+
+
+def print_comparison(tree: Any) -> list[str]:
+    """Print scores, predictions of votes, doubts about labels and failures; returns the failures."""
+    for table in (*score_tables(tree), *gold_tables(tree), *prediction_tables(tree)):
+        console.print(table)
+    doubts: dict[tuple[str, str], list[str]] = {}
+    for view in views(tree):
+        for fit in view.fits:
+            for words in fit.diagnostics.get("label_doubts", ()):
+                methods = doubts.setdefault((view.name, words), [])
+                methods += [] if fit.method in methods else [fit.method]
+    cells = tree["scores/error"].to_dataframe().reset_index()
+    failed = cells[cells["error"] != ""].itertuples()
+    failures = [f"{cell.estimator} failed on {cell.dataset}: {cell.error}" for cell in failed]
+    for words in (*(f"{name}, {', '.join(each)}: {doubt}" for (name, doubt), each in doubts.items()), *failures):
+        messages.print(words)
+    return failures
+
+
+def _table(headings: Iterable[str], words: int = 1, **options: Any) -> Table:
+    """An empty table whose first columns are words and whose others are numbers."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, **options)
+    for number, heading in enumerate(headings):
+        table.add_column(
+            heading, overflow="fold", justify="left" if number < words else "right", no_wrap=number >= words
+        )
+    return table
+
+
+def score_tables(tree: Any) -> Iterator[Table]:
+    """The main scores, means over repetitions, of data sets that are not scored on gold labels."""
+    others = [name for name, node in data_trees(tree).items() if HELD_OUT not in node.children]
+    if not others:
+        return
+    means = tree["scores"].to_dataset().drop_vars("error").sel(dataset=others).mean("repetition").to_dataframe()
+    shown = [
+        score
+        for score in evaluation.SCORES
+        if score.heading and score.name in means and means[score.name].notna().any()
+    ]
+    table = _table(["data set", "method", *(score.heading for score in shown)], words=2)
+    for dataset, rows in means.groupby(level="dataset", sort=False):
+        label = str(dataset)
+        for method, row in rows.droplevel("dataset").dropna(how="all").iterrows():
+            figures = (score.text(row[score.name]) if np.isfinite(row[score.name]) else "" for score in shown)
+            table.add_row(label, str(method), *figures)
+            label = ""
+        table.add_section()
+    yield table
+
+
+def gold_tables(tree: Any, short: Mapping[str, str] | None = None, marked: str = "") -> Iterator[Table]:
+    """The main scores with their intervals, means over repetitions, of data sets that are scored on gold labels.
+
+    Args:
+        tree: The comparison.
+        short: Short names of methods by their full ones.
+        marked: The method, by its short name, that gets an arrow.
+    """
+    headings = {
+        "accuracy": "accuracy\n%",
+        "balanced_accuracy": "balanced\nacc. %",
+        "log_score": "log\nscore",
+        "confidence_gap": "confidence\n− accuracy",
+    }
+    for name, node in data_trees(tree).items():
+        if HELD_OUT not in node.children:
+            continue
+        number = node[HELD_OUT].sizes["item"]
+        labels = f"{number:,} gold labels, each" if number > 1 else "one gold label,"
+        title = f"{name}: scores on your {labels} predicted by a fit that has not seen it (95 % intervals)"
+        scores, bounds = (
+            tree[group].to_dataset().sel(dataset=name).drop_vars("error", errors="ignore").mean("repetition")
+            for group in ("scores", "intervals")
+        )
+        table = _table(["method", *headings.values()], padding=(0, 1, 0, 0), title=title, title_justify="left")
+        for method in scores["estimator"].values:
+            row, ends = scores.sel(estimator=method), bounds.sel(estimator=method)
+            called = (short or {}).get(str(method), str(method))
+            figures = (_with_interval(score, row[score], ends[score]) for score in headings)
+            table.add_row(f"{called} ←" if called == marked else called, *figures)
+        yield table
+
+
+def _with_interval(name: str, value: xr.DataArray, ends: xr.DataArray) -> str:
+    """A score with its interval in brackets; empty if it is unknown."""
+    if not np.isfinite(float(value)):
+        return ""
+    score = evaluation.find_score(name)
+    is_signed, is_percent = score.better is None, score.unit == "%"
+    low, high = (score.text(float(ends.sel(bound=bound)), 0 if is_percent else 2) for bound in ("low", "high"))
+    text = score.text(float(value), (0 if is_signed else 1) if is_percent else 2)
+    return f"{text} ({low} to {high})".replace("-", "−") if is_signed else f"{text} ({low}–{high})"
+
+
+def prediction_tables(tree: Any) -> Iterator[Table | str]:
+    """The models of each data set ranked by how well they predict its votes, and finally what that means."""
+    frames = {view.name: frame for view in views(tree) if (frame := ranking_frame(view)) is not None}
+    for name, frame in frames.items():
+        headings = ("model", "log predictive\ndensity", "behind\nthe best", "standard\nerror")
+        table = _table(headings, title=f"Which model predicts the votes of {name} best?")
+        table.add_column("judged by")
+        for model, row in frame.iterrows():
+            figures = (f"{value:,.1f}" for value in (row["elpd"], abs(row["difference"]), row["difference_error"]))
+            table.add_row(str(model), *figures, str(row["by"]))
+        yield table
+    if frames:
+        yield WARNING
+
+
+def print_recommendation(tree: Any) -> None:
+    """Print the answer, tables of the methods on gold labels and under each plausible model, and the reasons."""
+    found = tree["votes/recommendation"].to_dataset()
+    answer, *reasons = json.loads(found.attrs["sentences"])
+    found, short = briefly(found) if "model" in found.dims else (found, {})
+    tell(f"\n{with_short_names(answer, short)}")
+    for table in gold_tables(tree, short, found.attrs["recommended"]):
+        console.print(table)
+    if "model" in found.dims and (plausible := plausible_models(found)):
+        title = "expected balanced accuracy in % (90 % interval), log score"
+        table = _table(["method", *(f"if {model}" for model in plausible)], title=title)
+        for method, cells in method_rows(found):
+            marked = f"{method} ←" if method == found.attrs["recommended"] else method
+            table.add_row(marked, *(f"{cell.accuracy} ({cell.interval}), {cell.log_score}" for cell in cells))
+        console.print(table)
+    for words in reasons:
+        tell(f"• {with_short_names(words, short)}")
+
+
 def pair_frame(check: ModelCheck) -> pd.DataFrame:
-    """Every pair of voters that was checked, the strongest residual first."""
+    """Every pair of voters that was checked, the strongest residual correlation first."""
     first, second = np.nonzero(np.triu(check.checked, k=1))
     names = np.asarray(check.voter_names)
     frame = pd.DataFrame(
@@ -62,189 +194,15 @@ def pair_frame(check: ModelCheck) -> pd.DataFrame:
     return frame.sort_values("residual_correlation", key=lambda values: -values.abs(), kind="stable")
 
 
-def pair_table(check: ModelCheck) -> Table:
-    """The pairs of voters that stand out most."""
+def pair_table(check: ModelCheck, shown: int = 10) -> Table:
+    """The pairs of voters that are most dependent."""
     number = len(check.dependent_pairs)
-    title = "Pairs that stand out" if number <= PAIRS_SHOWN else f"The strongest of {number:,} pairs that stand out"
-    note = "against a fit of independent voters, which may have taken what a pair shares for the label"
-    table = Table(title=title, caption=note if check.stories else None)
-    for heading in ("voter", "other", "residual\ncorrelation", "p, for all\npairs together"):
-        table.add_column(heading, justify="left" if heading in ("voter", "other") else "right")
+    title = "Dependent pairs" if number <= shown else f"The strongest of {number:,} dependent pairs"
+    note = "relative to a fit of independent voters, which may have taken what a pair shares for the label"
+    headings = ("voter", "other", "residual\ncorrelation", "p, adjusted\nfor all pairs")
+    table = _table(headings, words=2, title=title, caption=note if check.stories else None)
     frame = pair_frame(check)
-    for pair in frame[frame["adjusted_p_value"] <= check.level].head(PAIRS_SHOWN).itertuples():
+    for pair in frame[frame["adjusted_p_value"] <= check.level].head(shown).itertuples():
         p_value = f"{pair.adjusted_p_value:.3f}"
         table.add_row(str(pair.voter), str(pair.other), f"{pair.residual_correlation:+.3f}", p_value)
     return table
-
-
-def worth_words(votes: Votes, seed: int) -> str:
-    """How many independent voters these are worth, in a sentence."""
-    try:
-        return effective_voters(votes, key=jax.random.key(seed), resamples=RESAMPLES).summary
-    except LatentensError as error:
-        return f"What the voters are worth cannot be told: {error}."
-
-
-TEMPERED = "Tempered(DawidSkeneEM)"
-TWO_CLASS_METHODS = (
-    *("Consensus", "MajorityVote", "SpectralMetaLearner", "DawidSkeneEM", TEMPERED, "LatentSpectral", "RBMStack"),
-)
-MANY_CLASS_METHODS = ("Consensus", "MajorityVote", "DawidSkeneEM", TEMPERED, "Glad", "Ebcc")
-CHAIN = "TopDownMLE(starts=2)"
-"""With fewer starts than by default: a first look need not wait for all."""
-
-
-def paper_datasets(items: int, seed: int) -> list[Dataset]:
-    """The paper's four simulated sets."""
-    return [simulate_paper(family, seed, items) for family in PAPER_MODELS]
-
-
-def default_methods(datasets: Sequence[Dataset], showcase: bool) -> dict[str, MethodFactory]:
-    """Methods for those who name none; on the paper's sets also the best that knows no label, and what knows the model.
-
-    Args:
-        datasets: The data sets.
-        showcase: Whether these are the paper's simulated sets.
-    """
-    if any(dataset.votes.num_classes > 2 for dataset in datasets):
-        return {**find_methods(MANY_CLASS_METHODS)}
-    chosen = find_methods(TWO_CLASS_METHODS)
-    return {**chosen, **find_methods([CHAIN]), OWN_PROGRAM: own_program(datasets)} if showcase else {**chosen}
-
-
-def record_independence(tree: Any, datasets: Iterable[Dataset], key: jax.Array) -> None:
-    """Put into a comparison whether the voters of data whose origin is unknown err independently, and say so."""
-    real = [dataset for dataset in datasets if dataset.model is None]
-    if real:
-        with status("Checking whether voters err independently"):
-            add_independence(tree, real, key=key)
-    nodes = data_trees(tree)
-    for dataset in real:
-        if INDEPENDENCE in nodes[dataset.name].children:
-            messages.print(f"{dataset.name}: {nodes[dataset.name][INDEPENDENCE].attrs['summary']}")
-
-
-def record_worth(tree: Any, datasets: Iterable[Dataset], key: jax.Array) -> None:
-    """Put into a comparison how many independent voters those of unknown origin are worth, and print it."""
-    real = [dataset for dataset in datasets if dataset.model is None]
-    if not real:
-        return
-    with status("Asking what the voters are worth"):
-        add_worth(tree, real, key=key, resamples=RESAMPLES)
-    nodes = data_trees(tree)
-    for dataset in real:
-        tell(f"{dataset.name}: {nodes[dataset.name][WORTH].attrs['summary']}")
-
-
-GOLD_SCORES = {
-    "accuracy": "accuracy\n%",
-    "balanced_accuracy": "balanced\nacc. %",
-    "log_score": "log\nscore",
-    "confidence_gap": "confidence\n− accuracy",
-}
-"""Scores on gold labels that are printed, with their headings."""
-
-
-def gold_tables(tree: Any, short: Mapping[str, str] | None = None, marked: str = "") -> Iterator[RenderableType]:
-    """For each data set that is scored on gold labels the main scores with their intervals, means over repetitions.
-
-    Args:
-        tree: The comparison.
-        short: Short names of methods by their full ones.
-        marked: The method, by its short name, that gets an arrow.
-    """
-    for name, node in data_trees(tree).items():
-        if HELD_OUT not in node.children:
-            continue
-        number = node[HELD_OUT].sizes["item"]
-        labels = f"{number:,} gold labels, each" if number > 1 else "one gold label,"
-        title = f"{name}: scores on your {labels} predicted by a fit that has not seen it (95 % intervals)"
-        scores, bounds = (
-            tree[group].to_dataset().sel(dataset=name).drop_vars("error", errors="ignore").mean("repetition")
-            for group in ("scores", "intervals")
-        )
-        table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), title=title, title_justify="left")
-        table.add_column("method", overflow="fold")
-        for heading in GOLD_SCORES.values():
-            table.add_column(heading, justify="right", no_wrap=True)
-        for method in scores["estimator"].values:
-            row, ends = scores.sel(estimator=method), bounds.sel(estimator=method)
-            called = (short or {}).get(str(method), str(method))
-            table.add_row(
-                f"{called} ←" if called == marked else called,
-                *(_with_ends(score, row[score], ends[score]) for score in GOLD_SCORES),
-            )
-        yield table
-
-
-def _with_ends(name: str, value: xr.DataArray, ends: xr.DataArray) -> str:
-    """A score with its interval in brackets; nothing where it is not known."""
-    score = evaluation.find_score(name)
-    digits, end_digits = (int(score.better is not None), 0) if score.unit == "%" else (2, 2)
-    low, high = (score.text(float(ends.sel(bound=bound)), end_digits) for bound in ("low", "high"))
-    if not np.isfinite(float(value)):
-        return ""
-    if score.better is not None:
-        return f"{score.text(float(value), digits)} ({low}–{high})"
-    return f"{score.text(float(value), digits)} ({low} to {high})".replace("-", "−")
-
-
-def score_table(tree: Any) -> Table | None:
-    """The main scores of a comparison, means over repetitions, but for data sets that are scored on gold labels."""
-    others = [name for name, node in data_trees(tree).items() if HELD_OUT not in node.children]
-    if not others:
-        return None
-    means = tree["scores"].to_dataset().drop_vars("error").sel(dataset=others).mean("repetition").to_dataframe()
-    shown = [
-        score
-        for score in evaluation.SCORES
-        if score.heading and score.name in means and means[score.name].notna().any()
-    ]
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column("data set")
-    table.add_column("method", overflow="fold")
-    for score in shown:
-        table.add_column(score.heading, justify="right")
-    for dataset, rows in means.groupby(level="dataset", sort=False):
-        label = str(dataset)
-        for method, row in rows.droplevel("dataset").dropna(how="all").iterrows():
-            figures = (score.text(row[score.name]) if np.isfinite(row[score.name]) else "" for score in shown)
-            table.add_row(label, str(method), *figures)
-            label = ""
-        table.add_section()
-    return table
-
-
-def prediction_tables(tree: Any) -> Iterator[RenderableType]:
-    """For each data set the models in the order of how well they predict its votes, and once what that means."""
-    frames = {view.name: frame for view in views(tree) if (frame := ranking_frame(view)) is not None}
-    for name, frame in frames.items():
-        table = Table(box=SIMPLE_HEAD, pad_edge=False, title=f"Which model predicts the votes of {name} best?")
-        table.add_column("model", overflow="fold")
-        for heading in ("log predictive\ndensity", "behind\nthe best", "standard\nerror"):
-            table.add_column(heading, justify="right")
-        table.add_column("judged by")
-        for model, row in frame.iterrows():
-            figures = (f"{value:,.1f}" for value in (row["elpd"], abs(row["difference"]), row["difference_error"]))
-            table.add_row(str(model), *figures, str(row["by"]))
-        yield table
-    if frames:
-        yield WARNING
-
-
-def label_doubts(tree: Any) -> list[str]:
-    """What fits say about labels that are not sure, once for all methods that say it."""
-    said: dict[tuple[str, str], list[str]] = {}
-    for view in views(tree):
-        for fit in view.fits:
-            for words in fit.diagnostics.get("label_doubts", ()):
-                methods = said.setdefault((view.name, words), [])
-                methods += [] if fit.method in methods else [fit.method]
-    return [f"{name}, {', '.join(methods)}: {words}" for (name, words), methods in said.items()]
-
-
-def failures(tree: Any) -> list[str]:
-    """A sentence for each fit that failed."""
-    cells = tree["scores/error"].to_dataframe().reset_index()
-    failed = cells[cells["error"] != ""]
-    return [f"{cell.estimator} failed on {cell.dataset}: {cell.error}" for cell in failed.itertuples()]

@@ -1,4 +1,4 @@
-"""The terminal: messages, progress, interruptions."""
+"""The terminal: messages, progress, interrupts."""
 
 import atexit
 import os
@@ -9,25 +9,23 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import typer
 from rich.console import Console
 from rich.text import Text
 
-from latentens.cli.reading_options import as_options
-from latentens.errors import LatentensWarning
+from latentens.cli.options import as_option
+from latentens.errors import LatentensError, LatentensWarning
 from latentens.runtime.progress import Advance, task
 from latentens.runtime.text import printable
 
 
 class PlainConsole(Console):
-    """A console on which names from files command nothing: neither by markup nor by control characters."""
+    """A console on which names from files have no effect, neither by markup nor by control characters."""
 
     def render_str(self, text: str, **options: Any) -> Text:
-        """Text as it stands."""
+        """The text without any markup."""
         return super().render_str(printable(text), **options)
 
 
@@ -40,71 +38,48 @@ def tell(line: object) -> None:
     console.print(line, soft_wrap=True)
 
 
-def say(sentence: object) -> None:
-    """Say what is wrong, in terms of the command line."""
-    messages.print(f"latentens: {as_options(str(sentence))}")
+def say(message: object) -> None:
+    """Print an error or a warning, with options of the command where it names keyword arguments."""
+    text = message.text(as_option) if isinstance(message, LatentensError) else message
+    messages.print(f"latentens: {text}")
 
 
 def status(words: str) -> AbstractContextManager[Advance]:
-    """A line that shows what is going on."""
+    """A progress line for a step of unknown length."""
     return task(words, patience=0.0)
-
-
-def end_if_elsewhere(place: Path, out: Path) -> None:
-    """Exit code 1 says that a result is not where it was asked for."""
-    if place != out:
-        raise typer.Exit(1)
 
 
 @contextmanager
 def warnings_as_sentences() -> Iterator[None]:
-    """Show warnings of ours as sentences, and others as Python does."""
+    """Show the package's own warnings as sentences, and others as Python does."""
     with warnings.catch_warnings():
         warnings.simplefilter("always", LatentensWarning)
-        warnings.showwarning = partial(_show, warnings.showwarning)
+        show = warnings.showwarning
+        warnings.showwarning = lambda message, *where, **more: (
+            say(message) if isinstance(message, LatentensWarning) else show(message, *where, **more)
+        )
         yield
-
-
-def _show(otherwise: Callable[..., None], message: Warning | str, *where: Any, **more: Any) -> None:
-    if isinstance(message, LatentensWarning):
-        say(message)
-    else:
-        otherwise(message, *where, **more)
 
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 CLEAR_LINE = "\r\x1b[2K\x1b[?25h"
-"""Takes away a progress bar and brings the terminal's cursor back."""
+"""Removes a progress bar and shows the cursor again."""
 
 NOTHING_KEPT = "nothing was written"
 
-_kept: list[Callable[[], str]] = []
+_kept = [NOTHING_KEPT]
+"""What an interrupt says about results; the last entry counts."""
 
 
-def tell_on_interrupt(kept: Callable[[], str]) -> None:
-    """From now on an interrupt asks this function what is kept, and says so."""
-    _kept.append(kept)
-
-
-def tell_of_fits(folder: Path | None) -> Callable[[int, int], None]:
-    """Have an interrupt say how many fits of a comparison are kept; takes the numbers of finished fits and of all."""
-    numbers = (0, 0)
-
-    def update(finished: int, total: int) -> None:
-        nonlocal numbers
-        numbers = finished, total
-
-    def kept() -> str:
-        finished, total = numbers
-        if folder is None:
-            return f"{NOTHING_KEPT}: add --out FOLDER to keep finished fits, so that the same command resumes"
-        if not total:
-            return "no fit was finished"
-        return f"{finished} of {total} fits are finished and kept; run the same command to continue"
-
-    tell_on_interrupt(kept)
-    return update
+def report_fits_on_interrupt(folder: Path | None) -> Callable[[int, int], None]:
+    """Let an interrupt say how many fits are kept; the result takes the numbers of finished fits and of all."""
+    _kept.append("no fit was finished")
+    if folder is None:
+        _kept.append(f"{NOTHING_KEPT}: add --out FOLDER to keep finished fits, so that the same command resumes")
+        return lambda *_: None
+    words = "{} of {} fits are finished and kept; run the same command to continue"
+    return lambda finished, total: _kept.append(words.format(finished, total))
 
 
 @contextmanager
@@ -129,7 +104,7 @@ def ending_on_signals() -> Iterator[None]:
         for number, handler in before.items():
             signal.signal(number, handler)
         bell.close()
-        _kept.clear()
+        del _kept[1:]
 
 
 def _listen(listener: socket.socket) -> None:
@@ -146,6 +121,6 @@ def _end(number: int) -> None:
             sys.stdout.flush()
         screen = sys.__stderr__ or sys.stderr  # a progress bar takes the place of the other, and eats the cursor
         start = CLEAR_LINE if screen.isatty() else ""
-        print(f"{start}latentens: interrupted; {_kept[-1]() if _kept else NOTHING_KEPT}", file=screen, flush=True)
+        print(f"{start}latentens: interrupted; {_kept[-1]}", file=screen, flush=True)
     finally:
         os._exit(128 + number)

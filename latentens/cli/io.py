@@ -1,0 +1,185 @@
+"""Files of the commands: votes and labels are read, outputs are checked before the work and written whole."""
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Int
+
+from latentens.cli.options import as_option
+from latentens.cli.terminal import say
+from latentens.datasets import Dataset, from_files, read_labels, read_votes
+from latentens.errors import Keyword, LatentensError
+from latentens.runtime.parallel import available_cores
+from latentens.votes import Votes
+from latentens.votes.labels import TableOptions, listed
+from latentens.votes.matching import gold_codes
+from latentens.votes.tables import naming
+
+Codes = Int[np.ndarray, " item"]
+
+
+def read_users_votes(path: Path, reading: TableOptions, anchor: Collection[str] | None = None) -> Votes:
+    """Votes from a user's file, with voters that are known to be better than chance."""
+    return _usable(read_votes(path, **reading), path).anchored(anchor or ())
+
+
+def read_users_dataset(
+    path: Path, truth: Path | None, gold: Path | None, anchor: Collection[str] | None, reading: TableOptions
+) -> Dataset:
+    """A data set from a user's files."""
+    dataset = from_files(path, truth, **reading)
+    dataset = replace(dataset, votes=_usable(dataset.votes, path).anchored(anchor or ()))
+    return replace(dataset, gold=read_gold(dataset.votes, gold, reading))
+
+
+def _usable(votes: Votes, path: Path) -> Votes:
+    for number, what in ((votes.num_items, "item"), (votes.num_voters, "voter")):
+        if number < 2:
+            raise LatentensError(f"{path} has votes of only one {what}; at least two are needed")
+    return votes
+
+
+def read_gold(votes: Votes, path: Path | None, reading: TableOptions) -> Codes | None:
+    """The codes of the known labels in a user's file, −1 for items that are not in it; None without a file."""
+    if path is None:
+        return None
+    labels = read_labels(path, item=reading.get("item"), missing=reading.get("missing", ()))
+    with naming(path):
+        codes = gold_codes(votes, labels)
+    found, number = np.unique(codes[codes >= 0]), int(np.sum(codes >= 0))
+    if len(found) == 1 < min(number, votes.num_classes):
+        label = listed([votes.class_names[found[0]]])
+        say(f"all {number:,} gold labels are {label}, so they do not show how voters vote on items of other classes")
+    return codes
+
+
+def by_name(votes: Votes, codes: Codes) -> dict[Hashable, Hashable]:
+    """Known labels by name: codes might be mistaken for classes whose names are numbers."""
+    return {votes.item_names[place]: votes.class_names[codes[place]] for place in np.flatnonzero(codes >= 0).tolist()}
+
+
+def described(source: str | Path, votes: Votes, labels: Codes | None = None) -> str:
+    """What was read, in one line: items, voters, classes, missing votes, true labels, a doubtful class."""
+    known = f", {np.sum(labels >= 0):,} true labels" if labels is not None and (labels >= 0).any() else ""
+    missing = {"na", "n/a", "nan", "null", "none", "?", "-", "."}
+    codes = tuple(str(name) for name in votes.class_names if str(name).casefold() in missing)
+    doubt = f" (if {codes[0]!r} means a missing vote, add {as_option(Keyword('missing', codes))})" if codes else ""
+    return f"{source}: {votes.summary}{known}{doubt}"
+
+
+def refuse_without(owner: str, given: Any, options: Mapping[str, Any]) -> None:
+    """Refuse options that need another one that was not given."""
+    stray = next((name for name, value in options.items() if value), None)
+    if stray and not given:
+        raise LatentensError(f"--{stray} needs {owner}")
+
+
+def fits_at_a_time(wanted: int | None, votes: Iterable[Votes], large: int = 200_000) -> int:
+    """The number of parallel fits; by default one per core, or one for many items, where each fit uses all cores."""
+    return wanted or (1 if any(each.num_items > large for each in votes) else available_cores())
+
+
+@contextmanager
+def connected(address: str | None) -> Iterator[Any]:
+    """A client of the Dask scheduler at an address; None without an address."""
+    if address is None:
+        yield None
+        return
+    try:
+        from distributed import Client
+    except ImportError:
+        raise LatentensError("--scheduler needs Dask: pip install 'latentens[distributed]'") from None
+    try:
+        client = Client(address, timeout=10)
+    except (OSError, ValueError) as error:
+        raise LatentensError(f"no Dask scheduler answers at {address} ({error})") from None
+    with client:
+        yield client
+
+
+def check_file(out: Path | None) -> None:
+    """Refuse a CSV file that could not be written."""
+    if out is None:
+        return
+    if out.suffix != ".csv":
+        raise LatentensError(f"{out} does not end in .csv")
+    if out.is_dir():
+        raise LatentensError(f"{out} is a folder; choose a file in it, for example {out / 'result.csv'}")
+    if out.exists() and not os.access(out, os.W_OK):
+        raise LatentensError(f"{out} is not writable; choose another file")
+    check_folder(out.parent)
+
+
+def check_folder(folder: Path | None) -> None:
+    """Refuse a folder that could not be made or written to; nothing is left behind."""
+    if folder is None:
+        return
+    existing = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    if not existing.is_dir():
+        shown = existing.relative_to(Path.cwd()) if existing.is_relative_to(Path.cwd()) else existing
+        raise LatentensError(f"{shown} is a file, not a folder; choose another folder")
+    try:
+        tempfile.TemporaryFile(dir=existing).close()
+    except OSError as error:
+        raise LatentensError(f"{folder} is not writable ({error.strerror}); choose another folder") from None
+
+
+def write_files(files: Mapping[Path, Callable[[Path], object]]) -> None:
+    """Write each file under another name first, so that it is whole or not there.
+
+    A file that cannot be written after all goes to a temporary folder instead, so that no result is lost; the error
+    says where it is.
+
+    Args:
+        files: A function for each path that writes the file to the path it is given.
+    """
+    problems = []
+    for out, write in files.items():
+        part = out.with_name(f"{out.name}.{uuid4().hex}.part")
+        try:
+            out.parent.mkdir(parents=True, exist_ok=True)
+            write(part)
+            part.replace(out)
+        except (OSError, RuntimeError) as error:  # HDF5 has errors of its own for a full disk
+            if part.exists():
+                part.unlink()
+            reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
+            saved = Path(tempfile.mkdtemp(prefix="latentens-")) / out.name
+            try:
+                write(saved)
+                problems.append(f"{out} could not be written ({reason}); the result is in {saved}")
+            except (OSError, RuntimeError):
+                problems.append(f"neither {out} nor {saved} could be written ({reason}); free some space and repeat")
+    if problems:
+        raise LatentensError("; ".join(problems))
+
+
+def frame_writer(frame: pd.DataFrame) -> Callable[[Path], object]:
+    """A function that writes a table without its index."""
+    return partial(frame.to_csv, index=False)
+
+
+def simulation_files(dataset: Dataset, out: Path) -> dict[Path, Callable[[Path], object]]:
+    """Votes, truth with the exact posterior, and parameters of a simulated data set, for `write_files`."""
+    exact, params = dataset.bayes_posterior(), dataset.params
+    assert exact is not None, "simulated data come with their model"
+    assert params is not None
+    truth = pd.DataFrame(exact, columns=[f"bayes_prob_{k}" for k in range(exact.shape[1])])
+    truth.insert(0, "truth", dataset.labels)
+    values = {name: np.asarray(value).tolist() for name, value in params.items()}
+    about = json.dumps({"model": repr(dataset.model), "params": values}, indent=1) + "\n"
+    return {
+        out: dataset.votes.to_frame().to_csv,
+        out.with_suffix(".truth.csv"): truth.rename_axis("item").to_csv,
+        out.with_suffix(".params.json"): lambda path: path.write_text(about),
+    }

@@ -1,0 +1,103 @@
+"""The options that several commands share, above all those for reading votes."""
+
+import csv
+import functools
+import inspect
+import io
+import shlex
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+from typer import Argument, Option
+
+from latentens.errors import Keyword
+
+Items = Annotated[int, Option(min=1, help="Number of items in each simulated data set.")]
+Seed = Annotated[int, Option(min=0, max=2**32 - 1, help="Random seed; the same seed gives the same result.")]
+Workers = Annotated[
+    int | None,
+    Option(
+        min=1,
+        help="Number of parallel fits; by default one per core, or one for very large data. 1 also measures memory.",
+    ),
+]
+Scheduler = Annotated[str | None, Option(help="Address of a Dask scheduler, for example tcp://host:8786.")]
+VotesFile = Annotated[Path, Argument(help="CSV or Parquet file: columns item, voter, vote, or one column per voter.")]
+GoldFile = Annotated[
+    Path | None, Option(help="CSV or Parquet file of known labels (item, gold) for the methods to use.")
+]
+Anchor = Annotated[
+    list[str] | None,
+    Option(help="A voter known to be better than chance, whose votes decide which label is which. May be repeated."),
+]
+MethodNames = Annotated[
+    list[str] | None,
+    Option("--methods", "-m", help="For example 'RBMStack(hidden=(3, 1))' or 'short=Nuts(Tree)'. May be repeated."),
+]
+
+
+class Duplicates(StrEnum):
+    """How to treat repeated votes of a voter on an item."""
+
+    error = "error"
+    first = "first"
+    last = "last"
+    keep = "keep"
+
+
+def _reading(kind: Any, words: str) -> Any:
+    return Annotated[kind, Option(help=words, rich_help_panel="Reading votes")]
+
+
+READING = {
+    "item": _reading(str | None, "Column of the items."),
+    "voter": _reading(str | None, "Column of the voters, if each row is one vote."),
+    "vote": _reading(str | None, "Column of the votes, if each row is one vote."),
+    "ignore": _reading(list[str] | None, "A column to ignore. May be repeated."),
+    "classes": _reading(list[str] | None, "The labels in order, for example no,yes. May be repeated."),
+    "missing": _reading(list[str] | None, "A value that means a missing vote, for example NA. May be repeated."),
+    "duplicates": _reading(
+        Duplicates | None, "How to treat repeated votes of a voter on an item; keep counts them all."
+    ),
+}
+"""The options for reading votes, named like the keyword arguments of `Votes.from_csv`."""
+
+
+def reads_votes(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options for reading votes to a command, which gets those that were used as its argument `reading`."""
+
+    @functools.wraps(command)
+    def with_options(**values: Any) -> None:
+        used = {name: value for name in READING if (value := values.pop(name)) not in (None, [])}
+        if "classes" in used:
+            used["classes"] = [label for part in csv.reader(used["classes"], skipinitialspace=True) for label in part]
+        command(**values, reading=used)
+
+    own = inspect.signature(command)
+    parameters = [parameter for parameter in own.parameters.values() if parameter.name != "reading"]
+    parameters += [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+        for name, kind in READING.items()
+    ]
+    with_options.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+    with_options.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return with_options
+
+
+def as_option(keyword: Keyword) -> str:
+    """A keyword argument such as item='question' as it is written on the command line: --item question."""
+    name, value = keyword
+    values = [str(part) for part in value] if isinstance(value, tuple | list) else [str(value)]
+    if value is ...:
+        return f"--{name} …"
+    if name == "classes":
+        csv.writer(line := io.StringIO(), lineterminator="").writerow(values)
+        values = [line.getvalue()]
+    return " ".join(f"--{name} {shlex.quote(part)}" for part in values)
+
+
+def as_options(reading: Mapping[str, Any]) -> list[str]:
+    """The options for reading votes that were used, as they are written on the command line."""
+    return [as_option(Keyword(name, value)) for name, value in reading.items()]
