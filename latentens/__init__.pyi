@@ -2,6 +2,7 @@
 from . import checks as checks
 from . import comparison as comparison
 from . import datasets as datasets
+from . import estimation as estimation
 from . import methods as methods
 from . import models as models
 from . import rbm as rbm
@@ -18,6 +19,7 @@ from .comparison import save as save
 from .datasets import Dataset as Dataset
 from .datasets import simulate as simulate
 from .datasets import simulate_like as simulate_like
+from .estimation import estimate as estimate
 from .inference.density import log_density as log_density
 from .methods.base import Estimate as Estimate
 from .methods.base import Fit as Fit

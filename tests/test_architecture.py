@@ -24,6 +24,7 @@ LAYERS = (
     "checks",
     "comparison",
     "recommendation",
+    "estimation",
     "reporting",
     "cli",
     "__main__",

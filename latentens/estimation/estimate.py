@@ -1,0 +1,371 @@
+"""Numbers that are valid whatever the model: gold labels on a random sample, helped by the votes on all items."""
+
+import warnings
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import pandas as pd
+from jaxtyping import Float, Int
+
+from latentens.errors import LatentensWarning, VotesError
+from latentens.estimation.quantities import LabelFunction, Quantity, list_quantities
+from latentens.estimation.rectified import Interval, Rectified, Sample, Urn, draw_urn, rectify
+from latentens.methods.base import Method, Posterior
+from latentens.methods.dawid_skene_em import DawidSkeneEM
+from latentens.runtime.numerics import numpy_generator
+from latentens.runtime.parallel import one_blas_thread
+from latentens.scores.paired import holm
+from latentens.votes import Votes
+from latentens.votes.labels import listed
+from latentens.votes.matching import Gold, gold_codes, known_items
+
+PerItem = Mapping[Hashable, Any] | pd.Series | Sequence[Any] | np.ndarray
+"""A value for each item: by the item's name, or one entry per item."""
+
+FEW = 20
+"""Coverage of the intervals was measured from this many gold labels on (analyses/ESTIMATE.md)."""
+
+SUSPICIOUS = 0.01
+"""A p-value below this is a reason to doubt that the gold labels are a random sample."""
+
+
+@one_blas_thread()
+def estimate(
+    votes: Votes,
+    gold: Gold,
+    *,
+    key: jax.Array,
+    method: Method | None = None,
+    folds: int = 0,
+    by: PerItem | None = None,
+    cluster: PerItem | None = None,
+    weights: PerItem | None = None,
+    compare: Sequence[Hashable] | None = None,
+    functions: Mapping[str, LabelFunction] | None = None,
+    level: float = 0.95,
+    population: float | None = None,
+    draws: int = 4000,
+) -> pd.DataFrame:
+    """Estimate prevalences, accuracies of voters and other means, with intervals that do not trust the model.
+
+    Gold labels of a random sample of the items are combined with predictions for all items: the posterior of a method
+    and the shares of the votes (prediction-powered inference). However wrong these are, the intervals hold as long as
+    the gold labels are a random sample; the better they are, the more labels they are worth.
+
+    Args:
+        votes: The votes on all items.
+        gold: Gold labels of a random sample of the items, in any of the forms that `Method.fit` takes.
+        key: Random key; the same key gives the same result.
+        method: The method whose posterior predicts labels, by default `DawidSkeneEM`.
+        folds: Number of cross-validation folds of the gold labels, if the method is to use gold labels, too: each is
+            predicted by a fit that has not seen it. With 0 the method is fitted once and sees none.
+        by: A segment for each item; quantities are also estimated for each segment alone.
+        cluster: A cluster for each item, such as its prompt, if items of a cluster are alike: clusters are then the
+            sampling units.
+        weights: How many items each labelled item stands for, one over the probability with which it was sampled
+            (column `weight` of `next_labels`). By default all items were equally likely to be labelled.
+        compare: Two voters, whose accuracies are compared on the items with votes of both, or two classes: the win rate
+            of the first is then its share plus half the share of the classes that are neither.
+        functions: Functions of the label whose means are wanted, by name: a callable of the class, or a number for each
+            class.
+        level: Coverage of the intervals.
+        population: Number of items that these items are a random sample of: `math.inf` for statements about items like
+            these. By default the items themselves are the population.
+        draws: Number of resampled populations that intervals are computed from.
+
+    Returns:
+        One row for each quantity: `quantity`, `of` (class, voter or pair), `label_free` (what the method says without
+        correction), `gold_only` with `gold_low` and `gold_high` (gold labels alone), `estimate` with `low`, `high` and
+        `standard_error` (rectified), `labels` (their number) and `worth_labels` (how many labels alone would be as
+        precise). With `by` there are also `segment` and `p_value`, whether the segment differs from the rest, adjusted
+        by Holm's method for the number of segments; with `compare`, whether the two differ.
+    """
+    codes = gold_codes(votes, gold)
+    labelled = np.flatnonzero(codes >= 0)
+    _check(votes, codes, level)
+    model_key, fold_key, urn_key, test_key = jax.random.split(key, 4)
+    generator = numpy_generator(urn_key)
+    unit, item_weights = _units(votes, cluster, labelled), _weights(votes, weights, labelled)
+    proxies = _proxies(votes, method or DawidSkeneEM(), codes, folds, unit, model_key, fold_key)
+    if unit is None and weights is None:
+        _warn_if_not_random(proxies[0], labelled, test_key)
+    num_units = len(labelled) if unit is None else int(unit.max()) + 1
+    grown = num_units / len(labelled)
+    urn = draw_urn(
+        generator,
+        draws,
+        num_units,
+        votes.num_items * grown,
+        None if population is None else max(population, votes.num_items) * grown,
+        None if weights is None or unit is not None else 1 / item_weights,
+    )
+    design = Design(codes, labelled, item_weights, unit, urn, proxies, level, population)
+    quantities = list(list_quantities(votes, compare, functions))
+    if by is None:
+        table = pd.DataFrame([design.row(quantity) for quantity in quantities])
+        return table if compare is not None else table.drop(columns="p_value")
+    segments = per_item(by, votes, "segment")
+    names = list(dict.fromkeys(segments[~pd.isna(segments)]))
+    empty = [name for name in names if not (segments[labelled] == name).any()]
+    if empty:
+        words = "nothing but the method's own value is known there"
+        _warn(f"there is no gold label in segment {listed(empty)}: {words}")
+    rows = []
+    for quantity in quantities:
+        inside = [design.row(quantity, np.asarray(segments == name)) for name in names]
+        adjusted = holm([row["p_value"] for row in inside])
+        rows.append({"segment": "all", **design.row(quantity)})
+        rows += [
+            {"segment": name, **row, "p_value": p_value}
+            for name, row, p_value in zip(names, inside, adjusted, strict=True)
+        ]
+    return pd.DataFrame(rows)
+
+
+class Predictions(NamedTuple):
+    """What predicts labels.
+
+    Attributes:
+        probs: Predictors in order: the method, then vote shares.
+        fold: The gold labels that these predict, by their places among the labelled items.
+        unseen: The items whose labels the predictors have not seen.
+    """
+
+    probs: tuple[Posterior, ...]
+    fold: Int[np.ndarray, " some"]
+    unseen: Int[np.ndarray, " item"]
+
+
+class Design(NamedTuple):
+    """How gold labels were sampled, and what predicts them.
+
+    Attributes:
+        codes: The code of each item's label, −1 where it is unknown.
+        labelled: The labelled items.
+        weights: How many items each of them stands for.
+        unit: The sampling unit of each of them, if units are not items.
+        urn: Resampled populations of the units.
+        predictions: What predicts labels, fold by fold.
+        level: Coverage of the intervals.
+        population: Number of items that these items are a sample of, if they are not the population.
+    """
+
+    codes: Int[np.ndarray, " item"]
+    labelled: Int[np.ndarray, " label"]
+    weights: Float[np.ndarray, " label"]
+    unit: Int[np.ndarray, " label"] | None
+    urn: Urn
+    predictions: list[Predictions]
+    level: float
+    population: float | None
+
+    def row(self, quantity: Quantity, mask: np.ndarray | None = None) -> dict[str, Any]:
+        """A quantity on all items or on those of a segment, which is then tested against the others."""
+        found, label_free, labels, size = self.rectified(quantity, mask)
+        row = {"quantity": quantity.name, "of": quantity.of, "label_free": label_free}
+        gold, best = found if found is not None else (None, None)
+        row |= _ends(gold, "gold_only", "gold_low", "gold_high") | _ends(best, "estimate", "low", "high")
+        if gold is None or best is None:
+            return row | {"standard_error": np.nan, "labels": labels, "worth_labels": 0.0, "p_value": np.nan}
+        unit_share = 1.0 if self.unit is None else (int(self.unit.max()) + 1) / len(self.labelled)
+        left = 1 - labels / size
+        beyond = 0.0 if self.population is None else max(1 / size - 1 / max(self.population, size), 0.0)
+        error = np.sqrt((left * best.variance / labels + beyond * gold.variance) / unit_share)
+        worth = (
+            labels * gold.variance / (left * best.variance + labels / size * gold.variance) if gold.variance else labels
+        )
+        row |= {"standard_error": float(error), "labels": labels, "worth_labels": float(worth)}
+        if mask is None or not np.isnan(quantity.null):
+            return row | {"p_value": _p_value(best.draws - quantity.null)}
+        rest, *_ = self.rectified(quantity, ~mask)
+        return row | {"p_value": np.nan if rest is None else _p_value(best.draws - rest.rectified.draws)}
+
+    def rectified(self, quantity: Quantity, mask: np.ndarray | None) -> tuple[Rectified | None, float, int, int]:
+        """The quantity with and without votes, if gold labels say anything; by the method alone; numbers of items."""
+        about = np.ones(len(quantity.items), dtype=bool) if mask is None else mask[quantity.items]
+        items, top, bottom = quantity.items[about], quantity.top[about], quantity.bottom[about]
+        inside = np.flatnonzero(np.isin(self.labelled, items))
+        places = np.searchsorted(items, self.labelled[inside])
+        codes = self.codes[self.labelled[inside]]
+        free, proxies, means = [], np.zeros((2, len(inside), 2)), np.zeros((2, len(inside), 2))
+        for probs, fold, unseen in self.predictions:
+            mine, open_items = np.isin(inside, fold), np.isin(items, unseen)
+            for number, predicted in enumerate(probs):
+                for part, values in enumerate((top, bottom)):
+                    expected = (predicted[items] * values).sum(axis=1)
+                    proxies[part, mine, number] = expected[places[mine]]
+                    means[part, mine, number] = expected[open_items].mean() if open_items.any() else 0.0
+                    free += [expected.sum()] if number == 0 else []
+        label_free = float(sum(free[::2]) / sum(free[1::2])) if sum(free[1::2]) > 0 else np.nan
+        a, b = top[places, codes], bottom[places, codes]
+        if not len(inside) or not b.any():
+            return None, label_free, len(inside), len(items)
+        unit, columns = None, inside
+        if self.unit is not None:
+            columns, unit = np.unique(self.unit[inside], return_inverse=True)
+        urn = self.urn if len(inside) == len(self.labelled) else self.urn.of_units(columns)
+        sample = Sample(a, b, proxies[0], proxies[1], means[0], means[1], self.weights[inside], quantity.possible, unit)
+        return rectify(sample, urn, self.level), label_free, len(inside), len(items)
+
+
+def _ends(interval: Interval | None, *names: str) -> dict[str, float]:
+    return dict(zip(names, [np.nan] * 3 if interval is None else interval[:3], strict=True))
+
+
+def _p_value(differences: Float[np.ndarray, " draw"]) -> float:
+    """Two-sided: how rarely resampled populations are on the other side of zero."""
+    if np.isnan(differences).any():
+        return np.nan
+    sides = [np.sum(differences <= 0), np.sum(differences >= 0)]
+    return float(min(1.0, 2 * (min(sides) + 1) / (len(differences) + 1)))
+
+
+def _proxies(
+    votes: Votes, method: Method, codes: np.ndarray, folds: int, unit: np.ndarray | None, key: jax.Array, fold_key: Any
+) -> list[Predictions]:
+    """The method's posterior and vote shares, by fits that have not seen the gold labels that they predict."""
+    labelled = np.flatnonzero(codes >= 0)
+    prior = votes.tally.sum(axis=0) / votes.tally.sum()
+    shares = (votes.tally + prior) / (votes.tally.sum(axis=1, keepdims=True) + 1)
+    everything = np.arange(votes.num_items)
+    if folds == 0:
+        return [Predictions((_posterior(method, votes, key), shares), np.arange(len(labelled)), everything)]
+    units = np.arange(len(labelled)) if unit is None else unit
+    number = int(units.max()) + 1
+    if not 2 <= folds <= number:
+        raise VotesError(f"folds={folds} must be 0, or between 2 and the number of labelled units, {number}")
+    parts = np.array_split(numpy_generator(fold_key).permutation(number), folds)
+    found = []
+    for part in parts:
+        fold = np.flatnonzero(np.isin(units, part))
+        seen = np.setdiff1d(labelled, labelled[fold])
+        known = np.full(votes.num_items, -1)
+        known[seen] = codes[seen]
+        posterior = _posterior(method, votes, key, known)
+        found.append(Predictions((posterior, shares), fold, np.setdiff1d(everything, seen)))
+    return found
+
+
+def _posterior(method: Method, votes: Votes, key: jax.Array, known: np.ndarray | None = None) -> Posterior:
+    gold = None
+    if known is not None:
+        gold = {votes.item_names[item]: votes.class_names[known[item]] for item in np.flatnonzero(known >= 0).tolist()}
+    probs = method.fit(votes, key=key, gold=gold).label_probs
+    if probs.shape[1] != votes.num_classes:
+        raise VotesError(f"{method} has {probs.shape[1]} labels, but the votes have {votes.num_classes} classes")
+    return probs
+
+
+def per_item(values: PerItem, votes: Votes, what: str) -> np.ndarray:
+    """A value for each item, None where there is none.
+
+    Args:
+        values: By the item's name, or one entry per item.
+        votes: The votes.
+        what: What the values are, for messages.
+    """
+    found = np.full(votes.num_items, None, dtype=object)
+    if isinstance(values, Mapping | pd.Series):
+        series = pd.Series(values, dtype=object)
+        items = known_items(series.index, votes, what)
+        found[items[items >= 0]] = series.to_numpy()[items >= 0]
+    else:
+        given = np.asarray(values, dtype=object)
+        if given.shape != (votes.num_items,):
+            raise VotesError(f"{what}s of shape {given.shape} do not belong to {votes.num_items} items")
+        found[:] = given
+    return found
+
+
+def _units(votes: Votes, cluster: PerItem | None, labelled: np.ndarray) -> np.ndarray | None:
+    if cluster is None:
+        return None
+    names = per_item(cluster, votes, "cluster")[labelled]
+    if pd.isna(names).any():
+        raise VotesError(f"{pd.isna(names).sum()} of the {len(labelled)} labelled items have no cluster")
+    unit, found = pd.factorize(names)
+    if len(found) < 2:
+        raise VotesError("all gold labels are in one cluster: labels of at least two clusters are needed")
+    return unit
+
+
+def _weights(votes: Votes, weights: PerItem | None, labelled: np.ndarray) -> Float[np.ndarray, " label"]:
+    if weights is None:
+        return np.full(len(labelled), votes.num_items / len(labelled))
+    found = pd.to_numeric(pd.Series(per_item(weights, votes, "weight")[labelled]), errors="coerce").to_numpy(float)
+    if not (found >= 1).all():
+        raise VotesError(
+            "weights must be given for all labelled items and be at least 1: a weight is one over the probability with "
+            "which an item was chosen to be labelled"
+        )
+    return found
+
+
+def _check(votes: Votes, codes: np.ndarray, level: float) -> None:
+    number, found = int((codes >= 0).sum()), np.unique(codes[codes >= 0])
+    if not 0 < level < 1:
+        raise VotesError(f"level={level} must be between 0 and 1")
+    if number < 2:
+        raise VotesError(
+            f"{number} gold labels are too few: at least 2 are needed, and {FEW} for intervals to be relied on"
+        )
+    if number < FEW:
+        _warn(f"{number} gold labels are few: coverage of the intervals was measured from {FEW} labels on")
+    if len(found) == 1 and votes.num_classes > 1:
+        _warn(
+            f"all {number} gold labels are {listed([votes.class_names[found[0]]])}: they say nothing about how voters "
+            "vote on items of other classes"
+        )
+
+
+def _warn_if_not_random(predictions: Predictions, labelled: np.ndarray, key: jax.Array, resamples: int = 999) -> None:
+    """Warn if votes on labelled items differ from those on all items more than they would in random samples."""
+    shares, generator = predictions.probs[-1], numpy_generator(key)
+    num_items, spread = len(shares), shares.std(axis=0)
+    if len(labelled) == num_items or not spread.any():
+        return
+    scaled = (shares - shares.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+    seen = (scaled[labelled].mean(axis=0) ** 2).sum()
+    chosen = np.stack([generator.choice(num_items, len(labelled), replace=False) for _ in range(resamples)])
+    others = (scaled[chosen].mean(axis=1) ** 2).sum(axis=1)
+    p_value = (1 + np.sum(others >= seen)) / (1 + resamples)
+    if p_value < SUSPICIOUS:
+        _warn(
+            f"the votes on labelled items differ from those on the others (p = {p_value:.3f}): the gold labels may not "
+            "be a random sample, on which every number here rests; if items were chosen with known probabilities, pass "
+            "weights"
+        )
+
+
+def _warn(words: str) -> None:
+    warnings.warn(words, LatentensWarning, stacklevel=3)
+
+
+def explain(table: pd.DataFrame) -> list[str]:
+    """What a table of `estimate` says, in sentences: what the votes are worth, and where the method is off.
+
+    Args:
+        table: The result of `estimate`.
+    """
+    table = table[table["segment"] == "all"] if "segment" in table else table
+    known, sentences = table[table["labels"] > 0], []
+    for name, rows in known.groupby("quantity", sort=False):
+        gain = (rows["worth_labels"] / rows["labels"]).median()
+        labels, worth = rows["labels"].median(), rows["worth_labels"].median()
+        if gain < 1.02:
+            sentences.append(f"{name}: the votes add nothing to {labels:.0f} gold labels.")
+        else:
+            sentences.append(f"{name}: with the votes {labels:.0f} gold labels are worth {worth:.0f}.")
+    off = known[(known["label_free"] < known["low"]) | (known["label_free"] > known["high"])]
+    if len(off):
+        shown = [
+            f"{row.quantity} of {row.of} ({row.label_free:.3f} outside {row.low:.3f}–{row.high:.3f})"
+            for row in off.itertuples()
+        ]
+        sentences.append(
+            f"Without gold labels the method is wrong on {', '.join(shown[:3])}"
+            + (f" and {len(shown) - 3} more." if len(shown) > 3 else ".")
+        )
+    return sentences
