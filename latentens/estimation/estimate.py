@@ -16,7 +16,7 @@ from latentens.methods.base import Method, Posterior
 from latentens.methods.dawid_skene_em import DawidSkeneEM
 from latentens.runtime.numerics import numpy_generator
 from latentens.runtime.parallel import one_blas_thread
-from latentens.scores.paired import holm
+from latentens.scores import holm
 from latentens.votes import Votes
 from latentens.votes.labels import listed
 from latentens.votes.matching import Gold, gold_codes, known_items
