@@ -239,6 +239,6 @@ def test_a_fit_is_a_tree_that_arviz_opens():
     np.testing.assert_array_equal(tree["estimates/label_prob"], point.label_probs)
     sampled = Nuts(DawidSkene(5), num_chains=2, num_warmup=20, num_samples=10).fit(data.votes, key=KEY)
     tree = sampled.to_datatree()
-    assert tree["posterior/sensitivity"].dims == ("chain", "draw", "voter")
+    assert tree["posterior/confusion"].dims == ("chain", "draw", "voter", "true_class", "vote_class")
     assert {"lp", "diverging"} <= set(tree["sample_stats"].data_vars)
     assert tree["log_likelihood/votes"].shape == (2, 10, 60)
