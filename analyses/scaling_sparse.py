@@ -33,8 +33,8 @@ from latentens.methods import DawidSkeneEM, Ebcc, Glad, MaximumLikelihood, Nuts,
 from latentens.methods.base import Method
 from latentens.methods.persistence import write_labels
 from latentens.models import DawidSkene, HierarchicalDawidSkene
-from latentens.programs.marginal import observe
-from latentens.programs.transforms import to_point
+from latentens.programs.likelihood import observe
+from latentens.programs.parameters import to_point
 from latentens.runtime.numerics import double_precision
 from latentens.votes import Triplets, Votes, count_votes_in
 

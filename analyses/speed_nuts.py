@@ -30,8 +30,8 @@ from latentens import GenerativeModel, Votes, simulate
 from latentens.inference.density import density_by_name
 from latentens.inference.nuts_chains import Sampler
 from latentens.models import DawidSkene, TopDown, Tree
-from latentens.programs.marginal import observe, unconstrain
-from latentens.programs.transforms import to_point
+from latentens.programs.likelihood import observe
+from latentens.programs.parameters import to_point, unconstrain
 
 
 @config_enumerate

@@ -21,7 +21,7 @@ import latentens as le
 from latentens.datasets import Dataset
 from latentens.methods import DawidSkeneEM
 from latentens.models import DawidSkene
-from latentens.programs.tables import log_likelihood
+from latentens.programs.likelihood import log_likelihood
 from latentens.runtime.parallel import one_blas_thread
 from latentens.scores.scores import balanced_accuracy
 

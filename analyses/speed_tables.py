@@ -23,8 +23,8 @@ from rich.table import Table
 
 from latentens import simulate
 from latentens.models import LayeredGraph
-from latentens.programs import tables
-from latentens.programs.contract import inspect
+from latentens.programs import likelihood, tables
+from latentens.programs.contract import structure_of
 from latentens.votes import Votes
 
 
@@ -83,17 +83,17 @@ def main(items: int, seed: int, repeats: int) -> dict[str, float]:
 
 def log_likelihoods(model: LayeredGraph, votes: Votes) -> dict[str, Callable[[dict], jax.Array]]:
     """The log-likelihood of the votes as a function of the parameters, computed in three ways."""
-    num_vote_classes = inspect(model).num_vote_classes
-    distinct = tables.encode(votes.patterns.votes, num_vote_classes)
+    num_vote_classes = structure_of(model).num_vote_classes
+    distinct = likelihood.encode(votes.patterns.votes, num_vote_classes)
     counts = jnp.asarray(votes.patterns.counts, dtype=float)
-    every = tables.encode(votes, num_vote_classes)
+    every = likelihood.encode(votes, num_vote_classes)
     matrix = jnp.asarray(votes.matrix, dtype=float)
 
     def by_tables(values: dict) -> jax.Array:
-        return counts @ tables.row_log_likelihood(tables.build_tables(model, values), distinct)
+        return counts @ likelihood.row_log_likelihood(tables.build_tables(model, values), distinct)
 
     def by_tables_on_every_row(values: dict) -> jax.Array:
-        return tables.row_log_likelihood(tables.build_tables(model, values), every).sum()
+        return likelihood.row_log_likelihood(tables.build_tables(model, values), every).sum()
 
     def by_funsor(values: dict) -> jax.Array:
         with plate_to_enum_plate():

@@ -40,8 +40,8 @@ from latentens.models import (
     Tree,
     TruncatedGaussian,
 )
-from latentens.programs.contract import inspect
-from latentens.programs.marginal import parameter_supports
+from latentens.programs.contract import structure_of
+from latentens.programs.parameters import parameter_supports
 from tests import oracles
 
 hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None)
@@ -109,7 +109,7 @@ def arbitrary_params(model, seed):
             return rng.uniform(-0.7, 0.7, shape)
         return rng.normal(size=shape)
 
-    return {name: np.asarray(draw(name, shape)) for name, shape in inspect(model).parameter_shapes.items()}
+    return {name: np.asarray(draw(name, shape)) for name, shape in structure_of(model).parameter_shapes.items()}
 
 
 def slow_but(*quick, cases=CASES):

@@ -11,8 +11,8 @@ from latentens.inference.density import density_by_name
 from latentens.inference.nuts_chains import Sampler
 from latentens.methods import MaximumLikelihood
 from latentens.models import DawidSkene
-from latentens.programs.marginal import observe
-from latentens.programs.transforms import to_point
+from latentens.programs.likelihood import observe
+from latentens.programs.parameters import to_point
 from latentens.rbm import ExactTraining, rows_from_votes
 from latentens.runtime.blocks import fetch
 from latentens.runtime.numerics import double_precision

@@ -15,7 +15,7 @@ from latentens.inference.approximation import find_mode, flat_words, importance_
 from latentens.inference.variational import elbo_gain
 from latentens.methods import Diagnostics, Laplace, Nuts, Variational
 from latentens.models import DawidSkene
-from latentens.programs.marginal import observe
+from latentens.programs.likelihood import observe
 from latentens.votes import Votes
 from tests.reference import KEY, SIX_VOTERS_SAMPLED, independent_votes, random_counts, votes_from
 

@@ -28,7 +28,7 @@ from latentens.methods import DawidSkeneEM, MajorityVote, MaximumLikelihood, Nut
 from latentens.methods.base import Diagnostics, Estimate, Method
 from latentens.methods.datatree import axis_names
 from latentens.models import DawidSkene, LayeredGraph, Tree
-from latentens.programs.contract import inspect
+from latentens.programs.contract import structure_of
 from latentens.reporting.view import views
 from latentens.runtime.store import Store
 from latentens.scores.scores import evaluate
@@ -211,7 +211,7 @@ def test_axes_of_programs_are_called_after_their_plates():
     }
     assert axis_names(shapes, votes, Tree((0, 0, 0, 1, 1, 1))) == expected
     graph = LayeredGraph(6, (6,))  # as many hidden units as voters
-    named = axis_names(inspect(graph).parameter_shapes, votes, graph)
+    named = axis_names(structure_of(graph).parameter_shapes, votes, graph)
     assert named["vote_sensitivity"] == ("voter", "vote_parent")
     assert named["hidden_1_sensitivity"] == ("hidden_1_node", "hidden_1_parent")
     assert axis_names({"confusion": (9, 2, 2), "mine": (6,)}, votes) == {

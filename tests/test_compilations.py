@@ -12,10 +12,10 @@ from latentens.inference.density import density_by_name
 from latentens.methods import DawidSkeneEM, MaximumLikelihood, Nuts, RBMStack
 from latentens.methods.base import Method
 from latentens.models import Confounder, DawidSkene, ItemDifficulty, OneCoin
-from latentens.programs import marginal
-from latentens.programs.marginal import observe
+from latentens.programs import likelihood as likelihoods
+from latentens.programs.likelihood import observe
+from latentens.programs.parameters import to_point
 from latentens.programs.tables import checked_tables
-from latentens.programs.transforms import to_point
 from latentens.runtime.numerics import double_precision
 
 MODEL = OneCoin(9)
@@ -100,11 +100,11 @@ def test_rows_that_fill_up_change_nothing(known, monkeypatch):
     chosen = np.ones((40, 2), bool) if gold is None else (gold[:, None] < 0) | (gold[:, None] == [0, 1])
     by_loops = sum(np.log(np.sum(np.array(item_label)[i][chosen[i]])) for i in range(40))
     density = jax.jit(jax.value_and_grad(density_by_name, argnums=2), static_argnums=0)
-    likelihood, tables = jax.jit(marginal.marginal_log_likelihood), checked_tables(model, params)
+    likelihood, tables = jax.jit(likelihoods.marginal_log_likelihood), checked_tables(model, params)
     found = []
     for length in (None, 1000):
         if length:
-            monkeypatch.setattr(marginal, "few_lengths", lambda *_, length=length: length)
+            monkeypatch.setattr(likelihoods, "few_lengths", lambda *_, length=length: length)
         observations, _ = observe(model, votes, gold)
         assert float(observations.num_items) == 40
         found.append(density(model, observations, to_point(model, params)))

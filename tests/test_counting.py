@@ -18,7 +18,7 @@ from latentens.methods import (
 from latentens.methods.maximum_likelihood import kept_back
 from latentens.methods.persistence import write_labels
 from latentens.models import DawidSkene
-from latentens.programs.tables import pointwise_log_likelihood
+from latentens.programs.likelihood import pointwise_log_likelihood
 from latentens.runtime.limits import MEMORY_VARIABLE
 from latentens.runtime.numerics import key_from, numpy_generator
 from latentens.votes import CountedVotes, Votes, count_votes_in

@@ -8,7 +8,7 @@ from latentens.datasets import PAPER_MODELS, load, paper_params, simulate_paper
 from latentens.datasets.paper import paper_to_params
 from latentens.errors import DataNotFoundError, VotesError
 from latentens.models import Tree
-from latentens.programs.tables import bayes_posterior
+from latentens.programs.likelihood import bayes_posterior
 from latentens.scores.scores import balanced_accuracy
 from tests.reference import DATA, needs_data
 

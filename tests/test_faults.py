@@ -7,7 +7,7 @@ import pytest
 from latentens import GenerativeModel, Votes, simulate
 from latentens.errors import ContractError
 from latentens.methods import MaximumLikelihood
-from latentens.programs.contract import inspect
+from latentens.programs.contract import structure_of
 
 PROGRAM = """
 import jax.numpy as jnp, numpy as np, numpyro, numpyro.distributions as dist
@@ -35,7 +35,7 @@ def program(tmp_path, line="", vote=VOTE):
 
 
 def test_the_program_is_right_but_for_its_faults(tmp_path):
-    assert inspect(program(tmp_path)).num_voters == 5
+    assert structure_of(program(tmp_path)).num_voters == 5
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_the_program_is_right_but_for_its_faults(tmp_path):
 )
 def test_faults_that_show_at_once(tmp_path, line, vote, message):
     with pytest.raises(ContractError) as error:
-        inspect(program(tmp_path, line, vote))
+        structure_of(program(tmp_path, line, vote))
     assert message in str(error.value)
     assert "\n" not in str(error.value)
 
@@ -64,7 +64,7 @@ def test_a_program_with_other_arguments():
         pass
 
     with pytest.raises(ContractError, match=r"^test_faults.py, line \d+: judges: TypeError: .*2 were given"):
-        inspect(GenerativeModel.from_program(judges))
+        structure_of(GenerativeModel.from_program(judges))
 
 
 @pytest.mark.parametrize(

@@ -24,9 +24,9 @@ from latentens.methods.spectral.moments import (
     vote_moments,
 )
 from latentens.models import DawidSkene, Tree
-from latentens.programs import marginal
-from latentens.programs.row_layout import encode, sum_votes
-from latentens.programs.row_sums import Tables
+from latentens.programs import likelihood as likelihoods
+from latentens.programs.likelihood import encode, sum_votes
+from latentens.programs.tables import Tables
 from latentens.runtime.blocks import count_row_blocks, few_lengths, row_blocks
 from latentens.runtime.limits import MEMORY_VARIABLE, TIME_VARIABLE, check_time, memory_limit
 from latentens.runtime.numerics import double_precision
@@ -182,11 +182,11 @@ def test_votes_are_summed_up_the_same_in_every_layout():
     seen = {}
     for elements in (2**24, 0):
         for storage in (lambda some: some, as_triplets):
-            name, found = sums(storage(lonely), table, indicator_elements=elements, joint_votes=70)
+            name, found = sums(storage(lonely), table, indicator_elements=elements)
             seen[name] = np.abs(found - expected).max()
     name, found = sums(as_triplets(made), table)  # no row is so much longer that it is cut into pieces
     seen["whole rows"] = np.abs(found - expected[:, :60]).max()
-    assert set(seen) == {"DenseRows", "GroupedRows", "SparseRows", "whole rows"}
+    assert set(seen) == {"DenseRows", "SparseRows", "whole rows"}
     assert max(seen.values()) < 1e-12
 
 
@@ -194,14 +194,14 @@ def test_votes_are_summed_up_the_same_in_every_layout():
 def test_likelihood_and_gradient_by_blocks_of_rows():
     votes, labels = independent_votes(200, *RATES)
     gold = np.where(np.arange(200) < 20, labels, -1)
-    observations, _ = marginal.observe(DawidSkene(7), votes, gold)
+    observations, _ = likelihoods.observe(DawidSkene(7), votes, gold)
     generator = np.random.default_rng(0)
     tables = Tables(generator.normal(size=(2, 3)), generator.normal(size=(2, 3, 7, 2)))
 
     def work(tables, observations, size):
-        likelihood = partial(marginal.marginal_log_likelihood, block_elements=size)
+        likelihood = partial(likelihoods.marginal_log_likelihood, block_elements=size)
         value, gradient = jax.value_and_grad(likelihood)(tables, observations)
-        return value, gradient, marginal.label_log_joint(tables, observations, block_elements=size)
+        return value, gradient, likelihoods.label_log_joint(tables, observations, block_elements=size)
 
     found = [jax.jit(partial(work, size=size))(tables, observations) for size in (2**20, 2**8)]
     assert count_row_blocks(len(observations.counts), 6, 2**8) == 8
@@ -213,7 +213,7 @@ def test_fitting_is_refused_where_even_small_blocks_are_too_large(monkeypatch):
     with pytest.raises(
         LimitError, match=r"fitting Tree.* to 16 distinct rows of votes would take about .* fewer hidden"
     ):
-        marginal.observe(Tree((0, 0, 1, 1)), Votes.from_matrix(np.indices((2,) * 4).reshape(4, -1).T))
+        likelihoods.observe(Tree((0, 0, 1, 1)), Votes.from_matrix(np.indices((2,) * 4).reshape(4, -1).T))
 
 
 def test_memory_is_refused_before_it_is_taken(monkeypatch):

@@ -19,7 +19,7 @@ from latentens.methods.spectral.trees import (
     tree_log_likelihoods,
 )
 from latentens.models import Tree
-from latentens.programs.tables import bayes_posterior, log_likelihood
+from latentens.programs.likelihood import bayes_posterior, log_likelihood
 from latentens.scores.scores import balanced_accuracy
 from tests.reference import KEY, independent_votes, largest_standard_score, load_or_skip, percent, two_class_tree
 

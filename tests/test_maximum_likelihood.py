@@ -18,7 +18,7 @@ from latentens.models import (
     Tree,
     TruncatedGaussian,
 )
-from latentens.programs.transforms import to_params, to_point
+from latentens.programs.parameters import to_params, to_point
 from latentens.runtime.numerics import double_precision
 from tests.conftest import arbitrary_params
 
@@ -152,7 +152,7 @@ def test_flat_likelihood_is_said_to_be_flat():
 
 def test_label_that_votes_say_nothing_about_is_refused():
     votes = Votes.from_matrix(np.random.default_rng(0).integers(0, 2, (40, 15)))
-    with pytest.raises(ContractError, match="DeepBeliefNet.*'label' is no ancestor of 'vote'"):
+    with pytest.raises(ContractError, match="DeepBeliefNet.*'label' is not an ancestor of 'vote'"):
         MaximumLikelihood(DeepBeliefNet()).fit(votes, key=KEY)
 
 

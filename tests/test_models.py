@@ -22,8 +22,8 @@ from latentens.models import (
     Tree,
     TruncatedGaussian,
 )
-from latentens.programs.contract import inspect
-from latentens.programs.marginal import unconstrain, unpack
+from latentens.programs.contract import structure_of
+from latentens.programs.parameters import unconstrain, unpack
 from tests.conftest import CATALOGUE
 from tests.reference import KEY, two_class
 
@@ -50,7 +50,7 @@ def test_every_model_relabels_its_parameters_or_says_that_it_cannot(any_case):
         assert model.anchored or cannot or type(model).__name__ == "_FunctionModel"
         return
     assert not model.anchored
-    matrix = np.random.default_rng(0).integers(0, num_classes, (20, inspect(model).num_voters))
+    matrix = np.random.default_rng(0).integers(0, num_classes, (20, structure_of(model).num_voters))
     votes = Votes.from_matrix(matrix, num_classes=num_classes)
     posterior = bayes_posterior(model, params, votes)[:, order]
     np.testing.assert_allclose(bayes_posterior(model, relabelled, votes), posterior, atol=1e-10)

@@ -97,7 +97,7 @@ def test_words_for_what_goes_wrong():
 
 def test_a_label_that_votes_say_nothing_about_is_refused():
     votes = simulate(DeepBeliefNet(), 20, key=KEY, params=DeepBeliefNet().example_params(KEY)).votes
-    with pytest.raises(ContractError, match="no ancestor of 'vote'"):
+    with pytest.raises(ContractError, match="not an ancestor of 'vote'"):
         Nuts(DeepBeliefNet()).fit(votes, key=KEY)
 
 

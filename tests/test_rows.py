@@ -8,11 +8,10 @@ import pytest
 
 from latentens import GenerativeModel, Votes
 from latentens.models import Confounder, DawidSkene, HierarchicalDawidSkene, ItemDifficulty, Tree
-from latentens.programs.compiled import compiled_program
-from latentens.programs.marginal import marginal_log_likelihood, observe, unpack
-from latentens.programs.rows import Rows
+from latentens.programs.likelihood import marginal_log_likelihood, observe
+from latentens.programs.parameters import flatten, transform_of, unflatten, unpack
+from latentens.programs.rows import Rows, compiled_program
 from latentens.programs.tables import build_tables
-from latentens.programs.transforms import flatten, transform_of, unflatten
 from latentens.runtime.numerics import double_precision
 from tests.conftest import arbitrary_params
 

@@ -13,7 +13,7 @@ from latentens import GenerativeModel
 from latentens.errors import ContractError
 from latentens.models import DawidSkene, DeepBeliefNet, LayeredGraph, Tree, TruncatedGaussian
 from latentens.programs import contract as structure
-from latentens.programs.contract import inspect
+from latentens.programs.contract import structure_of
 from latentens.programs.distributions import QuadratureNormal, log_normal_cells, log_probabilities
 from latentens.runtime.numerics import double_precision
 
@@ -188,7 +188,7 @@ def forty_hidden_units(num_items, votes=None):
 )
 def test_broken_contract_names_site_and_remedy(program, message):
     with pytest.raises(ContractError, match=message) as raised:
-        inspect(GenerativeModel.from_program(program))
+        structure_of(GenerativeModel.from_program(program))
     assert re.match(rf"test_structure.py, line \d+: {program.__name__}: ", str(raised.value))
     assert "\n" not in str(raised.value)
 
@@ -202,27 +202,27 @@ def test_unhashable_model_is_refused():
             raise NotImplementedError
 
     with pytest.raises(ContractError, match="WithArray cannot be hashed.*tuples in place of arrays"):
-        inspect(WithArray())
+        structure_of(WithArray())
 
 
 def test_limit_counts_joint_configurations(monkeypatch):
     monkeypatch.setattr(structure, "MAX_CONFIGURATIONS", 31)
     with pytest.raises(ContractError, match="'hidden_1' would be summed over 32 joint"):
-        inspect(LayeredGraph(num_voters=7))
+        structure_of(LayeredGraph(num_voters=7))
 
 
 def test_parents_and_ancestors_are_read_off_the_program():
-    layered = inspect(LayeredGraph())
+    layered = structure_of(LayeredGraph())
     assert {name: set(site.parents) for name, site in layered.hidden.items()} == {
         "label": set(),
         "hidden_1": {"label"},
         "hidden_2": {"hidden_1"},
     }
     assert layered.vote_parents == {"hidden_2"}
-    assert inspect(TruncatedGaussian()).vote_parents == {"label", "factor"}
-    assert inspect(Tree()).label_informs_votes
-    assert inspect(DawidSkene()).label_informs_votes
-    assert not inspect(DeepBeliefNet()).label_informs_votes
+    assert structure_of(TruncatedGaussian()).vote_parents == {"label", "factor"}
+    assert structure_of(Tree()).label_informs_votes
+    assert structure_of(DawidSkene()).label_informs_votes
+    assert not structure_of(DeepBeliefNet()).label_informs_votes
 
 
 def test_prior_factors_are_no_parameters():
@@ -232,7 +232,7 @@ def test_prior_factors_are_no_parameters():
         with numpyro.plate("item", num_items):
             vote(jnp.where(label()[..., None] == 1, skill, 1 - skill))
 
-    assert inspect(GenerativeModel.from_program(program)).parameter_shapes == {"skill": ()}
+    assert structure_of(GenerativeModel.from_program(program)).parameter_shapes == {"skill": ()}
 
 
 def test_quadrature_support_has_the_moments_of_the_normal_distribution():

@@ -7,8 +7,9 @@ import pytest
 from latentens import Votes, bayes_posterior, log_likelihood, simulate
 from latentens.errors import ParameterError, VotesError
 from latentens.models import DawidSkene, LayeredGraph, Tree, TruncatedGaussian
+from latentens.programs import likelihood as likelihoods
 from latentens.programs import tables, two_class_confusion
-from latentens.programs.contract import inspect
+from latentens.programs.contract import structure_of
 from latentens.runtime.numerics import double_precision
 from latentens.votes import Triplets
 from tests.conftest import slow_but
@@ -17,7 +18,7 @@ from tests.reference import random_counts, two_class, votes_from
 
 
 def random_rows(model, num_rows, missing, seed=0):
-    structure = inspect(model)
+    structure = structure_of(model)
     rng = np.random.default_rng(seed)
     rows = rng.integers(0, structure.num_vote_classes, (num_rows, structure.num_voters))
     rows[rng.random(rows.shape) < missing] = -1
@@ -25,7 +26,7 @@ def random_rows(model, num_rows, missing, seed=0):
 
 
 def as_votes(model, rows):
-    return Votes.from_matrix(rows, num_classes=inspect(model).num_vote_classes)
+    return Votes.from_matrix(rows, num_classes=structure_of(model).num_vote_classes)
 
 
 def as_sparse(votes):
@@ -35,7 +36,7 @@ def as_sparse(votes):
 def test_posterior_and_likelihood_equal_brute_force(any_case):
     """Of complete rows, rows with missing votes, an item without votes, which gets the prior, and repeated votes."""
     model, params, oracle = any_case
-    structure = inspect(model)
+    structure = structure_of(model)
     empty = np.full((1, structure.num_voters), -1)
     rows = np.concatenate([random_rows(model, 12, 0.0), random_rows(model, 12, 0.4, seed=1), empty])
     joint = oracle(model, params, count_votes(rows, structure.num_vote_classes))
@@ -66,11 +67,11 @@ def test_sparse_votes_give_the_same_as_dense_ones(case):
 
 def test_probabilities_of_all_rows_sum_to_one(case):
     model, params, _ = case
-    structure = inspect(model)
+    structure = structure_of(model)
     rows = np.array(list(itertools.product(range(structure.num_vote_classes), repeat=structure.num_voters)))
     with jax.enable_x64(True):
-        joint = jax.jit(tables.log_joint)(
-            tables.checked_tables(model, params), tables.encode(as_votes(model, rows), structure.num_vote_classes)
+        joint = jax.jit(likelihoods.log_joint)(
+            tables.checked_tables(model, params), likelihoods.encode(as_votes(model, rows), structure.num_vote_classes)
         )
     assert np.exp(joint).sum() == pytest.approx(1.0, abs=1e-10)
 
@@ -102,11 +103,11 @@ def test_posterior_of_many_simulated_rows_is_calibrated(example_case):
 def test_simulated_rows_occur_as_often_as_the_likelihood_says(example_case):
     """Pearson's chi-square of the commonest rows against their exact probabilities."""
     patterns = example_case.votes.patterns
-    structure = inspect(example_case.model)
+    structure = structure_of(example_case.model)
     with jax.enable_x64(True):
-        rows = tables.encode(patterns.votes, structure.num_vote_classes)
+        rows = likelihoods.encode(patterns.votes, structure.num_vote_classes)
         table = tables.checked_tables(example_case.model, example_case.params)
-        expected = example_case.votes.num_items * np.exp(jax.jit(tables.row_log_likelihood)(table, rows))
+        expected = example_case.votes.num_items * np.exp(jax.jit(likelihoods.row_log_likelihood)(table, rows))
     common = np.argsort(expected)[-200:]
     z_scores = (patterns.counts[common] - expected[common]) / np.sqrt(expected[common])
     assert np.abs(z_scores).max() < 5
@@ -160,12 +161,12 @@ def test_prevalence_at_its_bound():
 @double_precision
 def test_gradient_equals_finite_differences(case):
     model, params, _ = case
-    structure = inspect(model)
-    rows = tables.encode(as_votes(model, random_rows(model, 24, 0.4)), structure.num_vote_classes)
+    structure = structure_of(model)
+    rows = likelihoods.encode(as_votes(model, random_rows(model, 24, 0.4)), structure.num_vote_classes)
 
     @jax.jit
     def likelihood(values):
-        return tables.row_log_likelihood(tables.build_tables(model, values), rows).sum()
+        return likelihoods.row_log_likelihood(tables.build_tables(model, values), rows).sum()
 
     rng = np.random.default_rng(0)
     direction = {name: rng.normal(size=value.shape) for name, value in params.items()}

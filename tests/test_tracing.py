@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpyro
 import numpyro.distributions as dist
 
-from latentens.programs.contract import inspect
+from latentens.programs.contract import structure_of
 from latentens.programs.model import GenerativeModel
 from latentens.runtime.parallel import in_threads
 
@@ -29,6 +29,6 @@ class Slow(GenerativeModel):
 
 def test_programs_do_not_hear_of_each_other():
     models = [Slow(number) for number in range(2, 8)]
-    for model, structure in zip(models, in_threads(inspect, models, workers=3), strict=True):
+    for model, structure in zip(models, in_threads(structure_of, models, workers=3), strict=True):
         assert structure.num_voters == model.num_voters
         assert dict(structure.parameter_shapes) == {f"rates_{model.num_voters}": (model.num_voters,)}

@@ -17,8 +17,9 @@ from latentens.methods.base import Fit, model_params
 from latentens.methods.maximum_likelihood import MaximumLikelihood
 from latentens.methods.tree_mle import find_tree
 from latentens.models import DawidSkene, TopDown, TruncatedGaussian
+from latentens.programs.likelihood import bayes_posterior, pointwise_log_likelihood
 from latentens.programs.model import GenerativeModel, Params
-from latentens.programs.tables import bayes_posterior, checked_tables, pointwise_log_likelihood
+from latentens.programs.tables import checked_tables
 from latentens.runtime.numerics import SMALLEST, double_precision, entropy, numpy_generator, safe_log
 from latentens.runtime.progress import track_late
 from latentens.votes import Votes

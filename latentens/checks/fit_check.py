@@ -25,10 +25,10 @@ from latentens.checks.vote_statistics import (
 )
 from latentens.errors import LatentensError
 from latentens.methods.base import Arrays, Fit, model_params
-from latentens.programs.contract import inspect
+from latentens.programs.contract import structure_of
 from latentens.programs.model import GenerativeModel, Params
+from latentens.programs.parameters import num_parameters
 from latentens.programs.tables import checked_tables
-from latentens.programs.transforms import num_parameters
 from latentens.runtime.numerics import double_precision, numpy_generator
 from latentens.runtime.text import probability_text
 from latentens.votes import Votes
@@ -64,7 +64,7 @@ def typical_params(model: GenerativeModel, fit: Fit) -> Arrays:
         return model_params(model, fit)
     density = np.asarray(fit.diagnostics["sample_stats"]["lp"]) if "sample_stats" in fit.diagnostics else np.zeros(1)
     best = np.unravel_index(np.argmax(density), density.shape) if density.ndim == 2 else (0, 0)
-    return {name: fit.draws[name][best] for name in inspect(model).parameter_shapes}
+    return {name: fit.draws[name][best] for name in structure_of(model).parameter_shapes}
 
 
 class ByScore(NamedTuple):
@@ -140,7 +140,7 @@ class ByDraws(NamedTuple):
         cls, model: GenerativeModel, draws: Arrays, votes: Votes, rows: VoteRows, generator: np.random.Generator
     ) -> "ByDraws":
         """Simulate votes like these at some of the draws."""
-        names = inspect(model).parameter_shapes
+        names = structure_of(model).parameter_shapes
         flat = {name: draws[name].reshape(-1, *draws[name].shape[2:]) for name in names}
         number = len(next(iter(flat.values())))
         chosen = np.linspace(0, number - 1, min(PREDICTIVE_DRAWS, number)).round().astype(int)
@@ -301,7 +301,7 @@ def check_fit(fit: Fit, votes: Votes, *, key: jax.Array, level: float = 0.05, nu
     if model is None:
         raise LatentensError(f"{fit.method} has no generative model that could reproduce votes; fit one")
     votes = align(votes, fit.voter_names, fit.class_names)
-    rows, point = VoteRows.of(votes, inspect(model).num_vote_classes), typical_params(model, fit)
+    rows, point = VoteRows.of(votes, structure_of(model).num_vote_classes), typical_params(model, fit)
     states = states_of(checked_tables(model, point))
     least = least_expected(votes.num_items)
     statistics = statistics_of(states, rows, least)

@@ -19,10 +19,10 @@ from latentens.methods.maximum_likelihood import MaximumLikelihood
 from latentens.methods.rbm_stack import stack_machines
 from latentens.methods.spectral.groups import Groups
 from latentens.models import DawidSkene, Tree
-from latentens.programs.contract import inspect
+from latentens.programs.contract import structure_of
 from latentens.programs.model import GenerativeModel, Params
+from latentens.programs.parameters import num_parameters
 from latentens.programs.tables import check_form
-from latentens.programs.transforms import num_parameters
 from latentens.rbm.stack import hidden_representations
 from latentens.runtime.text import probability_text
 from latentens.votes import Votes
@@ -198,7 +198,7 @@ def _split(check: ModelCheck, votes: Votes, key: jax.Array) -> tuple[tuple[int, 
     if named == check.groups or not refines or parts.max() >= MAX_TREE_GROUPS:
         return check.groups
     tree = Tree(tuple(map(int, parts)))
-    start = {name: spectral[name] for name in inspect(tree).parameter_shapes}
+    start = {name: spectral[name] for name in structure_of(tree).parameter_shapes}
     fit = MaximumLikelihood(tree, starts=0, warm=(), initial=(start,)).fit(votes, key=fit_key)
     explained = check_model(tree, fit.params, votes, key=check_key, level=check.level)
     return check.groups if explained.rejected else named

@@ -15,9 +15,9 @@ from latentens.errors import LatentensError
 from latentens.inference.orient import orientation
 from latentens.methods.base import Method
 from latentens.methods.nuts import Nuts
-from latentens.programs.contract import inspect
+from latentens.programs.contract import structure_of
+from latentens.programs.likelihood import bayes_posterior
 from latentens.programs.model import GenerativeModel, Params
-from latentens.programs.tables import bayes_posterior
 from latentens.runtime.numerics import numpy_generator
 from latentens.runtime.progress import track_late
 from latentens.runtime.store import Record, Store
@@ -151,10 +151,10 @@ def _oriented(model: GenerativeModel, params: Params, votes: Votes) -> dict[str,
     relabelled = None
     if not model.anchored:
         relabelled = model.relabel(params, orientation(bayes_posterior(model, params, votes), votes))
-    return {name: (relabelled or params)[name] for name in inspect(model).parameter_shapes}
+    return {name: (relabelled or params)[name] for name in structure_of(model).parameter_shapes}
 
 
 def _element_names(model: GenerativeModel) -> tuple[str, ...]:
-    shapes = inspect(model).parameter_shapes.items()
+    shapes = structure_of(model).parameter_shapes.items()
     indexed = ((name, index) for name, shape in shapes for index in np.ndindex(*shape))
     return tuple(f"{name}[{', '.join(map(str, index))}]" if index else name for name, index in indexed)

@@ -20,12 +20,10 @@ from jaxtyping import Array, Float, Int
 from scipy.linalg import eigh
 
 from latentens.methods.rows import vote_indicator
-from latentens.programs.marginal import unpack
+from latentens.programs.likelihood import DenseRows, row_log_likelihood
 from latentens.programs.model import GenerativeModel, Params
-from latentens.programs.row_layout import DenseRows
-from latentens.programs.row_sums import Tables, row_log_likelihood
-from latentens.programs.tables import build_tables
-from latentens.programs.transforms import to_point
+from latentens.programs.parameters import to_point, unpack
+from latentens.programs.tables import Tables, build_tables
 from latentens.runtime.blocks import BLOCK_ELEMENTS, row_blocks
 from latentens.votes import Votes
 from latentens.votes.labels import MISSING, Names, code_type

@@ -20,7 +20,7 @@ from latentens.datasets.dataset import Dataset
 from latentens.errors import LatentensError
 from latentens.methods.base import Fit, GoldCodes, Method, Posterior, fit_known, model_params
 from latentens.methods.datatree import axis_names
-from latentens.programs.transforms import to_point
+from latentens.programs.parameters import to_point
 from latentens.runtime.numerics import double_precision, numpy_generator
 from latentens.runtime.store import Record, fingerprint
 from latentens.scores.scores import evaluate, intervals

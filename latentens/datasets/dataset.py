@@ -11,12 +11,13 @@ from jaxtyping import Array, Float, Int
 from numpyro import handlers
 
 from latentens.errors import VotesError
-from latentens.programs.contract import inspect, run_alone
+from latentens.programs.contract import run_alone, structure_of
+from latentens.programs.likelihood import bayes_posterior
 from latentens.programs.model import GenerativeModel, Params
-from latentens.programs.prior_draws import numpy_draws
-from latentens.programs.tables import bayes_posterior, check_form, checked_tables
+from latentens.programs.parameters import draw_params, unflatten
+from latentens.programs.tables import check_form, checked_tables
 from latentens.runtime.compilation import compile_quickly
-from latentens.runtime.numerics import double_precision
+from latentens.runtime.numerics import double_precision, numpy_generator
 from latentens.votes import Triplets, Votes
 from latentens.votes.labels import MISSING, code_type
 from latentens.votes.matching import certain_where_known
@@ -86,7 +87,7 @@ def simulate(model: GenerativeModel, num_items: int, *, key: jax.Array, params: 
     """
     if num_items < 1:
         raise VotesError(f"{num_items} items cannot be simulated; ask for at least one")
-    structure = inspect(model)
+    structure = structure_of(model)
     complete = np.broadcast_to(np.int8(0), (num_items, structure.num_voters))
     pattern = Votes(complete, num_items, structure.num_voters, structure.num_vote_classes)
     return simulate_like(model, pattern, key=key, params=params)
@@ -120,7 +121,7 @@ def simulate_like(
         )
     params_key, items_key = jax.random.split(key)
     if params is None:
-        params = _draw_params(model, params_key)
+        params = unflatten(draw_params(model, numpy_generator(params_key)), structure.parameter_shapes)
     checked_tables(model, params)
     params = {name: np.asarray(value, dtype=np.float64) for name, value in params.items()}
     size = min(pattern.num_items, items_per_key, max(1, VOTES_PER_KEY // pattern.num_voters))
@@ -151,19 +152,12 @@ def _draw_part(
     return labels, Triplets(item, voter, drawn).in_order().vote
 
 
-@partial(compile_quickly, static_argnums=0)
-def _draw_params(model: GenerativeModel, key: Array) -> dict[str, Float[Array, "..."]]:
-    with run_alone(), handlers.trace() as trace, numpy_draws(), handlers.seed(rng_seed=key):
-        model.program(1)
-    return {name: trace[name]["value"] for name in inspect(model).parameter_shapes}
-
-
 def _items(model: GenerativeModel, num_items: int, known: dict[str, Any], key: Array) -> Drawn:
     """The hidden sites of items, and their votes; `known` are the parameters and perhaps the hidden sites."""
     with run_alone(), handlers.trace() as trace, handlers.seed(rng_seed=key), handlers.substitute(data=known):
         model.program(num_items)
-    hidden = {name: trace[name]["value"] for name in inspect(model).hidden}
-    return hidden, trace["vote"]["value"].astype(code_type(inspect(model).num_vote_classes))
+    hidden = {name: trace[name]["value"] for name in structure_of(model).hidden}
+    return hidden, trace["vote"]["value"].astype(code_type(structure_of(model).num_vote_classes))
 
 
 _draw_items = jax.jit(_items, static_argnums=(0, 1))

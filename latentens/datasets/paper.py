@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from latentens.datasets.dataset import Dataset, simulate
 from latentens.models import DawidSkene, LayeredGraph, Tree, TruncatedGaussian
 from latentens.programs.components import two_class_confusion
-from latentens.programs.contract import inspect
+from latentens.programs.contract import structure_of
 from latentens.programs.model import GenerativeModel
 from latentens.programs.tables import checked_tables
 from latentens.runtime.numerics import double_precision
@@ -53,7 +53,7 @@ def paper_to_params(model: GenerativeModel, values: Mapping[str, Any]) -> dict[s
     """The parameters of a model from the paper's: the prevalence of label 1, sensitivities and specificities."""
     known = {name: np.asarray(value, dtype=np.float64) for name, value in values.items()}
     known["prevalence"] = np.stack([1 - known["prevalence"], known["prevalence"]])
-    for name in inspect(model).parameter_shapes:
+    for name in structure_of(model).parameter_shapes:
         if name.endswith("confusion"):
             prefix = name.removesuffix("confusion")
             known[name] = two_class_confusion(known.pop(f"{prefix}sensitivity"), known.pop(f"{prefix}specificity"))

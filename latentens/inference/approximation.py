@@ -16,9 +16,9 @@ from scipy.special import softmax
 
 from latentens.inference.density import density_at
 from latentens.inference.optimise import descend_from
-from latentens.programs.marginal import Observations
+from latentens.programs.likelihood import Observations
 from latentens.programs.model import GenerativeModel
-from latentens.programs.transforms import transform_of
+from latentens.programs.parameters import transform_of
 
 Point = Float[np.ndarray, " coordinate"]
 Matrix = Float[np.ndarray, "coordinate coordinate"]

@@ -13,13 +13,20 @@ from jaxtyping import Array, Float
 from latentens.errors import ParameterError
 from latentens.inference.objectives import towards_labels
 from latentens.inference.orient import vote_shares
-from latentens.programs.contract import inspect
-from latentens.programs.marginal import Observations, marginal_log_likelihood, observe, unpack
+from latentens.programs.contract import structure_of
+from latentens.programs.likelihood import Observations, marginal_log_likelihood, observe
 from latentens.programs.model import GenerativeModel, Params
+from latentens.programs.parameters import (
+    flatten,
+    normal_point,
+    num_parameters,
+    to_point,
+    transform_of,
+    unflatten,
+    unpack,
+)
 from latentens.programs.rows import Rows
-from latentens.programs.start_points import normal_point
 from latentens.programs.tables import build_tables, checked_params
-from latentens.programs.transforms import flatten, num_parameters, to_point, transform_of, unflatten
 from latentens.runtime.blocks import fetch
 from latentens.runtime.numerics import double_precision, numpy_generator
 from latentens.votes import Votes
@@ -77,7 +84,7 @@ class LogDensity:
     def start(self, key: jax.Array) -> Float[np.ndarray, " coordinate"]:
         """A point to start a chain from: parameters that suit the vote shares. Other keys give other points."""
         rows, generator = Rows.of(self.model, self.votes, self.gold), numpy_generator(key)
-        labels = inspect(self.model).num_labels
+        labels = structure_of(self.model).num_labels
         shares = vote_shares(self.votes)[:, :labels]
         shares = np.pad(shares, ((0, 0), (0, labels - shares.shape[1])), constant_values=1 / labels)
         totals = np.stack([np.bincount(rows.inverse, part, len(rows.counts)) for part in shares.T], axis=1)

@@ -10,8 +10,8 @@ from jaxtyping import Array, Float, Int
 from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
 
 from latentens.inference.orient import best_order, order_shares
-from latentens.programs.contract import inspect
-from latentens.programs.marginal import Observations, label_log_joint, observe
+from latentens.programs.contract import structure_of
+from latentens.programs.likelihood import Observations, label_log_joint, observe
 from latentens.programs.model import GenerativeModel, Params
 from latentens.programs.tables import build_tables
 from latentens.runtime.blocks import fetch
@@ -62,7 +62,7 @@ def label_draws(
     observations, inverse = observe(model, votes, gold)
     totals = None
     if gold is None and not model.anchored:
-        size, shares = len(observations.counts), order_shares(votes)[:, : inspect(model).num_labels]
+        size, shares = len(observations.counts), order_shares(votes)[:, : structure_of(model).num_labels]
         totals = np.stack([np.bincount(inverse, share, minlength=size) for share in shares.T])
     probs, orders, watched = average_labels(model, draws, observations, totals)
     relabelled, remaining = relabel_draws(model, draws, orders)

@@ -14,12 +14,10 @@ from numpyro.distributions import constraints
 
 from latentens.inference.objectives import Objective, expected
 from latentens.inference.optimise import Descent, Optima, descend_from, gathered, in_parallel
-from latentens.programs.compiled import CompiledProgram, compiled_program
-from latentens.programs.marginal import parameter_supports
 from latentens.programs.model import GenerativeModel
-from latentens.programs.row_sums import Tables
-from latentens.programs.rows import Rows
-from latentens.programs.transforms import Flat, flatten, transform_of, unflatten
+from latentens.programs.parameters import Flat, flatten, parameter_supports, transform_of, unflatten
+from latentens.programs.rows import CompiledProgram, Rows, compiled_program
+from latentens.programs.tables import Tables
 from latentens.runtime.parallel import stop_if_asked
 
 INSIDE = 1e-12

@@ -14,11 +14,10 @@ from numpyro.infer.hmc import HMCState, hmc
 
 from latentens.inference.density import density_by_name
 from latentens.inference.optimise import in_parallel, stack
-from latentens.programs.contract import inspect
-from latentens.programs.marginal import Observations, unpack
+from latentens.programs.contract import structure_of
+from latentens.programs.likelihood import DenseRows, Observations
 from latentens.programs.model import GenerativeModel
-from latentens.programs.row_layout import DenseRows
-from latentens.programs.transforms import num_parameters
+from latentens.programs.parameters import num_parameters, unpack
 from latentens.runtime.blocks import fetch, num_workers
 from latentens.runtime.limits import check_memory, check_time
 from latentens.runtime.parallel import stop_if_asked
@@ -180,7 +179,7 @@ def _constrain_draws(density: _Density, points: Float[Array, "chain draw coordin
 
 def gradient_seconds(model: GenerativeModel, observations: Observations) -> float:
     """The time that a likelihood and its gradient are estimated to take on one core."""
-    structure = inspect(model)
+    structure = structure_of(model)
     states = math.prod(len(structure.hidden[name].support) for name in structure.vote_parents)
     rows = observations.rows
     seconds = PRODUCT_SECONDS if isinstance(rows, DenseRows) else LOOK_UP_SECONDS

@@ -13,12 +13,11 @@ from jaxtyping import Float
 
 from latentens.inference.identification import fits_about_as_well
 from latentens.inference.optimise import SAME_OPTIMUM, STALLED, Descent, Optima, descend_from, gathered
-from latentens.programs.compiled import CompiledProgram, compiled_program
-from latentens.programs.contract import inspect
+from latentens.programs.contract import structure_of
 from latentens.programs.model import GenerativeModel
-from latentens.programs.row_sums import Tables
-from latentens.programs.rows import Rows
-from latentens.programs.transforms import Flat, transform_of
+from latentens.programs.parameters import Flat, transform_of
+from latentens.programs.rows import CompiledProgram, Rows, compiled_program
+from latentens.programs.tables import Tables
 from latentens.runtime.progress import track_late
 
 LEAST_GAIN = 1e-9
@@ -162,7 +161,7 @@ def towards_labels(model: GenerativeModel, rows: Rows, totals: Float[np.ndarray,
         totals: The sum of the soft labels of each row's items.
         start: Where to start.
     """
-    if inspect(model).vote_parents == {"label"}:
+    if structure_of(model).vote_parents == {"label"}:
         # with labels and no hidden units nothing is alike that had to be told apart by chance, and where voters deviate
         # by chance from the first, a scale of their deviations shrinks to nothing before they say anything
         start = NEAR_ZERO * start

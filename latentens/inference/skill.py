@@ -14,18 +14,11 @@ from scipy.linalg import eigh
 from scipy.special import expit, logit, ndtri, softmax
 
 from latentens.errors import LatentensError
-from latentens.programs.contract import inspect
-from latentens.programs.marginal import (
-    Observations,
-    marginal_log_likelihood,
-    observe,
-    parameter_supports,
-    unpack,
-)
+from latentens.programs.contract import structure_of
+from latentens.programs.likelihood import Observations, bayes_posterior, marginal_log_likelihood, observe
 from latentens.programs.model import GenerativeModel, Params
-from latentens.programs.row_sums import Tables
-from latentens.programs.tables import bayes_posterior, build_tables
-from latentens.programs.transforms import to_point
+from latentens.programs.parameters import parameter_supports, to_point, unpack
+from latentens.programs.tables import Tables, build_tables
 from latentens.runtime.blocks import fetch
 from latentens.runtime.compilation import compile_quickly
 from latentens.runtime.numerics import double_precision
@@ -385,7 +378,7 @@ def estimated_skill(
         level: Coverage of the intervals.
     """
     _refuse_other_classes(model)
-    order = np.arange(inspect(model).num_labels) if order is None else order
+    order = np.arange(structure_of(model).num_labels) if order is None else order
     inside = _inside(model, params, votes)
     point = to_point(model, inside)
     slopes = fetch(_skill_slopes(model, point, order))
@@ -418,7 +411,7 @@ def sampled_skill(
         level: Coverage of the intervals.
     """
     _refuse_other_classes(model)
-    names, num_labels = inspect(model).parameter_shapes, inspect(model).num_labels
+    names, num_labels = structure_of(model).parameter_shapes, structure_of(model).num_labels
     flat = {name: np.reshape(draws[name], (-1, *draws[name].shape[2:])) for name in names}
     num_draws, num_voters = len(next(iter(flat.values()))), votes.num_voters
     orders = np.broadcast_to(np.arange(num_labels), (num_draws, num_labels)) if orders is None else orders
@@ -433,7 +426,7 @@ def sampled_skill(
 
 
 def _refuse_other_classes(model: GenerativeModel) -> None:
-    structure = inspect(model)
+    structure = structure_of(model)
     if structure.num_labels != structure.num_vote_classes:
         raise LatentensError(f"labels and votes of {model} are of different classes, so that nobody is right or wrong")
 

@@ -26,7 +26,7 @@ from numpyro.infer.autoguide import (
 from latentens.errors import LatentensError
 from latentens.inference.approximation import Mode
 from latentens.inference.density import density_at
-from latentens.programs.marginal import Observations
+from latentens.programs.likelihood import Observations
 from latentens.programs.model import GenerativeModel
 from latentens.runtime.numerics import some_key
 from latentens.runtime.parallel import stop_if_asked

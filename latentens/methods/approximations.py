@@ -21,9 +21,9 @@ from latentens.inference.variational import Ascent, Guide, elbo_gain
 from latentens.methods.base import Arrays, Diagnostics, GoldCodes
 from latentens.methods.maximum_likelihood import MaximumLikelihood
 from latentens.methods.sampled import SampledMethod
-from latentens.programs.marginal import Observations, observe
+from latentens.programs.likelihood import Observations, observe
+from latentens.programs.parameters import flatten, to_point, transform_of
 from latentens.programs.rows import Rows
-from latentens.programs.transforms import flatten, to_point, transform_of
 from latentens.runtime.numerics import numpy_generator
 from latentens.runtime.settings import Count, CountOrZero, Positive
 from latentens.votes import Votes

@@ -17,9 +17,9 @@ from latentens.inference.identification import NEAR, camp_warnings, identificati
 from latentens.inference.orient import orient
 from latentens.methods.fit_text import fit_html, fit_text
 from latentens.methods.voter_table import VoteSummary, voter_table
-from latentens.programs.contract import inspect
+from latentens.programs.contract import structure_of
+from latentens.programs.likelihood import draws_log_likelihood, pointwise_log_likelihood
 from latentens.programs.model import GenerativeModel
-from latentens.programs.tables import draws_log_likelihood, pointwise_log_likelihood
 from latentens.runtime.compilation import release_compiled
 from latentens.runtime.numerics import double_precision
 from latentens.runtime.parallel import one_blas_thread, time_limited
@@ -469,7 +469,7 @@ def warnings_of(fits: Iterable[Fit]) -> list[str]:
 
 def model_params(model: GenerativeModel, estimate: Estimate) -> Arrays:
     """The parameters of a model, without what else an estimate reports."""
-    return {name: estimate.params[name] for name in inspect(model).parameter_shapes}
+    return {name: estimate.params[name] for name in structure_of(model).parameter_shapes}
 
 
 @one_blas_thread()

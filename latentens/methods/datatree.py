@@ -7,7 +7,7 @@ import numpy as np
 import xarray as xr
 
 from latentens.methods.base import Fit
-from latentens.programs.contract import inspect
+from latentens.programs.contract import structure_of
 from latentens.programs.model import GenerativeModel
 from latentens.votes import Votes
 from latentens.votes.labels import Names
@@ -46,7 +46,7 @@ def axis_names(
         named: The votes or the fit that they belong to.
         model: The program, for parameters of a program.
     """
-    plates = {} if model is None else inspect(model).parameter_plates
+    plates = {} if model is None else structure_of(model).parameter_plates
     sizes = {axis: len(names) for axis, names in coordinates(named).items()}
     found: dict[str, tuple[str, ...]] = {}
     for name, shape in shapes.items():

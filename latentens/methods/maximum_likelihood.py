@@ -21,14 +21,20 @@ from latentens.methods.base import Diagnostics, Estimate, GoldCodes, Method, Pos
 from latentens.methods.dawid_skene_em import DawidSkeneEM
 from latentens.methods.independent.likelihood import gold_posterior
 from latentens.methods.majority_vote import MajorityVote
-from latentens.programs.compiled import compiled_program
-from latentens.programs.contract import inspect
-from latentens.programs.marginal import parameter_supports
+from latentens.programs.contract import structure_of
+from latentens.programs.likelihood import bayes_posterior, log_likelihood
 from latentens.programs.model import GenerativeModel, Params
-from latentens.programs.rows import Rows
-from latentens.programs.start_points import draw_params, normal_point
-from latentens.programs.tables import bayes_posterior, checked_params, log_likelihood
-from latentens.programs.transforms import Flat, flatten, transform_of, unflatten
+from latentens.programs.parameters import (
+    Flat,
+    draw_params,
+    flatten,
+    normal_point,
+    parameter_supports,
+    transform_of,
+    unflatten,
+)
+from latentens.programs.rows import Rows, compiled_program
+from latentens.programs.tables import checked_params
 from latentens.runtime.numerics import key_from, numpy_generator
 from latentens.runtime.settings import Count, CountOrZero, PartialShare, Positive, above
 from latentens.votes import Votes
@@ -155,7 +161,7 @@ class MaximumLikelihood(Method):
             transform.constrain(transform.unconstrain(draw_params(self.model, generator))) for _ in range(self.starts)
         ]
         beliefs = [nested_fit(method, votes, key_from(generator), gold).label_probs for method in self.warm]
-        if gold is not None and inspect(self.model).num_labels == votes.num_classes:
+        if gold is not None and structure_of(self.model).num_labels == votes.num_classes:
             beliefs.append(certain_where_known(gold_posterior(votes, gold, votes), gold))
         warm = []
         for probs in beliefs:

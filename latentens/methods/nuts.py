@@ -11,9 +11,9 @@ from latentens.inference.nuts_chains import Sampler
 from latentens.methods.base import Arrays, Diagnostics, GoldCodes
 from latentens.methods.maximum_likelihood import MaximumLikelihood
 from latentens.methods.sampled import SampledMethod
-from latentens.programs.marginal import observe
+from latentens.programs.likelihood import observe
+from latentens.programs.parameters import to_point
 from latentens.programs.rows import Rows
-from latentens.programs.transforms import to_point
 from latentens.runtime.numerics import numpy_generator
 from latentens.runtime.settings import Count, above, below
 from latentens.votes import Votes

@@ -12,7 +12,7 @@ import numpy as np
 from latentens.inference.density import flat_draws
 from latentens.inference.draws import judge_chains, label_draws, label_posteriors
 from latentens.methods.base import Arrays, Diagnostics, Estimate, Fit, GoldCodes, Method, Posterior, Predictor, finished
-from latentens.programs.marginal import observe
+from latentens.programs.likelihood import observe
 from latentens.programs.model import GenerativeModel
 from latentens.runtime.blocks import fetch
 from latentens.runtime.numerics import double_precision

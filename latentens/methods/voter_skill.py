@@ -27,7 +27,7 @@ from latentens.inference.skill import (
 )
 from latentens.methods.base import Fit, model_params
 from latentens.models import DawidSkene
-from latentens.programs.contract import inspect
+from latentens.programs.contract import structure_of
 from latentens.votes import Votes
 from latentens.votes.matching import align
 
@@ -96,7 +96,7 @@ def _is_quick(fit: Fit, num_classes: int) -> bool:
         return isinstance(model, DawidSkene) and _is_independent(fit) and model.num_classes == num_classes
     if model is None:
         return False
-    structure = inspect(model)
+    structure = structure_of(model)
     return structure.num_labels == structure.num_vote_classes == num_classes
 
 

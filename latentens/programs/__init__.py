@@ -2,8 +2,8 @@
 
 from latentens.programs.components import two_class_confusion
 from latentens.programs.distributions import QuadratureNormal
+from latentens.programs.likelihood import bayes_posterior, log_likelihood, pointwise_log_likelihood
 from latentens.programs.model import GenerativeModel, Params
-from latentens.programs.tables import bayes_posterior, log_likelihood, pointwise_log_likelihood
 
 __all__ = [
     "GenerativeModel",

@@ -192,7 +192,7 @@ class Structure:
         return "label" in ancestors
 
 
-def inspect(model: GenerativeModel) -> Structure:
+def structure_of(model: GenerativeModel) -> Structure:
     """Read off the structure of a model's program; raise `ContractError` where it breaks the contract."""
     try:
         hash(model)
@@ -201,12 +201,12 @@ def inspect(model: GenerativeModel) -> Structure:
             f"{type(model).__name__} cannot be hashed ({error}); give it tuples in place of arrays"
         ) from None
     with told_with_their_line(model), run_alone():
-        return _inspect(model)
+        return _structure(model)
 
 
 @lru_cache(maxsize=256)
 @double_precision
-def _inspect(model: GenerativeModel) -> Structure:
+def _structure(model: GenerativeModel) -> Structure:
     sites = _probe(model, PROBE_ITEMS)
     inside = {name: site for name, site in sites.items() if site["in_plate"]}
     for name in ("label", "vote"):

@@ -1,22 +1,28 @@
-"""Rows of votes under the tables of a program, in NumPy: the likelihood and its derivatives, which are expected counts.
+"""The likelihood of rows of votes and its derivatives by the tables, which are expected counts, in NumPy.
 
-One pass is a sparse product (rows, joint votes) · (joint votes, states), a log-sum over states and the product with the
-transpose. Nothing is compiled for it, whatever the number of rows.
+One pass over rows is a sparse product (rows, joint votes) · (joint votes, states), a log-sum over states and the
+product with the transpose. Nothing is compiled for it, whatever the number of rows. The only compiled part is
+`CompiledProgram`, from parameters to tables and from derivatives by the tables back to derivatives by the parameters,
+whose size depends on the model alone.
 """
 
 import math
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 from scipy.special import logsumexp
 
-from latentens.errors import ContractError
+from latentens.programs.contract import structure_of
 from latentens.programs.model import GenerativeModel
-from latentens.programs.row_sums import Tables
-from latentens.programs.tables import LOG_ZERO, check_form
+from latentens.programs.parameters import Flat, unflatten
+from latentens.programs.tables import LOG_ZERO, Tables, checked_tables, distinct_rows, lay_out
 from latentens.runtime.blocks import COPIES, row_blocks
+from latentens.runtime.compilation import ONE_THREAD
 from latentens.runtime.limits import check_memory
 from latentens.runtime.numerics import SMALLEST
 from latentens.votes import Votes
@@ -46,20 +52,7 @@ class Rows:
     @classmethod
     def of(cls, model: GenerativeModel, votes: Votes, gold: Int[np.ndarray, " item"] | None = None) -> "Rows":
         """Lay out votes, and known labels if there are any, for fitting a model."""
-        structure = check_form(model, votes)
-        if not structure.label_informs_votes:
-            raise ContractError(
-                f"{model}: site 'label' is no ancestor of 'vote', so votes say nothing about how the label comes about;"
-                " use simulate and bayes_posterior with known parameters, or a model whose votes depend on the label"
-            )
-        distinct, counts, inverse = votes.patterns
-        allowed = None
-        if gold is not None:
-            pairs = inverse * (structure.num_labels + 1) + gold + 1
-            weights = np.ones(len(pairs)) if votes.counts is None else votes.counts
-            _, first, inverse = np.unique(pairs, return_index=True, return_inverse=True)
-            distinct, counts = votes.take(first), np.bincount(inverse, weights, len(first))
-            allowed = (gold[first, None] < 0) | (gold[first, None] == np.arange(structure.num_labels))
+        structure, distinct, counts, inverse, allowed = distinct_rows(model, votes, gold)
         states = math.prod(len(structure.hidden[name].support) for name in structure.vote_parents)
         check_memory(
             COPIES * 8.0 * states * max(block.stop - block.start for block in row_blocks(distinct.num_items, states)),
@@ -67,7 +60,7 @@ class Rows:
             "use fewer hidden units, or fit a sample of the items by votes.take",
         )
         incidence = incidence_of(distinct, elements_per_row=states)
-        return cls(distinct, incidence, counts.astype(np.float64), inverse, allowed)
+        return cls(distinct, incidence, counts, inverse, allowed)
 
     @property
     def num_items(self) -> float:
@@ -173,3 +166,68 @@ class _LaidOut:
         joint -= peak[:, None]
         np.maximum(joint, LOG_ZERO, out=joint)  # the exponential takes ten times as long where it is no normal number
         return np.exp(joint, out=joint), peak
+
+
+class Evaluation(NamedTuple):
+    """A program at some parameters: its tables, and the log prior density of the parameters if it is used, else 0."""
+
+    tables: Tables
+    log_prior: float
+
+
+class CompiledProgram:
+    """The compiled program of a model, at parameters that are one vector in the order of the structure's."""
+
+    def __init__(self, model: GenerativeModel, use_prior: bool) -> None:
+        self.model, self.shapes, self.use_prior = model, structure_of(model).parameter_shapes, use_prior
+        num_parameters = sum(map(math.prod, self.shapes.values()))
+        parts, _ = jax.eval_shape(self._run, jax.ShapeDtypeStruct((num_parameters,), np.float64))
+        self._table_shapes = [part.shape for part in parts[:2]]
+        self._edges = np.cumsum([0, *(part.size for part in parts)]).tolist()
+        self._nothing = jax.device_put(np.zeros(self._edges[-1]))
+
+        def evaluate(params: Array, derivatives: Array) -> Array:
+            found, pull_back, holds = jax.vjp(self._run, params, has_aux=True)
+            (slopes,) = pull_back(self._split(derivatives))
+            return jnp.concatenate([*(part.ravel() for part in found), holds[None], slopes])
+
+        self._evaluate = jax.jit(evaluate, compiler_options=ONE_THREAD)
+
+    def __call__(self, params: Flat) -> Evaluation:
+        """The tables and the log prior density."""
+        prior, emission, log_prior = self._split(np.asarray(self._evaluate(params, self._nothing)))
+        return Evaluation(Tables(prior, emission), float(log_prior))
+
+    def check(self, params: Flat) -> None:
+        """Raise `ParameterError` or `ContractError` where the program gives what are no probabilities of votes."""
+        found, end = np.asarray(self._evaluate(params, self._nothing)), self._edges[-1]
+        if not found[end] or np.isnan(found[:end]).any():
+            checked_tables(self.model, unflatten(params, self.shapes))  # says what is wrong
+
+    def pull_back(self, params: Flat, derivatives: Tables) -> Flat:
+        """The derivatives by the parameters of something plus the log prior density.
+
+        Args:
+            params: The parameters.
+            derivatives: The derivatives of that something by the elements of the tables.
+        """
+        given = np.concatenate([derivatives.log_prior.ravel(), derivatives.log_emission.ravel(), [1.0]])
+        return np.asarray(self._evaluate(params, given))[self._edges[-1] + 1 :]
+
+    def _run(self, flat: Array) -> tuple[tuple[Array, Array, Float[Array, ""]], Float[Array, ""]]:
+        """Tables and log prior density, and whether all probabilities are probabilities."""
+        found = lay_out(self.model, unflatten(flat, self.shapes))
+        log_prior = found.log_prior if self.use_prior else jnp.zeros(())
+        holds = jnp.array(list(found.proper.values())).all().astype(float)
+        return (found.tables.log_prior, found.tables.log_emission, log_prior), holds
+
+    def _split(self, flat: Any) -> tuple[Any, Any, Any]:
+        first, second, third, fourth = self._edges
+        prior, emission = flat[first:second], flat[second:third]
+        return prior.reshape(self._table_shapes[0]), emission.reshape(self._table_shapes[1]), flat[third:fourth][0]
+
+
+@lru_cache(maxsize=256)
+def compiled_program(model: GenerativeModel, use_prior: bool) -> CompiledProgram:
+    """The compiled program of a model, of which there is one, or two if its prior is used as well."""
+    return CompiledProgram(model, use_prior)

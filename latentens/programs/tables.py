@@ -1,42 +1,47 @@
-"""The trick: a program is run on its hidden configurations, not on items.
+"""A program run on its hidden configurations instead of on items.
 
 The run gives two tables, `log p(label, state)` and `log p(vote_i = v | state)`, where a state is a joint value of the
 hidden sites on which the votes depend directly. The log-joint of every distinct row of votes is then one matrix
 product and one log-sum over states, and everything else follows from it.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.nn import logsumexp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 from numpyro import handlers
 
-from latentens.errors import ParameterError, VotesError
+from latentens.errors import ContractError, ParameterError, VotesError
 from latentens.programs.contract import (
     MAX_CONFIGURATIONS,
     Structure,
     improper,
-    inspect,
     run_alone,
+    structure_of,
     too_many_configurations,
 )
 from latentens.programs.distributions import is_proper, log_probabilities
 from latentens.programs.model import GenerativeModel, Params
-from latentens.programs.row_layout import EncodedRows, encode, possible_rows
-from latentens.programs.row_sums import Tables, log_joint, row_log_likelihood
-from latentens.runtime.blocks import BLOCK_ELEMENTS, fetch, few_lengths, row_blocks
+from latentens.runtime.blocks import fetch
 from latentens.runtime.compilation import compile_quickly
-from latentens.runtime.limits import check_memory
-from latentens.runtime.numerics import double_precision
 from latentens.votes import Votes
 
 LOG_ZERO = float(np.log(np.finfo(np.float64).tiny))
 """Stands for the logarithm of probability zero, so that 0 · log 0 is 0 and gradients stay finite."""
+
+
+class Tables(NamedTuple):
+    """A program at given parameters, in JAX or NumPy; also counts or derivatives in the places of its elements.
+
+    `parent` is the label if votes depend on it directly, else of size one.
+    """
+
+    log_prior: Float[Any, "label state"]
+    log_emission: Float[Any, "parent state voter vote"]
 
 
 class LaidOut(NamedTuple):
@@ -62,7 +67,7 @@ def build_tables(model: GenerativeModel, params: Params) -> Tables:
 
 def lay_out(model: GenerativeModel, params: Params) -> LaidOut:
     """The tables and all that a run of the program says beside them; what is not used is not computed if compiled."""
-    structure = inspect(model)
+    structure = structure_of(model)
     factors = {name: _log_factor(model, structure, params, name) for name in structure.hidden}
     log_prior = _eliminate(model, structure, [log_factor for log_factor, _ in factors.values()])
     family = _in_order(structure, structure.vote_parents)
@@ -157,100 +162,9 @@ def _run(model: GenerativeModel, structure: Structure, params: Params, family: l
     return trace
 
 
-def fixed_hidden(structure: Structure) -> dict[str, Array]:
-    """A value for each site inside the plate of one item, for runs in which only the parameters matter."""
-    values = {name: jnp.asarray(site.support[:1]) for name, site in structure.hidden.items()}
-    return values | {"vote": jnp.zeros((1, structure.num_voters), dtype=int)}
-
-
-@double_precision
-def bayes_posterior(
-    model: GenerativeModel, params: Params, votes: Votes, *, block_elements: int = BLOCK_ELEMENTS
-) -> Float[np.ndarray, "item label"]:
-    """The exact posterior `p(label | votes)` of every item under a program with known parameters.
-
-    Args:
-        model: The generative model.
-        params: A value for each parameter site of the program.
-        votes: The votes; an item without votes gets the prior.
-        block_elements: Size of the arrays that are made of some rows at a time, which bounds the memory.
-    """
-    blocks = _blocks(model, params, votes, block_elements)
-    found = [fetch(_label_posterior(tables, rows))[:size] for tables, rows, size in blocks]
-    return np.concatenate(found)[votes.patterns.inverse]
-
-
-@double_precision
-def log_likelihood(
-    model: GenerativeModel, params: Params, votes: Votes, *, block_elements: int = BLOCK_ELEMENTS
-) -> float:
-    """The log-likelihood of all votes, labels and hidden units summed out, in nats.
-
-    Arguments are those of `bayes_posterior`.
-    """
-    return float(_distinct_log_likelihood(model, params, votes, block_elements) @ votes.patterns.counts)
-
-
-@double_precision
-def pointwise_log_likelihood(model: GenerativeModel, params: Params, votes: Votes) -> Float[np.ndarray, " item"]:
-    """The log-likelihood of each item's votes, label and hidden units summed out, in nats.
-
-    Args:
-        model: The generative model.
-        params: A value for each parameter site of the program.
-        votes: The votes; an item without votes has the value 0.
-    """
-    return _distinct_log_likelihood(model, params, votes, BLOCK_ELEMENTS)[votes.patterns.inverse]
-
-
-@double_precision
-def draws_log_likelihood(model: GenerativeModel, draws: Params, votes: Votes) -> Float[np.ndarray, "chain draw item"]:
-    """`pointwise_log_likelihood` at each of many draws of the parameters.
-
-    Args:
-        model: The generative model.
-        draws: Values of each parameter with leading axes (chain, draw).
-        votes: The votes.
-    """
-    structure = check_form(model, votes)
-    shape = next(iter(draws.values())).shape[:2]
-    check_memory(
-        8.0 * np.prod(shape) * 2 * votes.num_items,
-        f"the log-likelihood of {votes.num_items:,} items at {np.prod(shape):,} draws",
-        "thin the draws",
-    )
-    flat = {name: np.reshape(draws[name], (-1, *draws[name].shape[2:])) for name in structure.parameter_shapes}
-    rows = encode(votes.patterns.votes, structure.num_vote_classes)
-    values = fetch(_draws_log_likelihood(model, flat, rows))
-    return values[:, votes.patterns.inverse].reshape(*shape, -1)
-
-
-def _distinct_log_likelihood(
-    model: GenerativeModel, params: Params, votes: Votes, block_elements: int
-) -> Float[np.ndarray, " row"]:
-    blocks = _blocks(model, params, votes, block_elements)
-    return np.concatenate([fetch(_row_log_likelihood(tables, rows))[:size] for tables, rows, size in blocks])
-
-
-def _blocks(
-    model: GenerativeModel, params: Params, votes: Votes, block_elements: int
-) -> Iterator[tuple[Tables, EncodedRows, int]]:
-    """The tables with some distinct rows at a time, and the number of these."""
-    structure = check_form(model, votes)
-    tables = checked_tables(model, params)
-    distinct = votes.patterns.votes
-    width = tables.log_prior.size + (0 if distinct.is_sparse else structure.num_voters * structure.num_vote_classes)
-    blocks = row_blocks(distinct.num_items, width, block_elements)
-    num_rows = few_lengths(blocks[0].stop, width, possible_rows(votes)) if blocks else 0
-    for block in blocks:
-        part = distinct.between(block.start, block.stop)
-        # blocks are filled up, so that all of them, and data of about the same size, share one compiled program
-        yield tables, encode(part, structure.num_vote_classes, num_rows), part.num_items
-
-
 def check_form(model: GenerativeModel, votes: Votes) -> Structure:
     """Raise `VotesError` unless the votes are of the form that the program makes."""
-    structure = inspect(model)
+    structure = structure_of(model)
     if votes.num_voters != structure.num_voters:
         raise VotesError(f"the votes are of {votes.num_voters} voters, but {model} is of {structure.num_voters}")
     if votes.num_classes > structure.num_vote_classes:
@@ -276,7 +190,7 @@ def checked_tables(model: GenerativeModel, params: Params) -> Tables:
 
 def checked_params(model: GenerativeModel, params: Params) -> dict[str, Float[np.ndarray, "..."]]:
     """The parameters as arrays, if their names and shapes are those of the program."""
-    shapes = inspect(model).parameter_shapes
+    shapes = structure_of(model).parameter_shapes
     for name in [*(shapes.keys() - params.keys()), *(params.keys() - shapes.keys())]:
         fault = "is missing" if name in shapes else "is unknown"
         raise ParameterError(f"parameter {name!r} of {model} {fault}; its parameters are {', '.join(shapes)}")
@@ -292,14 +206,37 @@ def _laid_out(model: GenerativeModel, params: Params) -> LaidOut:
     return lay_out(model, params)
 
 
-@partial(jax.jit, static_argnums=0)
-def _draws_log_likelihood(model: GenerativeModel, draws: Params, rows: EncodedRows) -> Float[Array, "draw row"]:
-    return jax.lax.map(lambda params: row_log_likelihood(build_tables(model, params), rows), draws)
+class DistinctRows(NamedTuple):
+    """Distinct rows of votes and known labels.
+
+    Attributes:
+        structure: The structure of the model that they are for.
+        votes: One item per row.
+        counts: Number of items of each row.
+        inverse: The row of each item.
+        allowed: The labels that a row may have; None if no label is known.
+    """
+
+    structure: Structure
+    votes: Votes
+    counts: Float[np.ndarray, " row"]
+    inverse: Int[np.ndarray, " item"]
+    allowed: Bool[np.ndarray, "row label"] | None
 
 
-@jax.jit
-def _label_posterior(tables: Tables, rows: EncodedRows) -> Float[Array, "row label"]:
-    return jax.nn.softmax(log_joint(tables, rows), axis=0).T
-
-
-_row_log_likelihood = jax.jit(row_log_likelihood)
+def distinct_rows(model: GenerativeModel, votes: Votes, gold: Int[np.ndarray, " item"] | None) -> DistinctRows:
+    """The distinct rows to which a model can be fitted; raise an error if it cannot."""
+    structure = check_form(model, votes)
+    if not structure.label_informs_votes:
+        raise ContractError(
+            f"{model}: site 'label' is not an ancestor of 'vote', so votes hold no information about the label; "
+            "use simulate and bayes_posterior with known parameters, or a model whose votes depend on the label"
+        )
+    distinct, counts, inverse = votes.patterns
+    if gold is None:
+        return DistinctRows(structure, distinct, counts.astype(np.float64), inverse, None)
+    pairs = inverse * (structure.num_labels + 1) + gold + 1
+    weights = np.ones(len(pairs)) if votes.counts is None else votes.counts
+    _, first, inverse = np.unique(pairs, return_index=True, return_inverse=True)
+    allowed = (gold[first, None] < 0) | (gold[first, None] == np.arange(structure.num_labels))
+    return DistinctRows(structure, votes.take(first), np.bincount(inverse, weights, len(first)), inverse, allowed)

@@ -18,8 +18,8 @@ from latentens.inference.orient import orientation
 from latentens.methods import MaximumLikelihood
 from latentens.methods.base import Arrays, Estimate, Fit, Method, Posterior, model_params
 from latentens.models import DawidSkene
+from latentens.programs.likelihood import bayes_posterior, pointwise_log_likelihood
 from latentens.programs.model import GenerativeModel
-from latentens.programs.tables import bayes_posterior, pointwise_log_likelihood
 from latentens.recommendation.candidates import Candidate
 from latentens.runtime.numerics import numpy_generator
 from latentens.runtime.text import probability_text

@@ -16,7 +16,7 @@ from latentens.comparison.sweep import MethodFactory, cells_of
 from latentens.datasets.dataset import Dataset, simulate_like
 from latentens.errors import LatentensError
 from latentens.methods.base import Method, Posterior
-from latentens.programs.tables import bayes_posterior
+from latentens.programs.likelihood import bayes_posterior
 from latentens.recommendation.plausibility import FittedModel, model_of
 from latentens.runtime.numerics import entropy, safe_log
 from latentens.scores import Labels
