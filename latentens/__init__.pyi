@@ -24,7 +24,7 @@ from .inference.density import log_density as log_density
 from .methods.base import Estimate as Estimate
 from .methods.base import Fit as Fit
 from .methods.base import Method as Method
-from .methods.persistence import load_fit as load_fit
+from .methods.base import load_fit as load_fit
 from .methods.sampled import SampledMethod as SampledMethod
 from .methods.sampled import fit_from_draws as fit_from_draws
 from .programs import GenerativeModel as GenerativeModel

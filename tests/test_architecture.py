@@ -1,7 +1,6 @@
 """The shape of the package: who imports whom.
 
-Imports are read from the source. Those under `TYPE_CHECKING` do not count; those inside functions count for the order
-of the layers, but not for cycles, since they happen after all modules are there.
+Imports are read from the source, those inside functions too. Those under `TYPE_CHECKING` do not count.
 """
 
 import ast

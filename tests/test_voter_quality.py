@@ -21,7 +21,6 @@ from latentens.inference.skill import (
     without_intervals,
 )
 from latentens.methods import DawidSkeneEM, MajorityVote
-from latentens.methods.voter_skill import voter_skill
 from latentens.votes import Triplets
 from tests.reference import KEY, votes_of_classes
 
@@ -69,7 +68,7 @@ def test_voters_are_flagged(fitted):
         assert (seen[name] <= seen[f"{name}_high"]).all()
     assert voters.loc["silent", ["accuracy", "accuracy_low"]].isna().all()
     assert set(voters["intervals"]) == {INFORMATION}
-    skill = voter_skill(fit, Votes.from_matrix(table))
+    skill = fit.voter_skill(Votes.from_matrix(table))
     np.testing.assert_array_equal(voters["accuracy_low"], skill.accuracy_low)
 
 

@@ -12,7 +12,6 @@ from latentens.inference import skill
 from latentens.inference import skill as independent_skill
 from latentens.inference.skill import AS_FITTED, NOT_KNOWN, estimated_skill, skills
 from latentens.methods import DawidSkeneEM, MajorityVote
-from latentens.methods.voter_skill import voter_skill
 from latentens.models import DawidSkene, Tree
 from latentens.programs.tables import checked_tables
 from latentens.runtime.numerics import double_precision
@@ -59,7 +58,7 @@ def test_errors_are_those_of_a_hessian_by_differences(votes, fit):
             ]
             hessian[row, column] = sum(values) / (4 * step**2)
     covariance = np.linalg.inv(-hessian)
-    found = voter_skill(fit, votes)
+    found = fit.voter_skill(votes)
     prevalence, sensitivity, specificity = at[0], at[1:5], at[5:]
     np.testing.assert_allclose(found.confusion_error[:, 1, 1], np.sqrt(np.diag(covariance))[1:5], rtol=1e-3)
     np.testing.assert_allclose(found.accuracy, prevalence * sensitivity + (1 - prevalence) * specificity)
@@ -79,7 +78,7 @@ def test_intervals_cover_the_truth(votes):
     covered = []
     for seed in range(15):
         drawn = simulate(MODEL, 600, key=jax.random.key(seed), params=TRUTH).votes
-        found = voter_skill(DawidSkeneEM(random_starts=0).fit(drawn, key=KEY), drawn, level=0.8)
+        found = DawidSkeneEM(random_starts=0).fit(drawn, key=KEY).voter_skill(drawn, level=0.8)
         covered.append((found.accuracy_low <= ACCURACY) & (found.accuracy_high >= ACCURACY))
     assert 0.68 < np.mean(covered) < 0.92
 
@@ -89,7 +88,7 @@ def test_closed_form_and_derivatives_of_the_program_agree(votes):
     chosen = np.sort(np.random.default_rng(0).integers(2400, size=2000))
     some = Votes(Triplets(*(column[chosen] for column in votes.triplets)), 600, 4, 2)
     fit = DawidSkeneEM(diagonal=0.0, off_diagonal=0.0).fit(some, key=KEY)
-    quick = voter_skill(fit, some)
+    quick = fit.voter_skill(some)
     for part, other in zip(quick[:-1], estimated_skill(MODEL, fit.params, some)[:-1], strict=True):
         np.testing.assert_allclose(part, other, rtol=1e-4)
 
@@ -97,12 +96,12 @@ def test_closed_form_and_derivatives_of_the_program_agree(votes):
 def test_known_labels_leave_the_errors_of_frequencies(votes):
     labels = simulate(MODEL, 600, key=KEY, params=TRUTH).labels
     fit = DawidSkeneEM(diagonal=0.0, off_diagonal=0.0).fit(votes, key=KEY, gold=labels)
-    found = voter_skill(fit, votes)
+    found = fit.voter_skill(votes)
     right = fit.sensitivity
     np.testing.assert_allclose(
         found.confusion_error[:, 1, 1], np.sqrt(right * (1 - right) / (labels == 1).sum()), rtol=1e-6
     )
-    unknown = voter_skill(DawidSkeneEM(diagonal=0.0, off_diagonal=0.0).fit(votes, key=KEY), votes)
+    unknown = DawidSkeneEM(diagonal=0.0, off_diagonal=0.0).fit(votes, key=KEY).voter_skill(votes)
     assert (found.accuracy_error < unknown.accuracy_error).all()
 
 
@@ -125,7 +124,7 @@ def test_draws_give_means_and_quantiles(votes, fit):
         for name, value in fit.params.items()
     }
     draws = {name: value / value.sum(axis=-1, keepdims=True) for name, value in draws.items()}
-    found = voter_skill(replace(fit, draws=draws), votes)
+    found = replace(fit, draws=draws).voter_skill(votes)
     drawn = draws["confusion"].reshape(-1, 4, 2, 2)
     np.testing.assert_allclose(found.confusion, drawn.mean(axis=0))
     np.testing.assert_allclose(found.confusion_error, drawn.std(axis=0, ddof=1))
@@ -137,16 +136,16 @@ def test_a_perfect_voter_has_an_interval():
     matrix = np.repeat(np.random.default_rng(0).integers(2, size=(40, 1)), 4, axis=1)
     matrix[:6, 3] = 1 - matrix[:6, 3]
     votes = Votes.from_matrix(matrix)
-    found = voter_skill(DawidSkeneEM(diagonal=0.0, off_diagonal=0.0).fit(votes, key=KEY), votes)
+    found = DawidSkeneEM(diagonal=0.0, off_diagonal=0.0).fit(votes, key=KEY).voter_skill(votes)
     assert (found.accuracy_high > 0.99).tolist() == [True, True, True, False]
     assert (found.accuracy_low > 0.5).all()
     assert (found.accuracy_low < 0.999).all()
 
 
 def test_with_very_many_parameters_labels_are_taken_as_fitted(votes, fit, monkeypatch):
-    exact = voter_skill(fit, votes)
+    exact = fit.voter_skill(votes)
     monkeypatch.setattr(independent_skill, "MAX_INDEPENDENT", 3)
-    found = voter_skill(fit, votes)
+    found = fit.voter_skill(votes)
     assert found.intervals == AS_FITTED
     np.testing.assert_allclose(found.accuracy, exact.accuracy)
     assert (found.accuracy_error < exact.accuracy_error).all()
@@ -155,19 +154,19 @@ def test_with_very_many_parameters_labels_are_taken_as_fitted(votes, fit, monkey
 def test_a_program_of_very_many_parameters_too(votes, fit, monkeypatch):
     monkeypatch.setattr(skill, "MAX_PARAMETERS", 3)
     found = estimated_skill(MODEL, fit.params, votes)
-    np.testing.assert_allclose(found.accuracy, voter_skill(fit, votes).accuracy)
+    np.testing.assert_allclose(found.accuracy, fit.voter_skill(votes).accuracy)
     assert found.intervals == AS_FITTED
 
 
 def test_other_votes_than_the_fitted_ones_are_refused(votes, fit):
     with pytest.raises(LatentensError, match="the fit is to 600 items, the votes are on 10"):
-        voter_skill(fit, votes.take(np.arange(10)))
+        fit.voter_skill(votes.take(np.arange(10)))
 
 
 def test_a_method_without_a_model_is_refused(votes):
     assert set(MajorityVote().fit(votes, key=KEY).voters["intervals"]) == {NOT_KNOWN}
     with pytest.raises(LatentensError, match="has no generative model"):
-        voter_skill(MajorityVote().fit(votes, key=KEY), votes)
+        MajorityVote().fit(votes, key=KEY).voter_skill(votes)
 
 
 def test_intervals_of_a_sparse_crowd_are_narrow_and_cover_the_truth():
@@ -179,7 +178,7 @@ def test_intervals_of_a_sparse_crowd_are_narrow_and_cover_the_truth():
         item, voter = np.repeat(np.arange(300), 4), np.concatenate([generator.permutation(30)[:4] for _ in range(300)])
         shift = np.where(generator.random(1200) < right[voter], 0, generator.integers(1, 3, size=1200))
         some = Votes(Triplets(item, voter, (labels[item] + shift) % 3), 300, 30, 3)
-        found = voter_skill(DawidSkeneEM(random_starts=0).fit(some, key=KEY), some)
+        found = DawidSkeneEM(random_starts=0).fit(some, key=KEY).voter_skill(some)
         covered.append((found.balanced_accuracy_low <= right) & (right <= found.balanced_accuracy_high))
         widths.append(found.balanced_accuracy_high - found.balanced_accuracy_low)
     assert 0.88 < np.mean(covered) < 0.995

@@ -14,6 +14,7 @@ from scipy.linalg import eigh
 from scipy.special import expit, logit, ndtri, softmax
 
 from latentens.errors import LatentensError
+from latentens.models import DawidSkene
 from latentens.programs.contract import structure_of
 from latentens.programs.likelihood import Observations, bayes_posterior, marginal_log_likelihood, observe
 from latentens.programs.model import GenerativeModel, Params
@@ -348,6 +349,61 @@ def _slopes(shares: Shares, confusion: Confusion) -> Float[np.ndarray, "skill pa
     return np.hstack(
         [by_shares, np.vstack([*(rate.reshape(-1, size) for rate in rates), by_confusion.reshape(-1, size)])]
     )
+
+
+def point_skill(
+    model: GenerativeModel,
+    params: Params,
+    votes: Votes,
+    *,
+    order: Int[np.ndarray, " label"] | None = None,
+    known: Codes | None = None,
+    added: Confusion | None = None,
+    use_prior: bool = False,
+    level: float = COVERAGE,
+) -> VoterSkill:
+    """Skill at a point estimate: in closed form for voters who are independent given the label, else by derivatives.
+
+    Args:
+        model: The generative model.
+        params: Its estimated parameters.
+        votes: The votes that they were estimated from.
+        order: The label k of the result is the label `order[k]` of the parameters.
+        known: The code of each item's label, −1 where it is unknown, if some were known.
+        added: What was added to the counts of each voter.
+        use_prior: Whether the estimate is the posterior mode.
+        level: Coverage of the intervals.
+    """
+    if not has_closed_form(model, use_prior):
+        return estimated_skill(model, params, votes, order=order, use_prior=use_prior, level=level)
+    shares, confusion = np.asarray(params["prevalence"]), np.asarray(params["confusion"])
+    order = np.arange(len(shares)) if order is None else order
+    return independent_skill(shares[order], confusion[:, order], votes, known, added=added, level=level)
+
+
+def has_closed_form(model: GenerativeModel, use_prior: bool) -> bool:
+    """Whether errors are known in closed form, which takes no compilation."""
+    return isinstance(model, DawidSkene) and not use_prior
+
+
+def counted_skill(label_probs: Posterior, votes: Votes, confusion: Confusion | None = None) -> VoterSkill:
+    """Skill without errors: votes counted with the label probabilities as weights.
+
+    Since a voter's own votes have a share in these, such rates are too high where items have few votes.
+
+    Args:
+        label_probs: The posterior of the labels.
+        votes: The votes.
+        confusion: Estimated confusion matrices, which stand for the counted ones.
+    """
+    number = np.bincount(votes.triplets.voter, minlength=votes.num_voters)
+    if label_probs.shape[1] != votes.num_classes:  # nobody is right or wrong
+        return without_intervals(np.full(votes.num_voters * (2 + votes.num_classes**2), np.nan), number)
+    counts = count_by_label(votes, label_probs)
+    cast = counts.sum(axis=2, keepdims=True)
+    found = counts / np.where(cast > 0, cast, np.nan) if confusion is None else confusion
+    guessed = np.nan_to_num(found, nan=1 / counts.shape[1])  # of a voter who never met the label
+    return without_intervals(skills_of(label_probs.mean(axis=0), guessed), number)._replace(confusion=found)
 
 
 MAX_PARAMETERS = 2_000

@@ -2,11 +2,11 @@
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, final
 
 import jax
 import numpy as np
@@ -15,8 +15,16 @@ from jaxtyping import Float, Int, Shaped
 from latentens.errors import LatentensError, VotesError
 from latentens.inference.identification import NEAR, camp_warnings, identification_warnings, label_warnings
 from latentens.inference.orient import orient
-from latentens.methods.fit_text import fit_html, fit_text
-from latentens.methods.voter_table import VoteSummary, voter_table
+from latentens.inference.skill import (
+    COVERAGE,
+    Confusion,
+    VoterSkill,
+    counted_skill,
+    has_closed_form,
+    point_skill,
+    sampled_skill,
+)
+from latentens.methods.display import fit_html, fit_text, voter_table
 from latentens.programs.contract import structure_of
 from latentens.programs.likelihood import draws_log_likelihood, pointwise_log_likelihood
 from latentens.programs.model import GenerativeModel
@@ -122,6 +130,18 @@ class Estimate:
     label_probs: Posterior | None = None
 
 
+class VoteSummary(NamedTuple):
+    """What a fit keeps of the votes behind it.
+
+    Attributes:
+        by_item: Number of votes on each item.
+        skill: What the fit knows of the voters.
+    """
+
+    by_item: Int[np.ndarray, " item"]
+    skill: VoterSkill
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Fit(Estimate):
     """The result of a method: data only, so that it can be saved, loaded and sent to another process.
@@ -152,13 +172,21 @@ class Fit(Estimate):
     @cached_property
     def summary(self) -> VoteSummary:
         """Votes on each item, and what is known of the voters."""
-        from latentens.methods.voter_skill import quick_skill  # which is about fits
-
         if isinstance(self.source, CountedVotes):
             raise LatentensError("voters cannot be judged by counted rows of votes: fit the items, or a sample of them")
         if not isinstance(self.source, Votes):
             return self.source
-        return VoteSummary(self.source.tally.sum(axis=1), quick_skill(self, self.source))
+        return VoteSummary(self.source.tally.sum(axis=1), self._quick_skill(self.source))
+
+    def _quick_skill(self, votes: Votes) -> VoterSkill:
+        """The voters' skill, with intervals where these take no compilation."""
+        model, num_classes = self.model, votes.num_classes
+        if model is not None and (self.draws is not None or has_closed_form(model, self.method.maximises_posterior)):
+            structure = structure_of(model)
+            if structure.num_labels == structure.num_vote_classes == num_classes:
+                return self.voter_skill(votes)
+        shape = votes.num_voters, num_classes, num_classes
+        return counted_skill(self.label_probs, votes, _estimated_confusion(self.params, shape))
 
     def to_frame(self) -> "pd.DataFrame":
         """One row per item: its name, its label as written, the label's probability, its votes, all probabilities."""
@@ -174,8 +202,8 @@ class Fit(Estimate):
     def voters(self) -> "pd.DataFrame":
         """One row per voter: votes, accuracies with intervals, a flag for chance level or worse, the confusion matrix.
 
-        Intervals are there as far as they can be had at once, and the column of that name says what they rest on;
-        `latentens.methods.voter_skill` computes them for every generative model.
+        Intervals are there where they are quick to compute, and the column of that name says what they rest on;
+        `voter_skill` computes them for every generative model.
         """
         return voter_table(self.summary.skill, self.voter_names, self.class_names)
 
@@ -188,6 +216,28 @@ class Fit(Estimate):
     def labels(self) -> Shaped[np.ndarray, " item"]:
         """The most probable label of each item, as written in the votes."""
         return np.asarray(self.class_names)[self.codes]
+
+    def voter_skill(self, votes: Votes | None = None, *, level: float = COVERAGE) -> VoterSkill:
+        """How good each voter is under the fitted model: accuracies and confusion matrices with errors and intervals.
+
+        Errors come from posterior draws where there are any. At a point estimate they come from the observed
+        information, in closed form for independent voters and else by differentiating the program, which takes seconds
+        to compile. They hold if the model does: voters who depend on each other in ways that it does not know are less
+        certain than it says. Pseudo-counts draw estimates towards a fair voter, but not the intervals.
+
+        Args:
+            votes: The votes that were fitted; a loaded fit does not have them.
+            level: Coverage of the intervals.
+        """
+        votes = self.source if votes is None and isinstance(self.source, Votes) else votes
+        if votes is None:
+            raise LatentensError("the fit does not have its votes: pass them")
+        if self.model is None:
+            raise LatentensError(f"{self.method} has no generative model, so the skill of voters has no known error")
+        votes = align(votes, self.voter_names, self.class_names)
+        if votes.num_items != len(self.label_probs):
+            raise LatentensError(f"the fit is to {len(self.label_probs):,} items, the votes are on {votes.num_items:,}")
+        return self.method.skill_of(self, votes, known=self.known, level=level)
 
     @double_precision
     def predict(self, votes: Votes) -> Posterior:
@@ -305,6 +355,37 @@ class Predictor(Settings, ABC):
         if estimate.draws is not None:
             return draws_log_likelihood(model, estimate.draws, votes)
         return pointwise_log_likelihood(model, model_params(model, estimate), votes)
+
+    @property
+    def maximises_posterior(self) -> bool:
+        """Whether point estimates are posterior modes, so that the prior adds to what is known of them."""
+        return False
+
+    def skill_of(
+        self, estimate: Estimate, votes: Votes, *, known: GoldCodes | None = None, level: float = COVERAGE
+    ) -> VoterSkill:
+        """The voters' skill under the fitted model.
+
+        Args:
+            estimate: What `estimate` found, for a method with a model.
+            votes: The votes that were fitted.
+            known: The code of each item's label, −1 where it is unknown, if some were known.
+            level: Coverage of the intervals.
+        """
+        model, state = self.fitted_model(estimate), estimate.state
+        assert model is not None, "asked for only where there is a model"
+        if estimate.draws is not None:
+            return sampled_skill(model, estimate.draws, votes, orders=state.get("label_orders"), level=level)
+        return point_skill(
+            model,
+            model_params(model, estimate),
+            votes,
+            order=state.get("label_order"),
+            known=known,
+            added=state.get("added_votes"),
+            use_prior=self.maximises_posterior,
+            level=level,
+        )
 
 
 class Method(Predictor):
@@ -460,6 +541,27 @@ def finished(method: Predictor, estimate: Estimate, votes: Votes, start: float, 
         source=votes,
         known=gold,
     )
+
+
+def load_fit(path: str | Path, types: Iterable[type | Callable[..., Any]] = ()) -> Fit:
+    """Read a fit that `Fit.save` has written; it predicts as the original does.
+
+    Args:
+        path: The file.
+        types: Classes or functions of your own that the method's settings refer to, such as a generative model, if
+            they cannot be imported from the module in which they were defined.
+    """
+    from latentens.methods.persistence import read_parts
+
+    parts = read_parts(path, types)
+    source = VoteSummary(parts.pop("by_item"), parts.pop("skill"))
+    return Fit(diagnostics=Diagnostics().updated(**parts.pop("diagnostics")), source=source, **parts)
+
+
+def _estimated_confusion(params: Arrays, shape: tuple[int, ...]) -> Confusion | None:
+    """The confusion matrices among parameters; None if there are none of this shape."""
+    found = np.asarray(params.get("confusion", ()), dtype=float)
+    return found if found.shape == shape else None
 
 
 def warnings_of(fits: Iterable[Fit]) -> list[str]:

@@ -1,17 +1,19 @@
 """Fits as an `xarray.DataTree` in the layout of ArviZ, and the names of the axes of their parameters."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
 
-from latentens.methods.base import Fit
 from latentens.programs.contract import structure_of
 from latentens.programs.model import GenerativeModel
 from latentens.votes import Votes
 from latentens.votes.labels import Names
 from latentens.votes.triplets import Triplets
+
+if TYPE_CHECKING:
+    from latentens.methods.base import Fit
 
 VOTERS = ("voter",)
 CUSTOMARY: Mapping[str, tuple[str | None, ...]] = {
@@ -35,7 +37,7 @@ CUSTOMARY: Mapping[str, tuple[str | None, ...]] = {
 
 
 def axis_names(
-    shapes: Mapping[str, tuple[int, ...]], named: Votes | Fit, model: GenerativeModel | None = None
+    shapes: Mapping[str, tuple[int, ...]], named: "Votes | Fit", model: GenerativeModel | None = None
 ) -> dict[str, tuple[str, ...]]:
     """The name of each axis of each parameter.
 
@@ -59,7 +61,7 @@ def axis_names(
     return found
 
 
-def coordinates(named: Votes | Fit) -> dict[str, np.ndarray]:
+def coordinates(named: "Votes | Fit") -> dict[str, np.ndarray]:
     """The names along each axis of votes and fits."""
     classes = coordinate(named.class_names)
     items, voters = coordinate(named.item_names), coordinate(named.voter_names)
@@ -76,7 +78,7 @@ def _at(axes: tuple[str | None, ...], axis: int) -> str | None:
     return axes[axis] if axis < len(axes) else None
 
 
-def fit_tree(fit: Fit) -> xr.DataTree:
+def fit_tree(fit: "Fit") -> xr.DataTree:
     """The groups of a fit.
 
     `posterior` and `sample_stats` are there for a sampled fit, `params` holds point estimates (or posterior means),
@@ -103,7 +105,7 @@ def fit_tree(fit: Fit) -> xr.DataTree:
 
 
 def _labelled(
-    fit: Fit, arrays: Mapping[str, Any], axes: Mapping[str, tuple[str, ...]], *, sampled: bool = False
+    fit: "Fit", arrays: Mapping[str, Any], axes: Mapping[str, tuple[str, ...]], *, sampled: bool = False
 ) -> xr.Dataset:
     """Arrays with named axes, after those of the draws if they are sampled."""
     lead = ("chain", "draw") if sampled else ()

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import jax
 import numpy as np
@@ -12,10 +12,9 @@ from numpyro.distributions import constraints
 from scipy.special import logsumexp, softmax
 
 from latentens.errors import LatentensError, SettingError
-from latentens.inference.em import Expectation
 from latentens.inference.identification import Labelling, label_change
-from latentens.inference.objectives import maximise_likelihood, towards_labels
-from latentens.inference.optimise import Optima, list_optima, stack
+from latentens.inference.modes import Algorithm, find_modes, label_start, log_joint_at, prior_starts
+from latentens.inference.optimise import Optima, list_optima
 from latentens.inference.orient import orientation
 from latentens.methods.base import Diagnostics, Estimate, GoldCodes, Method, Posterior, model_params, nested_fit
 from latentens.methods.dawid_skene_em import DawidSkeneEM
@@ -24,16 +23,8 @@ from latentens.methods.majority_vote import MajorityVote
 from latentens.programs.contract import structure_of
 from latentens.programs.likelihood import bayes_posterior, log_likelihood
 from latentens.programs.model import GenerativeModel, Params
-from latentens.programs.parameters import (
-    Flat,
-    draw_params,
-    flatten,
-    normal_point,
-    parameter_supports,
-    transform_of,
-    unflatten,
-)
-from latentens.programs.rows import Rows, compiled_program
+from latentens.programs.parameters import flatten, parameter_supports, transform_of
+from latentens.programs.rows import Rows
 from latentens.programs.tables import checked_params
 from latentens.runtime.numerics import key_from, numpy_generator
 from latentens.runtime.settings import Count, CountOrZero, PartialShare, Positive, above
@@ -78,7 +69,7 @@ class MaximumLikelihood(Method):
     counts_rows = True
 
     model: GenerativeModel
-    algorithm: Literal["lbfgs", "em"] = "lbfgs"
+    algorithm: Algorithm = "lbfgs"
     starts: CountOrZero = 8
     warm: tuple[Method, ...] = (DawidSkeneEM(0.0, 0.0), MajorityVote())
     initial: Sequence[Mapping[str, Any]] = field(default=(), hash=False)
@@ -102,16 +93,30 @@ class MaximumLikelihood(Method):
             key: Random key.
             gold: The code of each item's true label, −1 where it is unknown; None if none is known.
         """
-        starts = self._starts(votes, rows, key, gold)
-        program = compiled_program(self.model, self.use_prior)
-        program.check(starts[0])
-        optima = self._optimise(starts, rows)
-        return optima._replace(points=stack([unflatten(params, program.shapes) for params in optima.points]))
+        generator = numpy_generator(key)
+        given = [
+            flatten(checked_params(self.model, params), transform_of(self.model).shapes) for params in self.initial
+        ]
+        drawn = prior_starts(self.model, self.starts, generator)
+        beliefs = [nested_fit(method, votes, key_from(generator), gold).label_probs for method in self.warm]
+        if gold is not None and structure_of(self.model).num_labels == votes.num_classes:
+            beliefs.append(certain_where_known(gold_posterior(votes, gold, votes), gold))
+        counts = 1 if votes.counts is None else votes.counts[:, None]
+        warm = [label_start(self.model, rows, probs * counts, generator) for probs in beliefs]
+        return find_modes(
+            self.model,
+            rows,
+            [*given, *warm, *drawn],
+            algorithm=self.algorithm,
+            use_prior=self.use_prior,
+            max_iterations=self.max_iterations,
+            tolerance=self.tolerance,
+            at_least=self.at_least,
+        )
 
     def log_joint(self, params: Params, rows: Rows) -> Float[np.ndarray, "label row"]:
         """`log p(label, votes)` of each row at some parameters, −∞ for a label that is known to be another."""
-        program = compiled_program(self.model, self.use_prior)
-        return rows.label_log_joint(program(flatten(params, program.shapes)).tables)
+        return log_joint_at(self.model, params, rows, self.use_prior)
 
     def estimate(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
         rows = Rows.of(self.model, votes, gold)
@@ -147,46 +152,14 @@ class MaximumLikelihood(Method):
         del estimate
         return self.model
 
+    @property
+    def maximises_posterior(self) -> bool:
+        return self.use_prior
+
     def refit(self, estimate: Estimate, tolerance: float = 1e-5) -> "MaximumLikelihood":
         """A climb from the estimate alone."""
         params = model_params(self.model, estimate)
         return replace(self, starts=0, warm=(), initial=(params,), tolerance=self.tolerance or tolerance)
-
-    def _starts(self, votes: Votes, rows: Rows, key: Array, gold: GoldCodes | None) -> list[Flat]:
-        """Parameters to start from: those given, what suits labels that are about right, and draws from the priors."""
-        generator, transform = numpy_generator(key), transform_of(self.model)
-        given = [flatten(checked_params(self.model, params), transform.shapes) for params in self.initial]
-        # at a bound derivatives vanish: what is drawn there starts a little inside
-        drawn = [
-            transform.constrain(transform.unconstrain(draw_params(self.model, generator))) for _ in range(self.starts)
-        ]
-        beliefs = [nested_fit(method, votes, key_from(generator), gold).label_probs for method in self.warm]
-        if gold is not None and structure_of(self.model).num_labels == votes.num_classes:
-            beliefs.append(certain_where_known(gold_posterior(votes, gold, votes), gold))
-        warm = []
-        for probs in beliefs:
-            probs = probs if votes.counts is None else probs * votes.counts[:, None]
-            totals = np.stack([np.bincount(rows.inverse, part, len(rows.counts)) for part in probs.T], axis=1)
-            point = towards_labels(self.model, rows, totals, normal_point(self.model, generator))
-            warm.append(transform.constrain(point))
-        return given + warm + drawn
-
-    def _optimise(self, starts: list[Flat], rows: Rows) -> Optima:
-        """Maximise from every start; the points of the result are parameters."""
-        if self.algorithm == "em":
-            expectation = Expectation(self.model, rows, self.use_prior, self.max_iterations, self.tolerance or 1e-10)
-            return expectation.maximise(starts)
-        transform = transform_of(self.model)
-        optima = maximise_likelihood(
-            self.model,
-            rows,
-            [transform.unconstrain(params) for params in starts],
-            use_prior=self.use_prior,
-            max_iterations=self.max_iterations,
-            tolerance=self.tolerance or 1e-7,
-            needed=np.inf if self.at_least is None else -self.at_least / rows.num_items,
-        )
-        return optima._replace(points=np.stack([transform.constrain(point) for point in optima.points]))
 
     def _report(self, optima: Optima, params: Params, likelihood: float, change: float, num_items: int) -> Diagnostics:
         dimension = sum(math.prod(shape) for shape in transform_of(self.model).point_shapes.values())

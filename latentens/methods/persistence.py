@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import jax
 import numpy as np
@@ -13,12 +13,13 @@ import xarray as xr
 
 from latentens.errors import LatentensError
 from latentens.inference.skill import VoterSkill
-from latentens.methods.base import Diagnostics, Fit
-from latentens.methods.voter_table import VoteSummary
 from latentens.votes import Votes
 from latentens.votes.counting import Paths, tables_in, wide_layout
 from latentens.votes.labels import Coded, Names, Reading, TableOptions, encode_labels, without
 from latentens.votes.tables import naming, wide_rows
+
+if TYPE_CHECKING:
+    from latentens.methods.base import Fit
 
 FORMAT = "latentens fit 3"
 ARRAYS = ("params", "draws", "state")
@@ -26,7 +27,7 @@ NAMES = ("item_names", "voter_names", "class_names")
 PLAIN = (str, int, float, bool, type(None))
 
 
-def save_fit(fit: Fit, path: str | Path) -> None:
+def save_fit(fit: "Fit", path: str | Path) -> None:
     """Write a fit; the file appears under its name only when it is whole.
 
     Args:
@@ -56,27 +57,22 @@ def save_fit(fit: Fit, path: str | Path) -> None:
         part.unlink(missing_ok=True)
 
 
-def load_fit(path: str | Path, types: Iterable[type | Callable[..., Any]] = ()) -> Fit:
-    """Read a fit that `Fit.save` has written; it predicts as the original does.
-
-    Args:
-        path: The file.
-        types: Classes or functions of your own that the method's settings refer to, such as a generative model, if
-            they cannot be imported from the module in which they were defined.
-    """
+def read_parts(path: str | Path, types: Iterable[type | Callable[..., Any]] = ()) -> dict[str, Any]:
+    """The parts of a saved fit by name: diagnostics as a mapping, votes per item and the voters' skill apart."""
     tree = _open(path)
     arrays = {group: _arrays(tree, group) for group in ARRAYS}
     known = {_address(found): found for found in types}
-    return Fit(
-        params=arrays["params"],
-        draws=arrays["draws"] if tree.attrs["has_draws"] else None,
-        state=arrays["state"],
-        diagnostics=Diagnostics().updated(**json.loads(tree.attrs["diagnostics"])),
-        label_probs=tree["label_probs"].to_numpy(),
-        method=_decode(json.loads(tree.attrs["method"]), _arrays(tree, "settings"), known),
-        source=VoteSummary(tree["votes/by_item"].to_numpy(), skill_of(_arrays(tree, "voters"))),
-        **dict[str, Any]({name: _names(json.loads(tree.attrs[name])) for name in NAMES}),
-    )
+    return {
+        "params": arrays["params"],
+        "draws": arrays["draws"] if tree.attrs["has_draws"] else None,
+        "state": arrays["state"],
+        "diagnostics": json.loads(tree.attrs["diagnostics"]),
+        "label_probs": tree["label_probs"].to_numpy(),
+        "method": _decode(json.loads(tree.attrs["method"]), _arrays(tree, "settings"), known),
+        "by_item": tree["votes/by_item"].to_numpy(),
+        "skill": skill_of(_arrays(tree, "voters")),
+        **{name: _names(json.loads(tree.attrs[name])) for name in NAMES},
+    }
 
 
 def skill_of(arrays: Mapping[str, np.ndarray]) -> VoterSkill:
@@ -175,7 +171,7 @@ def _plain(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.ndarray | np.generic | jax.Array) else repr(value)
 
 
-def write_labels(fit: Fit, paths: Paths, out: str | Path, **options: Unpack[TableOptions]) -> None:
+def write_labels(fit: "Fit", paths: Paths, out: str | Path, **options: Unpack[TableOptions]) -> None:
     """Write the label of every item, with the probabilities of all labels, to a Parquet file.
 
     Args:
@@ -203,7 +199,7 @@ def write_labels(fit: Fit, paths: Paths, out: str | Path, **options: Unpack[Tabl
             writer.close()
 
 
-def _labels(fit: Fit, rows: Coded, voters: Sequence[str], reading: Reading) -> dict[str, np.ndarray]:
+def _labels(fit: "Fit", rows: Coded, voters: Sequence[str], reading: Reading) -> dict[str, np.ndarray]:
     codes, classes = encode_labels(without(rows, reading.missing), tuple(fit.class_names))
     probs = fit.predict(Votes(codes, len(codes), codes.shape[1], len(classes), (), voters, classes))
     labels = np.asarray(fit.class_names)[probs.argmax(axis=1)]

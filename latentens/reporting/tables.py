@@ -10,7 +10,7 @@ import pandas as pd
 import xarray as xr
 
 from latentens.comparison import EXACT, data_trees
-from latentens.methods.voter_table import voter_table
+from latentens.methods.display import voter_table
 from latentens.reporting.view import View
 from latentens.scores import CONFIDENT, PairedDifference, holm
 from latentens.scores.scores import find_score

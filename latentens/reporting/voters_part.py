@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from latentens.inference.skill import AS_FITTED, COVERAGE, NOT_KNOWN, VoterSkill, as_fitted, count_by_label, skills_of
-from latentens.methods.voter_table import MOST_CLASSES
+from latentens.methods.display import MOST_CLASSES
 from latentens.reporting.drawing import WIDTH, Picture, render, spots, wrapped
 from latentens.reporting.html import Html, details, element, number_cell, table, words_cell
 from latentens.reporting.parts import Part
