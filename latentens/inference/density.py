@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from latentens.errors import ParameterError
-from latentens.inference.objectives import towards_labels
+from latentens.inference.modes import towards_labels
 from latentens.inference.orient import vote_shares
 from latentens.programs.contract import structure_of
 from latentens.programs.likelihood import Observations, marginal_log_likelihood, observe
