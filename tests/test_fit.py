@@ -83,7 +83,7 @@ def test_a_batch_without_a_class_keeps_the_names_of_the_others():
     assert batch.class_names == ("cat", "dog")
     rows = table.index.get_indexer(without.index)
     np.testing.assert_allclose(fit.predict(batch), fit.label_probs[rows], atol=1e-12)
-    with pytest.raises(VotesError, match="'Dog', which was no class of the fit: did you mean 'dog'?"):
+    with pytest.raises(VotesError, match="'Dog', not a class of the fit: did you mean 'dog'?"):
         fit.predict(Votes.from_matrix(without.replace("dog", "Dog")))
 
 

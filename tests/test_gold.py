@@ -99,7 +99,7 @@ def test_an_anchor_counts_for_counted_rows_too():
 
 def test_an_anchor_that_does_not_exist_is_refused():
     votes, _ = split_panel()
-    with pytest.raises(VotesError, match="there is no voter 'g' to be an anchor: the voters are"):
+    with pytest.raises(VotesError, match="the anchor 'g' is not one of the voters: the voters are"):
         DawidSkeneEM().fit(votes, key=KEY, anchor="g")
 
 

@@ -1,4 +1,4 @@
-"""Distinct rows of votes: found by counting or sorting, and not looked for where almost every row is its own."""
+"""Distinct rows of votes, found by counting or sorting."""
 
 import itertools
 from dataclasses import replace
@@ -11,20 +11,6 @@ from latentens.runtime.blocks import BLOCK_ELEMENTS, row_blocks
 
 if TYPE_CHECKING:
     from latentens.votes.votes import Votes
-
-EXACT_ROWS = 2**17
-"""Up to this many rows distinct ones are always found; above, a sample tells whether that is worth while."""
-
-SAMPLED_ROWS = 2**15
-
-WORTH_WHILE = 0.5
-"""Rows are taken one by one where more than this share of them is distinct."""
-
-TABLE_SIZE = 2**22
-"""Rows that can be numbered below this are counted in a table, not sorted."""
-
-WORD = 2**53
-"""Digits are packed into numbers below this, which doubles hold exactly."""
 
 JOINT_VOTES = 2**13
 """A group of voters has at most this many joint votes, so that a table of them stays in a core's cache."""
@@ -53,12 +39,7 @@ class Patterns(NamedTuple):
 
 
 def find_patterns(votes: "Votes") -> Patterns:
-    """The distinct rows of votes; every row stands for itself if a sample of many tells that most are distinct."""
-    if votes.num_items > EXACT_ROWS:
-        sample = _distinct_rows(votes.take(sampled_rows(votes.num_items)))
-        if not worth_while(sample, votes.num_items):
-            once = np.broadcast_to(np.int64(1), votes.num_items)
-            return Patterns(votes, once, np.arange(votes.num_items, dtype=np.int32))
+    """The distinct rows of votes."""
     representative, inverse, counts = _distinct_rows(votes)
     return Patterns(votes.take(representative), counts, inverse)
 
@@ -77,25 +58,16 @@ class Distinct(NamedTuple):
     counts: Int[np.ndarray, " distinct"]
 
 
-def sampled_rows(num_rows: int) -> Int[np.ndarray, " sample"]:
-    """Some rows, spread over all of them at random but always the same."""
-    return np.sort(np.random.default_rng(0).choice(num_rows, SAMPLED_ROWS, replace=False, shuffle=False))
-
-
-def worth_while(sample: Distinct, num_rows: int) -> bool:
-    """Whether a sample of the rows suggests that few of all are distinct.
-
-    The number of distinct rows, unseen ones included, is estimated from how many were seen once and twice
-    (Chao 1984): `seen + once · (once − 1) / (2 (twice + 1))`.
-    """
-    once, twice = np.sum(sample.counts == 1), np.sum(sample.counts == 2)
-    return bool(len(sample.counts) + once * (once - 1) / (2 * (twice + 1)) < WORTH_WHILE * num_rows)
-
-
 def distinct_matrix_rows(
-    codes: Int[np.ndarray, "row digit"], *, word: int = WORD, table_size: int = TABLE_SIZE
+    codes: Int[np.ndarray, "row digit"], *, word: int = 2**53, table_size: int = 2**22
 ) -> Distinct:
-    """The distinct rows of a matrix, in lexicographic order."""
+    """The distinct rows of a matrix, in lexicographic order.
+
+    Args:
+        codes: The matrix.
+        word: Digits of a row are packed into numbers below this, which doubles hold exactly.
+        table_size: Numbers below this are counted in a table, larger ones are sorted.
+    """
     lowest = int(codes.min())
     base = max(2, int(codes.max()) - lowest + 1)
     groups = digit_groups(codes.shape[1], base, word)
@@ -147,7 +119,7 @@ def _distinct_numbers(numbers: Int[np.ndarray, " row"], size: int, table_size: i
 
 
 def _refine(left: Distinct, right: Distinct, table_size: int) -> Distinct:
-    """The distinct pairs of what two parts of a row are."""
+    """The distinct pairs of the parts of a row."""
     pairs = left.inverse.astype(np.int64) * len(right.counts) + right.inverse
     return _distinct_numbers(pairs, len(left.counts) * len(right.counts), table_size)
 

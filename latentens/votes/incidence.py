@@ -1,7 +1,7 @@
 """Rows of votes as a sparse 0/1 matrix, made for being read over and over.
 
 A column is a vote of one voter or, where the votes form a matrix, the joint vote of a group of voters: a row then has
-one entry per group in place of one per voter, and what the votes of a group add up to is looked up in a table.
+one entry per group instead of one per voter, and the sum over the votes of a group is looked up in a table.
 """
 
 from collections.abc import Callable
@@ -102,7 +102,7 @@ def incidence_of(
     else:
         columns, bounds, merged = _grouped(votes, joint_votes)
         num_columns = merged.shape[0]
-    places = votes.row_blocks(block_elements)
+    places = [slice(start, start + block.num_items) for start, block in votes.blocks(block_elements)]
     if elements_per_row:
         smaller = row_blocks(votes.num_items, elements_per_row, block_elements)
         places = max(places, smaller, key=len)

@@ -33,8 +33,17 @@ def align(votes: Votes, voter_names: Names, class_names: Names) -> Votes:
             f"{votes.num_voters}: name the voters, so that they can be matched"
         )
     voters, classes = positions(votes.voter_names, voter_names), positions(votes.class_names, class_names)
-    _refuse_unknown_classes(votes, classes, class_names)
-    _report_unknown_voters(votes, voters, voter_names)
+    if len(unknown := np.flatnonzero((classes < 0) & (votes.tally.sum(axis=0) > 0))):
+        name = votes.class_names[unknown[0]]
+        raise VotesError(f"some votes are for {name!r}, not a class of the fit: {suggestion(name, class_names)}")
+    strangers = [name for name, position in zip(votes.voter_names, voters, strict=True) if position < 0]
+    if len(strangers) == votes.num_voters:
+        raise VotesError(f"none of the voters {listed(strangers)} is a voter of the fit, {listed(voter_names)}")
+    if strangers:
+        message = (
+            f"{listed(strangers)} did not vote in the fit, so nothing is known about them: their votes are left out"
+        )
+        warnings.warn(message, LatentensWarning, stacklevel=3)
     recode = np.append(classes, MISSING).astype(code_type(len(class_names)))  # code −1 picks the last
     if isinstance(votes.storage, np.ndarray):
         matrix = np.full((votes.num_items, len(voter_names)), MISSING, dtype=recode.dtype)
@@ -56,9 +65,8 @@ def gold_codes(votes: Votes, gold: Gold) -> Int[np.ndarray, " item"]:
         votes: The votes whose items the labels are of.
         gold: A mapping or a Series from the item's name to its label, or an array with one entry per item. Items that
             are not among those of the votes are ignored with a warning; an item may occur again with the same label,
-            but not with another one. Labels are
-            read as written where all of them are names of classes, else as codes; empty, missing or, if no class is
-            called so, −1 is unknown.
+            but not with another one. Labels are class names if all of them are, else codes; an empty or missing label
+            is unknown, and so is −1 if no class has that name.
     """
     if isinstance(gold, Mapping | pd.Series):
         return _gold_by_name(votes, pd.Series(gold, dtype=object))
@@ -94,12 +102,12 @@ def _gold_by_name(votes: Votes, gold: pd.Series) -> Int[np.ndarray, " item"]:
 
 
 def known_items(names: Collection[Any], votes: Votes, what: str) -> Int[np.ndarray, " name"]:
-    """The place of each name among the items, −1 with a warning where it is none; refused if that goes for all.
+    """The position of each name among the items, −1 with a warning if it is not one of them; refused if none is.
 
     Args:
         names: Names of items.
         votes: The votes.
-        what: What is known of the items.
+        what: What is known about the items, for messages.
     """
     items = positions(names, votes.item_names)
     if len(items) and (items < 0).all():
@@ -115,7 +123,7 @@ def known_items(names: Collection[Any], votes: Votes, what: str) -> Int[np.ndarr
 
 
 def label_codes(labels: np.ndarray, class_names: Names) -> Int[np.ndarray, " label"]:
-    """Codes of labels as written or, where not all of them are names of classes, of labels that are codes already."""
+    """Codes of labels, which are class names or, if not all of them are, codes already."""
     named = positions(labels, class_names)
     empty = np.array([bool(pd.isna(label)) or str(label) in ("", "-1") for label in labels], dtype=bool) & (named < 0)
     if (named[~empty] >= 0).all():
@@ -132,9 +140,9 @@ def label_codes(labels: np.ndarray, class_names: Names) -> Int[np.ndarray, " lab
 
 
 def positions(wanted: Iterable[Any], names: Names) -> Int[np.ndarray, " wanted"]:
-    """Where each wanted name stands among the names, −1 where it does not; 1 and "1" are the same name.
+    """The position of each wanted name among the names, −1 if there is none; 1 and "1" are the same name.
 
-    A name that is matched as it is goes before one that only reads alike.
+    An exact match goes before one that only reads alike.
     """
     exact = {name: index for index, name in enumerate(names)}
     as_text = {str(name): index for index, name in reversed(list(enumerate(names)))}
@@ -144,24 +152,3 @@ def positions(wanted: Iterable[Any], names: Names) -> Int[np.ndarray, " wanted"]
 
 def _same(first: Names, second: Names) -> bool:
     return len(first) == len(second) and (first is second or all(a == b for a, b in zip(first, second, strict=True)))
-
-
-def _refuse_unknown_classes(votes: Votes, classes: Int[np.ndarray, " class"], class_names: Names) -> None:
-    unknown = np.flatnonzero((classes < 0) & (votes.tally.sum(axis=0) > 0))
-    if len(unknown):
-        name = votes.class_names[unknown[0]]
-        raise VotesError(f"some votes are for {name!r}, which was no class of the fit: {suggestion(name, class_names)}")
-
-
-def _report_unknown_voters(votes: Votes, voters: Int[np.ndarray, " voter"], voter_names: Names) -> None:
-    strangers = [name for name, position in zip(votes.voter_names, voters, strict=True) if position < 0]
-    if len(strangers) == votes.num_voters:
-        raise VotesError(
-            f"none of the voters {listed(strangers)} was among the voters of the fit, {listed(voter_names)}"
-        )
-    if strangers:
-        warnings.warn(
-            f"{listed(strangers)} did not vote in the fit, so nothing is known about them: their votes are left out",
-            LatentensWarning,
-            stacklevel=4,
-        )

@@ -33,11 +33,11 @@ class Votes:
         num_items: Number of items.
         num_voters: Number of voters.
         num_classes: Number of classes K.
-        item_names: One name an item, by default 0, 1, ….
-        voter_names: One name a voter, by default 0, 1, ….
+        item_names: One name per item, by default 0, 1, ….
+        voter_names: One name per voter, by default 0, 1, ….
         class_names: The labels that the codes stand for, by default 0, 1, ….
-        note: What was concluded from the content of a file when it was read, for `summary`.
-        counts: How many items each row stands for, only in what `CountedVotes` hand to methods; None: one each.
+        note: A conclusion from the content of a file, for `summary`.
+        counts: The number of items that each row stands for (see `CountedVotes`); None: one each.
         anchor: Positions of voters that are known to be better than chance; the order of the labels follows them alone.
     """
 
@@ -136,15 +136,16 @@ class Votes:
         """Votes from a text file, long (columns such as item, worker, label) or wide (one column per voter).
 
         Cells are separated by commas, semicolons, tabs or bars; the text is UTF-8 or UTF-16, perhaps compressed (.gz).
-        Values are kept as written, and only an empty cell is missing. What is not clear is refused, with the option
-        that settles it. The file is read in chunks, so that only the votes need to fit into memory.
+        Values are kept as written, and only an empty cell is missing. Ambiguous columns raise an error that names the
+        option which resolves them. The file is read in chunks, so that only the votes need to fit into memory.
 
         Args:
-            path: The file. In a wide one a column named `item` or `id` names the items, or a first one that has no name
-                or plainly another value in every row.
+            path: The file. In a wide one the items are named by a column `item` or `id`, or by the first column if it
+                has no name or clearly a different value in every row.
             options: The settings of `Reading`: `item`, `voter` and `vote` name columns, which are otherwise found by
-                their usual names; `ignore` names columns that do not count; `classes` are the labels in order;
-                `missing` is what is written where a vote is missing; `duplicates` is as in `from_long`.
+                their usual names; `ignore` names columns to ignore; `classes` are the labels in order; `missing` are
+                the texts that mean a missing vote; `duplicates` is as in `from_long`; `chunk_cells` is the number of
+                cells that are read at a time.
         """
         return cls(*tabulate_file(csv_table(path), Reading(**options)))
 
@@ -174,7 +175,7 @@ class Votes:
         return isinstance(self.storage, Triplets) and bool(self.storage.repeated.any())
 
     def refuse_repeats(self, who: str) -> None:
-        """Raise `VotesError` if there are repeated votes, in the name of what cannot take them."""
+        """Raise `VotesError` if there are repeated votes; `who`, the subject of the message, cannot use them."""
         if self.has_repeats:
             entry = int(np.argmax(self.triplets.repeated))
             item, voter = int(self.triplets.item[entry]), int(self.triplets.voter[entry])
@@ -202,45 +203,43 @@ class Votes:
 
     @cached_property
     def num_missing(self) -> int:
-        """On how many of the items × voters there is no vote."""
+        """Number of pairs of an item and a voter without a vote."""
         cast = ~self.storage.repeated if isinstance(self.storage, Triplets) else self.storage != MISSING
         return self.num_items * self.num_voters - int(np.sum(cast))
 
     @cached_property
     def tally(self) -> Int[np.ndarray, "item label"]:
-        """How many votes each item got for each class."""
+        """The number of votes of each item for each class."""
         tally = np.empty((self.num_items, self.num_classes), dtype=np.int32)
         for start, block in self.blocks():
             count_votes(block.storage, out=tally[start : start + block.num_items])
         return tally
 
-    def row_blocks(self, block_elements: int = BLOCK_ELEMENTS) -> list[slice]:
-        """Neighbouring items, in blocks that bound the memory of what is made of them: a table of votes and classes."""
-        entries = self.num_voters if isinstance(self.storage, np.ndarray) else len(self.storage.item) / self.num_items
-        return row_blocks(self.num_items, max(entries, 1) * self.num_classes, block_elements)
+    def blocks(self, block_elements: int = BLOCK_ELEMENTS) -> Iterator[tuple[int, "Votes"]]:
+        """The votes in blocks of neighbouring items, each with its first item, which bounds the memory of a step.
 
-    def blocks(self) -> Iterator[tuple[int, "Votes"]]:
-        """The votes block by block, each with its first item."""
-        return ((block.start, self.between(block.start, block.stop)) for block in self.row_blocks())
+        Args:
+            block_elements: Size of a table of the votes and classes of a block.
+        """
+        entries = self.num_voters if isinstance(self.storage, np.ndarray) else len(self.storage.item) / self.num_items
+        places = row_blocks(self.num_items, max(entries, 1) * self.num_classes, block_elements)
+        return ((place.start, self.between(place.start, place.stop)) for place in places)
 
     @cached_property
     def patterns(self) -> Patterns:
-        """The distinct rows, how often each occurs, and where.
-
-        Of many rows a sample is looked at first: if most are distinct, every row stands for itself.
-        """
+        """The distinct rows, how often each occurs, and where."""
         if self.counts is not None:
             return Patterns(self, self.counts, np.arange(self.num_items))
         return find_patterns(self)
 
     @property
     def num_cases(self) -> int:
-        """Number of items, those counted that rows stand for."""
+        """Number of items; of counted rows, the sum of their counts."""
         return self.num_items if self.counts is None else int(self.counts.sum())
 
     @property
     def indicator_columns(self) -> Int[np.ndarray, " entry"]:
-        """The triplets' votes as `voter · K + vote`, their columns in an indicator matrix."""
+        """The triplets' votes as `voter · K + vote`, the columns of an indicator matrix."""
         columns = self.triplets.voter * np.int32(self.num_classes)
         columns += self.triplets.vote
         return columns
@@ -276,18 +275,16 @@ class Votes:
     def anchored(self, names: Collection[Hashable]) -> "Votes":
         """The same votes with an anchor: voters that are known to be better than chance, by name.
 
-        Which label is which follows their votes alone. Without an anchor it follows those of all voters, most of whom
-        must then be better than chance.
+        The order of the labels follows their votes alone. Without an anchor it follows the votes of all voters, most of
+        whom must then be better than chance.
         """
+        places = {str(known): place for place, known in enumerate(self.voter_names)}  # 1 and "1" are the same name
         wanted = [names] if isinstance(names, str) else list(names)
-        return replace(self, anchor=tuple(sorted({self._position(name) for name in wanted})))
-
-    def _position(self, name: Hashable) -> int:
-        """Where a voter stands; 1 and "1" are the same name."""
-        for place, known in enumerate(self.voter_names):
-            if known == name or str(known) == str(name):
-                return place
-        raise VotesError(f"there is no voter {name!r} to be an anchor: {suggestion(name, self.voter_names, 'voters')}")
+        for name in wanted:
+            if str(name) not in places:
+                hint = suggestion(name, self.voter_names, "voters")
+                raise VotesError(f"the anchor {name!r} is not one of the voters: {hint}")
+        return replace(self, anchor=tuple(sorted({places[str(name)] for name in wanted})))
 
     @cached_property
     def of_anchor(self) -> "Votes":
@@ -302,15 +299,20 @@ class Votes:
 
     def to_long(self) -> pd.DataFrame:
         """The votes as labels, one row for each vote that was cast, with the columns item, voter and vote."""
-        return long_frame(self)
+        names = {"item": self.item_names, "voter": self.voter_names, "vote": self.class_names}
+        codes = zip(names.items(), self.triplets, strict=True)
+        return pd.DataFrame({column: pd.Index(known).take(chosen) for (column, known), chosen in codes})
 
     def to_frame(self) -> pd.DataFrame:
         """The votes as labels, one row per item and one column per voter, NA where missing; no repeated votes."""
-        return wide_frame(self)
+        self.refuse_repeats("a table with one column per voter")
+        labels = pd.array([*self.class_names, pd.NA])  # code −1 picks the last
+        columns = {name: labels[self.matrix[:, i]] for i, name in enumerate(self.voter_names)}
+        return pd.DataFrame(columns, index=pd.Index(self.item_names, name="item"))
 
     @property
     def summary(self) -> str:
-        """What was understood, in one line: how many items and voters, the classes by name, the share missing."""
+        """One line: the numbers of items and voters, the classes by name, the share of missing votes."""
         share = self.num_missing / (self.num_items * self.num_voters)
         repeated = ", repeated votes" if self.has_repeats else ""
         note = f"; {self.note}" if self.note else ""
@@ -321,18 +323,3 @@ class Votes:
 
     def __repr__(self) -> str:
         return f"Votes({self.summary}, {'triplets' if self.is_sparse else 'matrix'})"
-
-
-def long_frame(votes: "Votes") -> pd.DataFrame:
-    """One row for each vote that was cast, with the columns item, voter and vote."""
-    named = zip(votes.triplets, (votes.item_names, votes.voter_names, votes.class_names), strict=True)
-    columns = (pd.Index(names).take(codes) for codes, names in named)
-    return pd.DataFrame(dict(zip(("item", "voter", "vote"), columns, strict=True)))
-
-
-def wide_frame(votes: "Votes") -> pd.DataFrame:
-    """One row per item and one column per voter, NA where a vote is missing."""
-    votes.refuse_repeats("a table with one column per voter")
-    labels = pd.array([*votes.class_names, pd.NA])  # code −1 picks the last
-    columns = {name: labels[votes.matrix[:, i]] for i, name in enumerate(votes.voter_names)}
-    return pd.DataFrame(columns, index=pd.Index(votes.item_names, name="item"))
