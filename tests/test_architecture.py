@@ -25,6 +25,7 @@ LAYERS = (
     "recommendation",
     "estimation",
     "reporting",
+    "sklearn",
     "cli",
     "__main__",
 )
