@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.progress import track
 from scipy.stats import binomtest, kstest
 
-from latentens.checks.independence import check_independence
+from latentens.checks import check_independence
 from latentens.datasets import Dataset, load, simulate_paper
 from latentens.errors import DataNotFoundError
 

@@ -12,11 +12,11 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import xarray as xr
+from layers import LayerCorrelations, decorrelation
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from paper import Reported
 
-from latentens.checks.independence import LayerCorrelations, decorrelation
 from latentens.comparison import EXACT, compare, save
 from latentens.comparison.own_program import OWN_PROGRAM, fitted_program, own_program
 from latentens.comparison.sweep import MethodFactory

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from common import run, write
 
-from latentens.checks.independence import check_independence
+from latentens.checks import check_independence
 from latentens.runtime.progress import track_late
 from latentens.votes import Votes
 
@@ -60,9 +60,9 @@ def main(data: Path | None, out: Path, seed: int, sets: int = 20, items: int = 1
         generator = np.random.default_rng([seed, list(JURIES).index(kind), number])
         check = check_independence(convene(jury, items, generator), key=jax.random.key(number))
         strongest = bool(check.dependent_pairs) and check.dependent_pairs[0] in jury.pairs
-        among, only = any(pair in check.stories for pair in jury.pairs), len(check.stories) == 1
+        among, only = any(pair in check.candidate_pairs for pair in jury.pairs), len(check.candidate_pairs) == 1
         records.append(
-            (kind, check.rejected, strongest, bool(check.stories), among, among and only, only and not among)
+            (kind, check.rejected, strongest, bool(check.candidate_pairs), among, among and only, only and not among)
         )
     columns = ["found", "strongest residual", "one pair explains", "pair among them", "pair alone", "wrong pair alone"]
     table = pd.DataFrame(records, columns=["jury", *columns]).groupby("jury", sort=False).sum()

@@ -18,7 +18,7 @@ import pandas as pd
 from common import run, write
 
 from latentens import check_fit, compare
-from latentens.checks.predictive import PredictiveRanking
+from latentens.checks import PredictiveRanking
 from latentens.comparison import data_trees
 from latentens.datasets import Dataset, load
 from latentens.methods import MaximumLikelihood, Nuts

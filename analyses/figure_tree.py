@@ -13,8 +13,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 import xarray as xr
 from common import draw_matrix, known_set, run, write
+from layers import decorrelation
 
-from latentens.checks.independence import decorrelation
 from latentens.datasets import PAPER_ITEMS
 from latentens.methods import RBMStack
 

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 from common import find, run, write
 
-from latentens.checks.predictive import MethodChoice, PredictiveRanking, held_out_log_likelihood
+from latentens.checks.held_out import MethodChoice, PredictiveRanking, held_out_log_likelihood
 from latentens.datasets import PAPER_MODELS, Dataset, simulate_paper
 from latentens.methods import DawidSkeneEM, MaximumLikelihood, TopDownMLE, TreeMLE
 from latentens.methods.base import Method

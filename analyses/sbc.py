@@ -14,7 +14,7 @@ import pandas as pd
 import xarray as xr
 from common import run, write
 
-from latentens.checks.sbc import simulation_based_calibration
+from latentens.checks import simulation_based_calibration
 from latentens.methods import Nuts
 from latentens.models import (
     ClassConditional,

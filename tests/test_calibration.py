@@ -10,8 +10,8 @@ from scipy.stats import binom
 from sklearn.isotonic import IsotonicRegression
 
 from latentens import GenerativeModel
-from latentens.checks import sbc
-from latentens.checks.sbc import simulation_based_calibration, uniformity
+from latentens.checks import sbc, simulation_based_calibration
+from latentens.checks.sbc import uniformity
 from latentens.errors import LatentensError
 from latentens.methods import MajorityVote, Nuts
 from latentens.models import DawidSkene

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from scipy.stats import kstest
 
+from analyses.layers import decorrelation
 from latentens import Votes, simulate
-from latentens.checks.independence import check_independence, check_model, decorrelation
-from latentens.checks.vote_statistics import states_of
+from latentens.checks import check_independence, check_model
+from latentens.checks.statistics import states_of
 from latentens.errors import VotesError
 from latentens.methods import DawidSkeneEM, MajorityVote, RBMStack
 from latentens.methods.base import Estimate, finished

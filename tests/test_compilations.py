@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from latentens import Votes, simulate
-from latentens.checks.sbc import simulation_based_calibration
+from latentens.checks import simulation_based_calibration
 from latentens.inference.density import density_by_name
 from latentens.methods import DawidSkeneEM, MaximumLikelihood, Nuts, RBMStack
 from latentens.methods.base import Method

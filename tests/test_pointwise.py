@@ -7,7 +7,7 @@ import pytest
 import xarray as xr
 
 from latentens import Dataset, compare, load, save, simulate
-from latentens.checks.predictive import held_out_log_likelihood
+from latentens.checks.held_out import held_out_log_likelihood
 from latentens.cli.printing import prediction_tables
 from latentens.comparison import data_trees
 from latentens.methods import DawidSkeneEM, MajorityVote

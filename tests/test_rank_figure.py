@@ -1,7 +1,7 @@
 import matplotlib.pyplot as plt
 import numpy as np
 
-from latentens.checks.sbc import SimulationRanks
+from latentens.checks import SimulationRanks
 from latentens.reporting import rank_figure
 
 

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 import latentens as le
-from latentens.checks.signal import check_signal
+from latentens.checks import check_signal
 from latentens.cli.app import app
 from latentens.datasets import Dataset
 from latentens.methods import DawidSkeneEM, MajorityVote, MaximumLikelihood

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.special import expit
 
+from analyses.layers import decorrelation
 from latentens import Votes, check_independence, log_likelihood, simulate_like
-from latentens.checks.independence import decorrelation
 from latentens.errors import VotesError
 from latentens.methods import (
     Cubam,

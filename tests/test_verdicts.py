@@ -9,8 +9,7 @@ import pytest
 from scipy.stats import norm
 
 from latentens import Dataset, Votes, check_independence, compare
-from latentens.checks.pairs import label_dependence
-from latentens.checks.predictive import PredictiveRanking
+from latentens.checks import PredictiveRanking, label_dependence
 from latentens.methods.base import Estimate, Method
 from latentens.reporting.findings import find
 from latentens.reporting.html import all_pairs_table, leader_table

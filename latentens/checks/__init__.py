@@ -1,32 +1,43 @@
 """Checks that need no label: signal, dependence between voters, predictive checks, simulation-based calibration."""
 
+from latentens.checks.dependence import (
+    LabelDependence,
+    ModelCheck,
+    candidate_pairs,
+    check_independence,
+    check_model,
+    label_dependence,
+)
 from latentens.checks.effective_voters import EffectiveVoters, effective_voters, voters_worth
-from latentens.checks.fit_check import FitCheck, check_fit
-from latentens.checks.independence import ModelCheck, check_independence, check_model
-from latentens.checks.predictive import (
+from latentens.checks.held_out import (
     PredictiveRanking,
     held_out_log_likelihood,
     leave_one_out,
     rank_predictions,
 )
+from latentens.checks.predictive_check import PredictiveCheck, check_fit
 from latentens.checks.sbc import SimulationRanks, simulation_based_calibration
-from latentens.checks.signal import SignalCheck, check_signal
+from latentens.checks.signal import SignalCheck, check_signal, signal_summary
 
 __all__ = [
     "EffectiveVoters",
-    "FitCheck",
+    "LabelDependence",
     "ModelCheck",
+    "PredictiveCheck",
     "PredictiveRanking",
     "SignalCheck",
     "SimulationRanks",
+    "candidate_pairs",
     "check_fit",
     "check_independence",
     "check_model",
     "check_signal",
     "effective_voters",
     "held_out_log_likelihood",
+    "label_dependence",
     "leave_one_out",
     "rank_predictions",
+    "signal_summary",
     "simulation_based_calibration",
     "voters_worth",
 ]

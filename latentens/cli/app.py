@@ -294,9 +294,7 @@ def check(
     """
     import jax
 
-    from latentens.checks.effective_voters import effective_voters
-    from latentens.checks.independence import check_independence
-    from latentens.checks.signal import signal_summary
+    from latentens.checks import check_independence, effective_voters, signal_summary
     from latentens.cli import io, printing
 
     io.check_file(out)

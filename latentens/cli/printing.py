@@ -11,8 +11,7 @@ import xarray as xr
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from latentens.checks.independence import ModelCheck
-from latentens.checks.signal import signal_summary
+from latentens.checks import ModelCheck, signal_summary
 from latentens.cli.terminal import console, messages, status, tell
 from latentens.comparison import add_independence, add_worth, data_trees
 from latentens.comparison.data_tree import HELD_OUT
@@ -200,7 +199,7 @@ def pair_table(check: ModelCheck, shown: int = 10) -> Table:
     title = "Dependent pairs" if number <= shown else f"The strongest of {number:,} dependent pairs"
     note = "relative to a fit of independent voters, which may have taken what a pair shares for the label"
     headings = ("voter", "other", "residual\ncorrelation", "p, adjusted\nfor all pairs")
-    table = _table(headings, words=2, title=title, caption=note if check.stories else None)
+    table = _table(headings, words=2, title=title, caption=note if check.candidate_pairs else None)
     frame = pair_frame(check)
     for pair in frame[frame["adjusted_p_value"] <= check.level].head(shown).itertuples():
         p_value = f"{pair.adjusted_p_value:.3f}"

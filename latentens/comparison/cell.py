@@ -14,8 +14,8 @@ import numpy as np
 import psutil
 from jaxtyping import Float, Int, UInt32
 
-from latentens.checks.fit_check import check_fit
-from latentens.checks.predictive import held_out_log_likelihood, leave_one_out
+from latentens.checks import check_fit
+from latentens.checks.held_out import held_out_log_likelihood, leave_one_out
 from latentens.datasets.dataset import Dataset
 from latentens.errors import LatentensError
 from latentens.methods.base import Fit, GoldCodes, Method, Posterior, fit_known, model_params

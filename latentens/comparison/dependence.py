@@ -14,8 +14,8 @@ import jax
 import numpy as np
 import xarray as xr
 
+from latentens.checks import ModelCheck, check_independence
 from latentens.checks.effective_voters import effective_voters
-from latentens.checks.independence import ModelCheck, check_independence
 from latentens.comparison.data_tree import data_trees
 from latentens.datasets.dataset import Dataset
 from latentens.errors import LatentensError, VotesError

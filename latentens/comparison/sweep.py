@@ -11,7 +11,7 @@ import jax
 import numpy as np
 import xarray as xr
 
-from latentens.checks.signal import signal_summary
+from latentens.checks import signal_summary
 from latentens.comparison.cell import GOLD_FOLDS, Cell, Outcome, describe, run, score
 from latentens.comparison.data_tree import EXACT, Address, assemble
 from latentens.datasets.dataset import Dataset

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 from scipy.special import ndtri, stdtrit
 
-from latentens.checks.signal import SignalCheck
+from latentens.checks import SignalCheck
 from latentens.datasets.dataset import Dataset
 from latentens.recommendation.candidates import SAFEST
 from latentens.recommendation.plausibility import FittedModel, Plausibility

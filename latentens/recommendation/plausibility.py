@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import softmax
 
-from latentens.checks.fit_check import check_fit
+from latentens.checks import check_fit
 from latentens.comparison.cell import Cell, Outcome
 from latentens.comparison.sweep import cells_of
 from latentens.datasets.dataset import Dataset

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 import xarray as xr
 
-from latentens.checks.signal import check_signal
+from latentens.checks import check_signal
 from latentens.comparison.cell import Cell, Outcome
 from latentens.comparison.data_tree import EXACT, Address, assemble
 from latentens.comparison.sweep import MethodFactory, Progress, cells_of, key_data, named_methods, run_cells

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from scipy.sparse.csgraph import connected_components
 
-from latentens.checks.pairs import LabelDependence, label_dependence
+from latentens.checks import LabelDependence, label_dependence
 from latentens.comparison.dependence import GROUP
 from latentens.reporting.drawing import WIDTH, Picture, Spot, render, spots, wrapped
 from latentens.reporting.html import Html, number_cell, table

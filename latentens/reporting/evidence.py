@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from latentens.checks.predictive import PredictiveRanking
+from latentens.checks import PredictiveRanking
 from latentens.comparison.dependence import WORTH
 from latentens.reporting.drawing import Picture, panels, render, wrapped
 from latentens.reporting.html import Html, details, number_cell, table, words_cell

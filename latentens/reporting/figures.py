@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import xarray as xr
 
-from latentens.checks.sbc import SimulationRanks
+from latentens.checks import SimulationRanks
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

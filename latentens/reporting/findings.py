@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from latentens.checks.independence import MAX_VOTERS
-from latentens.checks.pairs import label_dependence
+from latentens.checks import label_dependence
+from latentens.checks.dependence import MAX_VOTERS
 from latentens.reporting.tables import Means, Pairs, ranked
 from latentens.reporting.view import View
 from latentens.runtime.text import rounds_to_nothing

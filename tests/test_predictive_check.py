@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from latentens import Votes, simulate
-from latentens.checks.fit_check import check_fit
-from latentens.checks.vote_statistics import Agreement, VoteCounts, VoteRates, VoteRows, states_of, statistics_of
+from latentens.checks import check_fit
+from latentens.checks.statistics import Agreement, VoteCounts, VoteRates, VoteRows, states_of, statistics_of
 from latentens.errors import LatentensError
 from latentens.methods import DawidSkeneEM, MajorityVote
 from latentens.models import DawidSkene
@@ -91,10 +91,10 @@ def test_deviations_are_those_of_refitted_data(votes, check):
             expected = other.total(lambda counts, one=statistic, at=states: one.expected(at, counts))
             drawn[statistic.name].append(other.total(statistic.values) - expected)
     for part in check.statistics:
-        found = np.std(drawn[part.name], axis=0)[part.judged]
-        np.testing.assert_allclose(part.deviation[part.judged], found, rtol=0.4)
+        found = np.std(drawn[part.name], axis=0)[part.tested]
+        np.testing.assert_allclose(part.deviation[part.tested], found, rtol=0.4)
     rates = next(part for part in check.statistics if "casts" in part.name)
-    assert not rates.judged[[0, 1, 2, 3, 6, 7]].any()  # without gaps maximum likelihood fits them whatever they are
+    assert not rates.tested[[0, 1, 2, 3, 6, 7]].any()  # without gaps maximum likelihood fits them whatever they are
 
 
 def test_a_right_program_reproduces_the_votes(check):

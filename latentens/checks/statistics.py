@@ -1,10 +1,4 @@
-"""What checks of a fitted program share: its states, items drawn from it, and the scores of rows of votes.
-
-Parameters that were fitted to the same votes pull every statistic of the votes towards the data. Statistics are
-therefore made orthogonal to the score (Neyman's C(α) test): with g the deviation of an item's statistic and s the score
-of the item, what is judged is the total of `g − B s`, where `B s` is the regression of g on s under the model. To first
-order it does not matter then how the parameters were estimated, and nothing has to be refitted.
-"""
+"""Statistics of votes, and what a fitted program expects of them."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -13,39 +7,18 @@ from functools import partial
 from itertools import combinations
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
-from scipy.linalg import eigh
+from jaxtyping import Float, Int
 
 from latentens.methods.rows import vote_indicator
-from latentens.programs.likelihood import DenseRows, row_log_likelihood
-from latentens.programs.model import GenerativeModel, Params
-from latentens.programs.parameters import to_point, unpack
-from latentens.programs.tables import Tables, build_tables
+from latentens.programs.tables import Tables
 from latentens.runtime.blocks import BLOCK_ELEMENTS, row_blocks
 from latentens.votes import Votes
 from latentens.votes.labels import MISSING, Names, code_type
 
-POOL_ITEMS = 10_000
-"""Items that are simulated to estimate variances under the model."""
-
-MAX_PARAMETERS = POOL_ITEMS // 4
-"""With more parameters than this the simulated items would be too few."""
-
-FREE_SHARE = 1e-6
-"""A statistic with less than this share of its variance left is fitted by the parameters whatever it is."""
-
-SMALLEST_INFORMATION = 1e-9
-"""Directions of the parameters with less than this share of the largest information are taken as unidentified."""
-
-SCORE_ROWS = 256
-"""Rows whose scores are computed at a time."""
-
 
 class States(NamedTuple):
-    """A program at given parameters: the states on which votes depend, with the votes' distribution in each."""
+    """A program at given parameters: the hidden states on which votes depend, and the distribution of votes in each."""
 
     share: Float[np.ndarray, " state"]
     emission: Float[np.ndarray, "state voter vote"]
@@ -75,14 +48,8 @@ def states_of(tables: Tables) -> States:
     return States(share / share.sum(), emission.reshape(len(share), *emission.shape[2:]))
 
 
-def draw_pool(states: States, votes: Votes, generator: np.random.Generator) -> Votes:
-    """Items drawn from the model, with the gaps and repetitions of the votes."""
-    like = np.resize(generator.permutation(votes.num_items), POOL_ITEMS)
-    return draw_votes(states, votes.take(like), generator)
-
-
 def draw_votes(states: States, pattern: Votes, generator: np.random.Generator) -> Votes:
-    """Votes drawn from the model, in a given pattern of who voted on what and how often."""
+    """Votes drawn from the program, with the missing and repeated votes of given ones."""
     state = generator.choice(len(states.share), pattern.num_items, p=states.share)
     thresholds = states.emission.cumsum(axis=2)
     num_classes = states.emission.shape[2]
@@ -99,46 +66,6 @@ def draw_votes(states: States, pattern: Votes, generator: np.random.Generator) -
     return Votes(pattern.storage._replace(vote=drawn).in_order(), *pattern.shape, num_classes)
 
 
-def row_scores(
-    model: GenerativeModel, params: Params, counts: Float[np.ndarray, "row voter_vote"]
-) -> Float[np.ndarray, "row parameter"]:
-    """The derivative of each row's log-likelihood by the parameters in unconstrained space.
-
-    Args:
-        model: The generative model.
-        params: Its parameters.
-        counts: How often each voter cast each vote.
-    """
-    point = to_point(model, params)
-    padded = np.pad(counts, ((0, -len(counts) % SCORE_ROWS), (0, 0)))  # blocks of one size compile once
-    blocks = [_block_scores(model, point, block) for block in np.split(padded, len(padded) // SCORE_ROWS)]
-    return np.concatenate(blocks)[: len(counts)]
-
-
-@partial(jax.jit, static_argnums=0)
-def _block_scores(
-    model: GenerativeModel, point: dict[str, Array], counts: Float[Array, "row voter_vote"]
-) -> Float[Array, "row parameter"]:
-    def log_likelihood(point: dict[str, Array], row: Array) -> Array:
-        tables = build_tables(model, unpack(model, point).params)
-        return row_log_likelihood(tables, DenseRows(row[:, None]))[0]
-
-    scores = jax.vmap(jax.grad(log_likelihood), in_axes=(None, 0))(point, counts)
-    return jnp.concatenate([score.reshape(SCORE_ROWS, -1) for score in scores.values()], axis=1)
-
-
-def score_basis(
-    scores: Float[np.ndarray, "row parameter"], counts: Int[np.ndarray, " row"]
-) -> Float[np.ndarray, "parameter direction"]:
-    """Combinations of the scores that are orthonormal over some rows; unidentified directions are left out."""
-    information = (scores * counts[:, None]).T @ scores
-    size = np.sqrt(np.diag(information))
-    size = np.where(size > 0, size, 1.0)
-    values, vectors = eigh(information / np.outer(size, size))
-    kept = values > SMALLEST_INFORMATION * values[-1]
-    return vectors[:, kept] / np.sqrt(values[kept]) / size[:, None]
-
-
 Counts = Float[np.ndarray, "row voter vote"]
 """How often each voter cast each vote."""
 Cells = Float[np.ndarray, "row cell"]
@@ -153,12 +80,12 @@ class VoteRows(NamedTuple):
 
     @classmethod
     def of(cls, votes: Votes, num_classes: int) -> "VoteRows":
-        """The rows of some votes, whose classes may be fewer than those of a program."""
+        """The rows of some votes, which may have fewer classes than a program."""
         distinct, weights, _ = votes.patterns
         return cls(distinct, weights, num_classes)
 
     def map(self, function: Callable[[Counts], Cells]) -> Cells:
-        """What a function says about each row, asked about some rows at a time."""
+        """A function of each row, applied to blocks of rows."""
         found = []
         for _, block in self.votes.blocks():
             indicator = vote_indicator(block, self.num_classes)
@@ -171,24 +98,17 @@ class VoteRows(NamedTuple):
         return self.weights @ self.map(function)
 
 
-MAX_PAIRED = 45
-"""Pairs are formed of at most this many voters, those with the most votes."""
-
-MAX_TRIPLED = 18
-"""Triples likewise."""
-
-
 class Statistic(ABC):
-    """Several numbers for each row of votes, called cells, whose sums over items are compared with a program's."""
+    """Several numbers, called cells, for each row of votes; their sums over items are compared with a program's."""
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """What the statistic is about, as in "a program does not reproduce …"."""
+        """Its name, as in "the program does not reproduce …"."""
 
     @abstractmethod
     def describe(self, cell: int, voters: Names, classes: Names) -> str:
-        """What a cell counts, as in "… are 12"."""
+        """What a cell counts, as in "12 …"."""
 
     @abstractmethod
     def values(self, counts: Counts) -> Cells:
@@ -196,10 +116,10 @@ class Statistic(ABC):
 
     @abstractmethod
     def expected(self, states: States, counts: Counts) -> Cells:
-        """What a program expects of each row, given how often each voter voted."""
+        """The expectation of the cells of each row, given how often each voter voted."""
 
     def most(self, counts: Counts) -> Cells:
-        """The largest value that each cell of each row can have, given how often each voter voted."""
+        """The largest possible value of each cell, given how often each voter voted."""
         return np.ones_like(self.values(counts))
 
 
@@ -209,8 +129,8 @@ class VoteCounts(Statistic):
 
     Attributes:
         vote_class: The class of each bin.
-        first: Its least number of votes.
-        last: Its largest one.
+        first: The smallest number of votes in it.
+        last: The largest one.
     """
 
     vote_class: Int[np.ndarray, " bin"]
@@ -219,7 +139,7 @@ class VoteCounts(Statistic):
 
     @classmethod
     def binned(cls, states: States, rows: VoteRows, classes: Sequence[int], least: float) -> "VoteCounts":
-        """Bins that are as narrow as they can be with at least so many items expected in each."""
+        """The narrowest bins with at least `least` items expected in each."""
         most, bins = int(rows.votes.tally.sum(axis=1).max()), []
         for vote_class in classes:
             expected = rows.total(partial(count_distribution, states, vote_class=vote_class, most=most))
@@ -234,11 +154,11 @@ class VoteCounts(Statistic):
 
     @property
     def name(self) -> str:
-        """The histogram."""
+        """See `Statistic`."""
         return "how many votes items get"
 
     def describe(self, cell: int, voters: Names, classes: Names) -> str:
-        """The items in a bin."""
+        """See `Statistic`."""
         del voters
         first, last = int(self.first[cell]), int(self.last[cell])
         number = f"{first}" if first == last else f"{first} to {last}"
@@ -277,7 +197,7 @@ def count_distribution(states: States, counts: Counts, vote_class: int, most: in
 def _count_distribution(
     states: States, voters: Int[np.ndarray, "pattern place"], vote_class: int
 ) -> Float[np.ndarray, "pattern number"]:
-    """Of the votes of some voters, added one after the other."""
+    """The same for given voters, by convolution in each state."""
     given_state = np.zeros((len(voters), len(states.share), voters.shape[1] + 1))
     given_state[:, :, 0] = 1.0
     for voter in voters.T:
@@ -296,11 +216,11 @@ class VoteRates(Statistic):
 
     @property
     def name(self) -> str:
-        """The rates."""
+        """See `Statistic`."""
         return "how often each voter casts each vote"
 
     def describe(self, cell: int, voters: Names, classes: Names) -> str:
-        """A voter's votes for a class."""
+        """See `Statistic`."""
         voter, vote = divmod(cell, self.num_classes)
         return f"votes of {voters[voter]} for {classes[vote]}"
 
@@ -334,11 +254,11 @@ class Agreement(Statistic):
 
     @property
     def name(self) -> str:
-        """Pairs or triples."""
+        """See `Statistic`."""
         return {2: "how often two voters agree", 3: "how often three voters agree"}[self.members.shape[1]]
 
     def describe(self, cell: int, voters: Names, classes: Names) -> str:
-        """The agreements of a group."""
+        """See `Statistic`."""
         del classes
         *first, last = (str(voters[voter]) for voter in self.members[cell])
         return f"agreements of {', '.join(first)} and {last}"
@@ -363,13 +283,43 @@ class Agreement(Statistic):
         return found
 
 
-def statistics_of(states: States, rows: VoteRows, least: float) -> tuple[Statistic, ...]:
-    """What is compared: vote counts of each class, rates, and the agreement of pairs and triples of voters.
+@dataclass(frozen=True, eq=False)
+class PairCovariance:
+    """`Σ_a Cov(1{x_i = a}, 1{x_j = a})` of pairs of voters, times the number of items on which both voted.
+
+    Repeated votes are not allowed.
+
+    Attributes:
+        pairs: The voters of each pair.
+        margin: The distribution of each voter's votes under the program, around which the covariance is taken.
+    """
+
+    pairs: Int[np.ndarray, "pair 2"]
+    margin: Float[np.ndarray, "voter vote"]
+
+    def values(self, counts: Counts) -> Cells:
+        """Products of deviations, zero where a vote is missing."""
+        deviation = counts - self.margin * counts.sum(axis=2, keepdims=True)
+        first, second = self.pairs.T
+        return sum(column[:, first] * column[:, second] for column in np.moveaxis(deviation, 2, 0))
+
+    def expected(self, states: States, counts: Counts) -> Cells:
+        """The covariance under the program where both voted."""
+        cast, (first, second) = counts.sum(axis=2), self.pairs.T
+        return cast[:, first] * cast[:, second] * states.covariance[first, second]
+
+
+def statistics_of(
+    states: States, rows: VoteRows, least: float, most_paired: int = 45, most_tripled: int = 18
+) -> tuple[Statistic, ...]:
+    """The statistics of a predictive check: vote counts of each class, rates, and agreement of pairs and triples.
 
     Args:
         states: The program at its estimated parameters.
         rows: The votes.
-        least: Items that a bin of vote counts holds at least.
+        least: The least number of items in a bin of vote counts.
+        most_paired: Pairs are formed among this many voters, those with the most votes.
+        most_tripled: Triples likewise.
     """
     num_voters, cast = rows.votes.num_voters, rows.votes.tally.sum(axis=1)
     complete = rows.num_classes == 2 and cast.min() == cast.max()
@@ -378,7 +328,7 @@ def statistics_of(states: States, rows: VoteRows, least: float) -> tuple[Statist
     busiest = np.argsort(-by_voter, kind="stable")
     groups = [
         Agreement.among(busiest[:most].tolist(), size)
-        for size, most in ((2, MAX_PAIRED), (3, MAX_TRIPLED))
+        for size, most in ((2, most_paired), (3, most_tripled))
         if num_voters >= size
     ]
     return (VoteCounts.binned(states, rows, classes, least), VoteRates(num_voters, rows.num_classes), *groups)

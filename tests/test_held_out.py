@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from latentens import Votes, log_likelihood, pointwise_log_likelihood, simulate
-from latentens.checks.predictive import (
+from latentens.checks.held_out import (
     PredictiveRanking,
     held_out_log_likelihood,
     leave_one_out,

@@ -1,0 +1,186 @@
+"""A score test of any statistic of the votes: is the statistic as far from its expectation as a fitted program allows?
+
+Parameters that were fitted to the same votes pull every statistic towards the data. Statistics are therefore made
+orthogonal to the score (Neyman's C(α) test): with g the deviation of an item's statistic from its expectation and s the
+score of the item, the test is about the total of `g − B s`, where `B s` is the regression of g on s under the program.
+To first order it then does not matter how the parameters were estimated, and nothing has to be refitted.
+"""
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+from scipy.linalg import eigh
+
+from latentens.checks.statistics import PairCovariance, States, Statistic, VoteRows, draw_votes
+from latentens.programs.contract import structure_of
+from latentens.programs.likelihood import DenseRows, row_log_likelihood
+from latentens.programs.model import GenerativeModel, Params
+from latentens.programs.parameters import num_parameters, to_point, unpack
+from latentens.programs.tables import build_tables
+from latentens.votes import Votes
+
+POOL_ITEMS = 10_000
+"""Number of items simulated to estimate regressions and variances under the program."""
+
+MAX_PARAMETERS = POOL_ITEMS // 4
+"""With more parameters the simulated items would be too few for the regression."""
+
+SCORE_ROWS = 256
+"""Rows whose scores are computed at a time."""
+
+PerCell = Float[np.ndarray, " cell"]
+
+
+class Residuals(NamedTuple):
+    """A statistic after its regression on the score was subtracted.
+
+    Attributes:
+        observed: The observed total of each cell.
+        implied: Its expectation at the estimated parameters.
+        expected: Its expectation, including what the parameters took up.
+        deviation: Standard deviation of observed minus expected under the program.
+        free: Whether the parameters leave any variance; other cells they fit whatever the votes are.
+        simulated: The residuals of simulated rows (or data sets).
+    """
+
+    observed: PerCell
+    implied: PerCell
+    expected: PerCell
+    deviation: PerCell
+    free: Bool[np.ndarray, " cell"]
+    simulated: Float[np.ndarray, "row cell"]
+
+
+class ScoreTest(NamedTuple):
+    """A program at estimated parameters, ready to test statistics of the votes.
+
+    The null distribution is that of data drawn from the simulated items, each of them a Poisson number of times (or a
+    normal one with the same mean and variance).
+    """
+
+    states: States
+    sample: VoteRows
+    pool: VoteRows
+    sample_score: Float[np.ndarray, " direction"]
+    """Total over the votes; directions are orthonormal over the pool."""
+    pool_scores: Float[np.ndarray, "row direction"]
+    noise: Float[np.ndarray, "draw row"]
+    """By how many items each draw exceeds the expected number of a row of the pool."""
+    allows_for_fit: bool
+
+    @classmethod
+    def of(
+        cls,
+        model: GenerativeModel,
+        params: Params,
+        states: States,
+        votes: Votes,
+        num_draws: int,
+        generator: np.random.Generator,
+        normal: bool = False,
+    ) -> "ScoreTest":
+        """Simulate items, and compute the scores of rows unless the program has too many parameters for that.
+
+        Args:
+            model: The generative model.
+            params: Its parameters, estimated from the votes.
+            states: The program at these parameters.
+            votes: The votes.
+            num_draws: Number of draws from the null distribution.
+            generator: Random numbers.
+            normal: Whether the statistics are sums of enough items for normal noise, which is drawn faster.
+        """
+        sample = VoteRows.of(votes, structure_of(model).num_vote_classes)
+        like = np.resize(generator.permutation(votes.num_items), POOL_ITEMS)  # with the same missing and repeated votes
+        pool = VoteRows.of(draw_votes(states, votes.take(like), generator), sample.num_classes)
+        size = num_parameters(model)
+        sample_score, pool_scores = np.zeros(0), np.zeros((len(pool.weights), 0))
+        if size <= MAX_PARAMETERS:
+            of_sample, of_pool = (rows.map(partial(row_scores, model, params)) for rows in (sample, pool))
+            basis = score_basis(of_pool, pool.weights)
+            sample_score, pool_scores = sample.weights @ of_sample @ basis, of_pool @ basis
+        rate = pool.weights * (votes.num_items / POOL_ITEMS)
+        if normal:
+            noise = generator.standard_normal((num_draws, len(rate)), dtype=np.float32) * np.sqrt(
+                rate, dtype=np.float32
+            )
+        else:
+            noise = (generator.poisson(rate, (num_draws, len(rate))) - rate).astype(np.float32)
+        return cls(states, sample, pool, sample_score, pool_scores, noise, size <= MAX_PARAMETERS)
+
+    def residuals(self, statistic: Statistic | PairCovariance, least_share: float = 1e-6) -> Residuals:
+        """Subtract from a statistic its regression on the score.
+
+        Args:
+            statistic: The statistic.
+            least_share: A cell with less than this share of its variance left is not free.
+        """
+        observed = self.sample.total(statistic.values)
+        implied = self.sample.total(lambda counts: statistic.expected(self.states, counts))
+        moments = self.pool.map(lambda counts: statistic.values(counts) - statistic.expected(self.states, counts))
+        slope = self.pool_scores.T @ (moments * self.pool.weights[:, None])  # the scores are orthonormal
+        left = moments - self.pool_scores @ slope
+        squares, before = (self.pool.weights @ part**2 for part in (left, moments))
+        variance = squares * self.sample.weights.sum() / (POOL_ITEMS - self.pool_scores.shape[1])
+        expected = implied + self.sample_score @ slope
+        return Residuals(observed, implied, expected, np.sqrt(variance), squares > least_share * before, left)
+
+    def largest(self, residuals: Residuals, cells: Bool[np.ndarray, " cell"]) -> Float[np.ndarray, " draw"]:
+        """Draws of the largest distance from the expectation among some cells, in standard deviations."""
+        scaled = residuals.simulated[:, cells] / residuals.deviation[cells]
+        return np.abs(self.noise @ scaled.astype(np.float32)).max(axis=1, initial=0.0)
+
+
+def adjusted_p_values(
+    distance: Float[np.ndarray, "*cell"], largest: Float[np.ndarray, " draw"]
+) -> Float[np.ndarray, "*cell"]:
+    """p-values that allow for the number of cells: how often the largest distance of a draw is at least as large."""
+    as_large = len(largest) - np.searchsorted(np.sort(largest), distance)
+    return (1 + as_large) / (1 + len(largest))
+
+
+def row_scores(
+    model: GenerativeModel, params: Params, counts: Float[np.ndarray, "row voter vote"]
+) -> Float[np.ndarray, "row parameter"]:
+    """The derivative of each row's log-likelihood by the parameters in unconstrained space.
+
+    Args:
+        model: The generative model.
+        params: Its parameters.
+        counts: How often each voter cast each vote.
+    """
+    point, flat = to_point(model, params), counts.reshape(len(counts), -1)
+    padded = np.pad(flat, ((0, -len(flat) % SCORE_ROWS), (0, 0)))  # blocks of one size compile once
+    blocks = [_block_scores(model, point, block) for block in np.split(padded, len(padded) // SCORE_ROWS)]
+    return np.concatenate(blocks)[: len(flat)]
+
+
+@partial(jax.jit, static_argnums=0)
+def _block_scores(
+    model: GenerativeModel, point: dict[str, Array], counts: Float[Array, "row voter_vote"]
+) -> Float[Array, "row parameter"]:
+    def log_likelihood(point: dict[str, Array], row: Array) -> Array:
+        tables = build_tables(model, unpack(model, point).params)
+        return row_log_likelihood(tables, DenseRows(row[:, None]))[0]
+
+    scores = jax.vmap(jax.grad(log_likelihood), in_axes=(None, 0))(point, counts)
+    return jnp.concatenate([score.reshape(SCORE_ROWS, -1) for score in scores.values()], axis=1)
+
+
+def score_basis(
+    scores: Float[np.ndarray, "row parameter"], counts: Int[np.ndarray, " row"], least_information: float = 1e-9
+) -> Float[np.ndarray, "parameter direction"]:
+    """Combinations of the scores that are orthonormal over some rows.
+
+    Directions with less than `least_information` of the largest information are unidentified and left out.
+    """
+    information = (scores * counts[:, None]).T @ scores
+    size = np.sqrt(np.diag(information))
+    size = np.where(size > 0, size, 1.0)
+    values, vectors = eigh(information / np.outer(size, size))
+    kept = values > least_information * values[-1]
+    return vectors[:, kept] / np.sqrt(values[kept]) / size[:, None]
