@@ -221,7 +221,7 @@ def test_memory_is_refused_before_it_is_taken(monkeypatch):
     ):
         vote_moments(Votes.from_matrix(np.zeros((2, 100)), 2))
     monkeypatch.setenv(MEMORY_VARIABLE, "much")
-    with pytest.raises(LimitError, match="is no amount of memory"):
+    with pytest.raises(LimitError, match="is not a valid memory size"):
         memory_limit()
 
 

@@ -177,10 +177,10 @@ def test_report_of_a_folder(run, tmp_path):
 @pytest.mark.parametrize("given", ["abc", "-3", "nan", ""])
 def test_limits_that_are_none(monkeypatch, given):
     monkeypatch.setenv("LATENTENS_SECONDS", given)
-    with pytest.raises(LimitError, match=f"LATENTENS_SECONDS={given} is no number of seconds"):
+    with pytest.raises(LimitError, match=f"LATENTENS_SECONDS={given} is not a valid number of seconds"):
         check_time(1.0, "a step", "wait")
     monkeypatch.setenv("LATENTENS_MEMORY", "1.2.3GiB")
-    with pytest.raises(LimitError, match="is no amount of memory"):
+    with pytest.raises(LimitError, match="is not a valid memory size"):
         memory_limit()
 
 

@@ -21,7 +21,9 @@ CLASSES = [
     found
     for package in (methods, models, rbm)
     for name in package.__all__
-    if dataclasses.is_dataclass(found := getattr(package, name)) and not inspect.isabstract(found)
+    if dataclasses.is_dataclass(found := getattr(package, name))
+    and not inspect.isabstract(found)
+    and found is not methods.Diagnostics  # a record, not settings
 ]
 NUMBERS = {
     f"{found.__name__}.{setting.name}": (found, setting.name)

@@ -1,11 +1,11 @@
-"""Compiled programs kept in a folder, so that a later process need not compile them again.
+"""Compiled programs in a cache folder, so that a later process need not compile them again.
 
 The command keeps them in the user's cache folder; code that imports the package has to ask for it. JAX writes one file
-per program, named by all that the program depends on, and compiles anew, with a warning, where a file cannot be read,
-such as one that another process is writing. The files that were not used for longest are removed, once per process, if
-all are larger than a bound. JAX's own bound, `jax_compilation_cache_max_size`, is not used: in JAX 0.10 it looks at all
-files under a lock whenever one is written (13 ms for each thousand of them, and small programs are many), needs the
-package filelock, and fails in a folder that was filled without it.
+per program and compiles again, with a warning, if a file cannot be read, such as one that another process is writing.
+Once per process the least recently used files are removed if the folder is too large. JAX's own limit,
+`jax_compilation_cache_max_size`, is not used: in JAX 0.10 it reads the folder under a lock whenever a file is written
+(13 ms per thousand files, and small programs are many), needs the package filelock, and fails in a folder that was
+filled without it.
 """
 
 import os
@@ -13,15 +13,15 @@ import sys
 from pathlib import Path
 
 CACHE_VARIABLE = "LATENTENS_CACHE"
-"""Names the folder in which compiled programs are kept; `off` keeps none."""
+"""The variable with the folder of compiled programs; `off` keeps none."""
 
 OFF = "off"
 
 LARGEST = 2**29
-"""Bytes that the folder may hold when a process begins to use it."""
+"""Bytes that the folder may have when a process begins to use it."""
 
 SHORTEST = 0.0
-"""Programs that compile in fewer seconds than this are not kept; the many small ones add up."""
+"""All programs are kept, however quickly they compile: the many small ones add up."""
 
 
 def user_folder() -> Path:
@@ -34,8 +34,8 @@ def keep_compiled(folder: str | Path | None = None) -> None:
     """Keep compiled programs in a folder.
 
     Args:
-        folder: The folder; by default what the variable LATENTENS_CACHE says, else the one that JAX has been told
-            about, else one in the user's cache folder. `off` keeps nothing.
+        folder: The folder; by default that of the variable LATENTENS_CACHE, else the one JAX is configured with, else
+            one in the user's cache folder. `off` keeps nothing.
     """
     named = folder or os.environ.get(CACHE_VARIABLE)
     if str(named) == OFF or (not named and _of_jax()):
@@ -52,21 +52,17 @@ def keep_compiled(folder: str | Path | None = None) -> None:
 
 
 def remove_oldest(folder: Path, largest: int) -> None:
-    """Remove the files that were not used for longest until the others have at most so many bytes."""
-    found = []
-    for path in folder.iterdir():
-        try:
-            about = path.stat()
-        except OSError:  # removed by another process
-            continue
-        if path.is_file():
-            found.append((max(about.st_atime, about.st_mtime), about.st_size, path))
-    total = sum(size for _, size, _ in found)
-    for _, size, path in sorted(found):
+    """Remove the least recently used files until the others have at most this many bytes."""
+    try:
+        stats = {path: path.stat() for path in folder.iterdir() if path.is_file()}
+    except FileNotFoundError:  # another process is removing files
+        return
+    total = sum(stat.st_size for stat in stats.values())
+    for path, stat in sorted(stats.items(), key=lambda found: max(found[1].st_atime, found[1].st_mtime)):
         if total <= largest:
             return
         path.unlink(missing_ok=True)
-        total -= size
+        total -= stat.st_size
 
 
 def _of_jax() -> bool:

@@ -1,4 +1,4 @@
-"""Limits on memory and time: what a step would take is estimated and refused before the machine swaps or stalls."""
+"""Limits on memory and time: a step that would exceed them is refused before the machine swaps or stalls."""
 
 import os
 import re
@@ -8,10 +8,10 @@ import psutil
 from latentens.errors import LimitError
 
 MEMORY_VARIABLE = "LATENTENS_MEMORY"
-"""Names the most memory that one step may take, such as `4GiB`."""
+"""The variable with the most memory that one step may take, such as `4GiB`."""
 
 TIME_VARIABLE = "LATENTENS_SECONDS"
-"""Names the most seconds that one step may be expected to take; no limit if unset."""
+"""The variable with the most seconds that one step may take; no limit if unset."""
 
 AVAILABLE_SHARE = 0.8
 """By default one step may take this share of the memory that is available."""
@@ -26,19 +26,19 @@ def memory_limit() -> float:
         return AVAILABLE_SHARE * psutil.virtual_memory().available
     match = re.fullmatch(r"(\d+\.?\d*|\.\d+)\s*(\w*)", given.strip())
     if match is None or match.group(2) not in UNITS:
-        raise LimitError(f"{MEMORY_VARIABLE}={given} is no amount of memory; say, for example, 4GiB")
+        raise LimitError(f"{MEMORY_VARIABLE}={given} is not a valid memory size (example: 4GiB)")
     return float(match.group(1)) * UNITS[match.group(2)]
 
 
 def time_limit(default: float = float("inf")) -> float:
-    """Seconds that one step may be expected to take; the default holds where no limit is set."""
+    """Seconds that one step may take; the default applies if no limit is set."""
     given = os.environ.get(TIME_VARIABLE)
     try:
         limit = default if given is None else float(given)
     except ValueError:
         limit = -1.0
     if not limit >= 0:
-        raise LimitError(f"{TIME_VARIABLE}={given} is no number of seconds; say, for example, 600")
+        raise LimitError(f"{TIME_VARIABLE}={given} is not a valid number of seconds (example: 600)")
     return limit
 
 
@@ -47,7 +47,7 @@ def check_memory(size: float, purpose: str, remedy: str) -> None:
 
     Args:
         size: Its estimate, in bytes.
-        purpose: What would take it, as the subject of a sentence.
+        purpose: The step, as the subject of a sentence.
         remedy: What to do instead.
     """
     if size > (limit := memory_limit()):
@@ -62,9 +62,9 @@ def check_time(seconds: float, purpose: str, remedy: str, default: float = float
 
     Args:
         seconds: Its estimate.
-        purpose: What would take it, as the subject of a sentence.
+        purpose: The step, as the subject of a sentence.
         remedy: What to do instead.
-        default: The limit where none is set.
+        default: The limit if none is set.
     """
     if seconds > (limit := time_limit(default)):
         raise LimitError(
@@ -74,6 +74,6 @@ def check_time(seconds: float, purpose: str, remedy: str, default: float = float
 
 
 def readable_size(size: float) -> str:
-    """A number of bytes in words."""
+    """A number of bytes with its unit."""
     unit = next((name for name in ("TiB", "GiB", "MiB") if size >= UNITS[name]), "KiB")
     return f"{size / UNITS[unit]:.1f} {unit}"

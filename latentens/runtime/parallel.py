@@ -1,77 +1,36 @@
-"""Threads that can be stopped: one budget of cores for nested pools, BLAS bound to one thread, a time limit."""
+"""Threads that can be stopped, one budget of cores for nested pools, one BLAS thread, and a time limit."""
 
-import math
-import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
-from pathlib import Path
-from threading import Lock
 from typing import Any, NamedTuple, TypeVar
 
+import joblib
 from threadpoolctl import ThreadpoolController
 
 from latentens.errors import LimitError
 from latentens.runtime.limits import TIME_VARIABLE, time_limit
 from latentens.runtime.progress import track_late
 
-CORES_VARIABLE = "LOKY_MAX_CPU_COUNT"
-"""Names the most cores to use, as joblib has it."""
-
-CONTROL_GROUPS = Path("/sys/fs/cgroup")
-
 
 def available_cores() -> int:
-    """The number of cores this process may use, by its affinity and by the quota of its control group."""
-    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    given = os.environ.get(CORES_VARIABLE, "")
-    bounds = [float(allowed), _quota(), float(given) if given.isdecimal() else math.inf]
-    return max(1, math.ceil(min(bounds)))
+    """The number of cores this process may use, by its affinity, its control group and LOKY_MAX_CPU_COUNT."""
+    return joblib.cpu_count()
 
 
-def _quota() -> float:
-    """Cores' worth of time that the control group allows, by either version of their files; endless if it is free."""
-    try:
-        unified = CONTROL_GROUPS / "cpu.max"
-        if unified.is_file():
-            quota, period = unified.read_text().split()
-        else:
-            quota, period = (
-                (CONTROL_GROUPS / "cpu" / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period")
-            )
-        return float(quota) / float(period) if float(quota) > 0 else math.inf
-    except (OSError, ValueError):  # no control groups, or "max"
-        return math.inf
+class _Blas:
+    """The limit on the threads of BLAS, which holds for the whole process: it is set once and lifted by the last user.
 
+    `threadpool_limits` alone would not do: of two threads that overlap, the last one to leave would restore the limit
+    that the first had set.
+    """
 
-class _Bound:
-    """The bound on BLAS's threads, one for the whole process: set by who comes first, lifted by who leaves last."""
-
-    def __init__(self) -> None:
-        self.lock, self.users = Lock(), 0
-        self.limits: Any = None
-        self.controller, self.num_modules = ThreadpoolController(), 0
-
-    def enter(self) -> None:
-        with self.lock:
-            self.users += 1
-            if self.users == 1:
-                if self.num_modules != len(sys.modules):  # only an import loads a library, and to look takes long
-                    self.controller, self.num_modules = ThreadpoolController(), len(sys.modules)
-                self.limits = self.controller.limit(limits=1, user_api="blas")
-
-    def leave(self) -> None:
-        with self.lock:
-            self.users -= 1
-            if self.users == 0 and self.limits is not None:
-                self.limits.restore_original_limits()
-                self.limits = None
-
-
-_bound = _Bound()
+    lock, users, num_modules = threading.Lock(), 0, 0
+    controller: Any = None
+    limits: Any = None
 
 
 @contextmanager
@@ -79,16 +38,23 @@ def one_blas_thread() -> Iterator[None]:
     """Run BLAS on one thread, as a context or as the decorator `@one_blas_thread()`.
 
     The threads of BLAS wait for each other by spinning: on small products, on a busy machine or beside Python threads
-    that takes many times longer than the product itself. Every fit, prediction and score runs under this bound; what
-    is large enough for several cores is divided among Python threads (starts, blocks of rows) or compiled by XLA.
-    OpenBLAS has one bound for the whole process and obeys the first thread that sets it, so bound BLAS where threads
-    are started and not inside them.
+    that takes many times longer than the product itself. Every fit, prediction and score runs under this limit; larger
+    work is divided among Python threads (starts, blocks of rows) or compiled by XLA. OpenBLAS has one limit for the
+    whole process and obeys the first thread that sets it, so it is set where threads are started, not inside them.
     """
-    _bound.enter()
+    with _Blas.lock:
+        _Blas.users += 1
+        if _Blas.users == 1:
+            if _Blas.num_modules != len(sys.modules):  # only an import loads a library, and to search takes long
+                _Blas.controller, _Blas.num_modules = ThreadpoolController(), len(sys.modules)
+            _Blas.limits = _Blas.controller.limit(limits=1, user_api="blas")
     try:
         yield
     finally:
-        _bound.leave()
+        with _Blas.lock:
+            _Blas.users -= 1
+            if _Blas.users == 0:
+                _Blas.limits.restore_original_limits()
 
 
 Part = TypeVar("Part")
@@ -98,27 +64,27 @@ _thread = threading.local()
 
 
 class Stopped(BaseException):
-    """Raised inside a thread whose result nobody waits for any longer."""
+    """Raised inside a thread whose result is no longer needed."""
 
 
 class _Deadline(NamedTuple):
-    """When some work must have ended, and what is said of it otherwise."""
+    """When some work must have ended, and the message otherwise."""
 
     at: float
-    words: str
+    message: str
 
 
 @contextmanager
 def time_limited(purpose: str) -> Iterator[None]:
-    """Limit what goes on inside to the seconds of LATENTENS_SECONDS; a limit that holds already is not prolonged.
+    """Limit the work inside to the seconds of LATENTENS_SECONDS; a limit that holds already is not extended.
 
     Args:
-        purpose: What goes on, as the subject of a sentence.
+        purpose: The work, as the subject of a sentence.
     """
     outer, seconds = _deadline(), time_limit()
     if outer is None and seconds < float("inf"):
-        words = f"{purpose} has not ended within the limit of {seconds:g} seconds; raise it by {TIME_VARIABLE}"
-        _thread.deadline = _Deadline(time.monotonic() + seconds, words)
+        message = f"{purpose} has not ended within the limit of {seconds:g} seconds; raise it by {TIME_VARIABLE}"
+        _thread.deadline = _Deadline(time.monotonic() + seconds, message)
     try:
         yield
     finally:
@@ -128,13 +94,13 @@ def time_limited(purpose: str) -> Iterator[None]:
 def in_threads(
     run: Callable[[Part], Result], parts: Sequence[Part], *, workers: int | None = None, description: str = ""
 ) -> list[Result]:
-    """What `completed` yields, in the order of the parts.
+    """Run a function on each part, as `completed` does; results are in the order of the parts.
 
     Args:
-        run: What to do with a part.
+        run: The function.
         parts: The parts.
-        workers: Number of threads, by default that of the cores.
-        description: What a progress bar says; none by default.
+        workers: Number of threads, by default the number of cores.
+        description: Text of a progress bar; none by default.
     """
     finished = completed(run, parts, workers=workers)
     found = dict(track_late(finished, description, total=len(parts)) if description else finished)
@@ -144,18 +110,18 @@ def in_threads(
 def completed(
     run: Callable[[Part], Result], parts: Sequence[Part], *, workers: int | None = None
 ) -> Iterator[tuple[int, Result]]:
-    """Run something on each part, several at a time; long runs call `stop_if_asked` between their steps.
+    """Run a function on each part, several at a time; long runs call `stop_if_asked` between their steps.
 
-    Without that, an interrupt such as Ctrl-C would wait for all parts to be done. What is run may call this again, and
-    has then its share of the cores. A result must not depend on the number of threads.
+    Without that, an interrupt such as Ctrl-C would wait for all parts to end. The function may call this again and then
+    has its share of the cores. A result must not depend on the number of threads.
 
     Args:
-        run: What to do with a part.
+        run: The function.
         parts: The parts.
-        workers: Number of threads, by default that of the cores; within another thread, at most the share of that.
+        workers: Number of threads, by default the number of cores; within another thread, at most its share.
 
     Yields:
-        The number of each part with its result, as soon as that is there.
+        The number of each part with its result, as soon as it is available.
     """
     stop = threading.Event()
     around, deadline, own = _stops(), _deadline(), _share()
@@ -179,12 +145,12 @@ def completed(
 
 
 def stop_if_asked() -> None:
-    """End this thread if its result is no longer wanted, and the work if its time is up; else do nothing."""
+    """End this thread if its result is no longer needed, and the work if its time is up; else do nothing."""
     if any(stop.is_set() for stop in _stops()):
         raise Stopped
     deadline = _deadline()
     if deadline is not None and time.monotonic() > deadline.at:
-        raise LimitError(deadline.words)
+        raise LimitError(deadline.message)
 
 
 def _stops() -> tuple[threading.Event, ...]:
@@ -192,7 +158,7 @@ def _stops() -> tuple[threading.Event, ...]:
 
 
 def _share() -> int | None:
-    """How many threads this one may start; None if it was not started here, and all cores are its own."""
+    """The number of threads that this one may start; None if it was not started here and may use all cores."""
     return getattr(_thread, "share", None)
 
 

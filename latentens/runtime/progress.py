@@ -1,13 +1,11 @@
-"""Progress on a terminal or in a notebook: one display for all that goes on, nothing in a pipe.
+"""Progress bars on a terminal or in a notebook, nothing in a pipe.
 
-Bars of steps within steps, and of several threads, stand below each other. A bar shows only once its work takes long.
+One display has the bars of nested steps and of several threads. A bar appears only once its work takes long.
 """
 
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from importlib.util import find_spec
 from itertools import chain, islice
 from typing import TypeVar
@@ -19,36 +17,18 @@ from latentens.runtime.text import printable
 
 Step = TypeVar("Step")
 Advance = Callable[[str], None]
-"""Called after each step with what to say from now on; "" leaves the words as they are."""
+"""Called after each step with the new description; "" leaves it as it is."""
 
 PATIENCE = 2.0
 """Seconds without a bar."""
 
 
-@dataclass
-class _Work:
-    """What a task has to show for itself; the display looks at it from time to time."""
-
-    words: str
-    patience: float
-    done: int = 0
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    start: float = field(default_factory=time.monotonic)
-
-    def advance(self, words: str) -> None:
-        with self.lock:
-            self.done += 1
-            self.words = words or self.words
-
-
 class _Bars(Progress):
-    """Bars that follow their tasks, also while a long step of these says nothing."""
+    """Bars that appear once their task has taken long, even while a step of it is silent."""
 
     def get_renderables(self) -> Iterable[RenderableType]:
         for shown in self.tasks:
-            work = shown.fields["work"]
-            visible = time.monotonic() - work.start >= work.patience
-            self.update(shown.id, completed=work.done, description=printable(work.words), visible=visible)
+            shown.visible = (shown.elapsed or 0.0) >= shown.fields["patience"]
         return super().get_renderables()
 
 
@@ -82,7 +62,7 @@ _display = _Display()
 
 
 def is_shown() -> bool:
-    """Whether anybody would see progress: standard error is a terminal, or a notebook that can draw bars."""
+    """Whether progress is visible: standard error is a terminal, or a notebook that can draw bars."""
     console = Console(stderr=True)
     if console.is_jupyter:  # which Rich does not count as a terminal
         return find_spec("ipywidgets") is not None
@@ -91,21 +71,20 @@ def is_shown() -> bool:
 
 @contextmanager
 def task(description: str, total: int | None = None, patience: float | None = None) -> Iterator[Advance]:
-    """A piece of work with its bar; what is yielded is called after each step, from any thread.
+    """A piece of work with its bar; the function that is yielded is called after each step, from any thread.
 
     Args:
-        description: What stands before the bar.
+        description: The text before the bar.
         total: Number of steps, if it is known.
-        patience: Seconds until the bar shows, by default two.
+        patience: Seconds until the bar appears, by default two.
     """
     if not is_shown():
         yield lambda _: None
         return
-    work = _Work(description, PATIENCE if patience is None else patience)
-    progress = _display.begin()
-    number = progress.add_task(description, total=total, visible=False, work=work)
+    progress, patience = _display.begin(), PATIENCE if patience is None else patience
+    number = progress.add_task(printable(description), total=total, visible=False, patience=patience)
     try:
-        yield work.advance
+        yield lambda words: progress.update(number, advance=1, description=printable(words) or None)
     finally:
         progress.remove_task(number)
         _display.end()
@@ -118,8 +97,8 @@ def track_late(
 
     Args:
         steps: The steps.
-        description: What stands before the bar, perhaps told by the step.
-        total: Number of steps, where they do not tell it themselves.
+        description: The text before the bar, or a function that makes it of a step.
+        total: Number of steps, if `steps` has no length.
     """
     total = len(steps) if isinstance(steps, Sized) else total
     says = (lambda _: description) if isinstance(description, str) else description

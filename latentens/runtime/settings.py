@@ -33,11 +33,6 @@ def above(bound: float) -> Rule:
     return Rule(f"above {bound}", lambda value: value > bound)
 
 
-def at_most(bound: float) -> Rule:
-    """Not above the bound."""
-    return Rule(f"at most {bound}", lambda value: value <= bound)
-
-
 def below(bound: float) -> Rule:
     """Less than the bound."""
     return Rule(f"below {bound}", lambda value: value < bound)
