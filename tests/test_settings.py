@@ -23,7 +23,7 @@ CLASSES = [
     for name in package.__all__
     if dataclasses.is_dataclass(found := getattr(package, name))
     and not inspect.isabstract(found)
-    and found is not methods.Diagnostics  # a record, not settings
+    and found not in (methods.Diagnostics, methods.Estimate)  # records, not settings
 ]
 NUMBERS = {
     f"{found.__name__}.{setting.name}": (found, setting.name)

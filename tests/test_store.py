@@ -381,7 +381,7 @@ def test_nothing_that_would_be_executed_is_written_or_read(tmp_path):
 def test_a_place_that_cannot_be_written_is_refused_at_once(tmp_path):
     (tmp_path / "file").touch()
     for place in (tmp_path / "file", tmp_path / "file" / "below"):
-        with pytest.raises(LatentensError, match="finished work cannot be kept in .*file.*name another folder"):
+        with pytest.raises(LatentensError, match="finished work cannot be kept in .*file.*choose another folder"):
             Store(place)
 
 

@@ -14,14 +14,14 @@ from jaxtyping import Array, PyTree
 from latentens.runtime.parallel import available_cores
 
 BLOCK_ELEMENTS = 2**20
-"""What is made of a block has about this many elements: 8 MiB of floats, near what a core's cache holds."""
+"""Size of the arrays of a block: 8 MiB of floats, about the cache of a core."""
 
 SMALL_ROWS = 256
 SMALL_ELEMENTS = 2**16
-"""What is made of so many rows costs next to nothing if it has at most so many elements."""
+"""Below these sizes padding is essentially free."""
 
 COPIES = 6
-"""Arrays of that size that are in memory at a time, those of a gradient included."""
+"""Arrays of a block's size in memory at a time, those of a gradient included."""
 
 
 def row_blocks(num_rows: int, elements_per_row: float, block_elements: int = BLOCK_ELEMENTS) -> list[slice]:
@@ -29,23 +29,24 @@ def row_blocks(num_rows: int, elements_per_row: float, block_elements: int = BLO
 
     Args:
         num_rows: Number of rows.
-        elements_per_row: Number of elements of what is made of a row.
-        block_elements: Number of elements of what is made of a block; a block has at least one row.
+        elements_per_row: Size of the arrays of a row.
+        block_elements: Size of the arrays of a block; a block has at least one row.
     """
     size = max(1, int(block_elements / max(elements_per_row, 1)))
     return [slice(start, min(start + size, num_rows)) for start in range(0, num_rows, size)]
 
 
 def few_lengths(num_rows: int, elements_per_row: float, possible: int = SMALL_ROWS, digits: int = 4) -> int:
-    """A number of rows to fill up to, one of few: data of about the same size share compiled programs.
+    """A number of rows to pad to, one of few, so that data of about the same size share compiled programs.
 
-    Small data are filled up to one size, which costs less than the overhead of a call, unless much is made of a row.
+    Small data are padded to one size, which costs less than the overhead of a call, unless the arrays of a row are
+    large.
 
     Args:
         num_rows: Number of rows.
-        elements_per_row: Number of elements of what is made of a row.
-        possible: Such data never have more rows than this, and are not filled up beyond it.
-        digits: Larger numbers have so many leading binary digits and zeros after them.
+        elements_per_row: Size of the arrays of a row.
+        possible: The most rows that such data can have; they are not padded beyond it.
+        digits: Larger numbers have this many leading binary digits, and zeros after them.
     """
     small = min(SMALL_ROWS, possible)
     if num_rows <= small and small * elements_per_row <= SMALL_ELEMENTS:
@@ -60,10 +61,10 @@ def _mesh() -> Mesh:
 
 
 def shard_rows(array: np.ndarray, axis: int = -1) -> Array:
-    """Hand an array to the devices, each of them getting its part of the rows, which are as in `round_up`.
+    """Share an array among the devices by rows, whose number is as in `round_up`.
 
     Args:
-        array: The whole array; every process has it.
+        array: The whole array, the same in every process.
         axis: The axis of the rows.
     """
     if jax.device_count() == 1:
@@ -76,7 +77,7 @@ def shard_rows(array: np.ndarray, axis: int = -1) -> Array:
 
 
 def round_up(num_rows: int) -> int:
-    """The least number of rows, not below the given one, that can be shared out evenly."""
+    """The least number of rows, not below the given one, that can be shared evenly."""
     return -(-num_rows // jax.device_count()) * jax.device_count()
 
 
@@ -96,15 +97,15 @@ def _on_each_device(array: Array) -> Array:
 
 
 def num_workers() -> int:
-    """How many threads may run compiled programs at a time.
+    """Number of threads that may run compiled programs at a time.
 
-    One if there are several devices: two programs that both span them could wait for each other for ever.
+    One if there are several devices: two programs that both span them could wait for each other forever.
     """
     return available_cores() if jax.device_count() == 1 else 1
 
 
 def map_row_blocks(function: Callable[[Any], Array], rows: PyTree[Array], num_blocks: int, *, axis: int) -> Array:
-    """What a function that is being compiled makes of each row, computed block by block.
+    """The result of a function for each row, computed block by block while it is being compiled.
 
     Args:
         function: Takes arrays with some of the rows; its result has these rows along the same axis.
@@ -114,7 +115,7 @@ def map_row_blocks(function: Callable[[Any], Array], rows: PyTree[Array], num_bl
     """
     if num_blocks == 1:
         return function(rows)
-    # what a block holds is computed again in the gradient, not stored
+    # blocks are computed again in the gradient, not stored
     parts = jax.lax.map(jax.checkpoint(function), split_rows(rows, num_blocks, axis=axis))
     if axis == 0:
         return jnp.moveaxis(parts, 0, 1).reshape(-1, *parts.shape[2:])

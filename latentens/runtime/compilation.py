@@ -1,4 +1,4 @@
-"""Compiled programs: quick compilation of what runs once, and the memory that they hold."""
+"""Compiled programs: quick compilation of programs that run once, and the memory mappings that programs hold."""
 
 import time
 from functools import partial
@@ -7,26 +7,26 @@ from pathlib import Path
 import jax
 
 compile_quickly = partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
-"""`jax.jit` in a half or a third of the time, for programs that then take about twice as long; not inside of others."""
+"""`jax.jit` in half or a third of the time, for programs that then take about twice as long; not inside of others."""
 
 ONE_THREAD = {"xla_cpu_multi_thread_eigen": False}
-"""Compiler options by which sums have one order, whatever the number of cores."""
+"""Compiler options by which sums have the same order for any number of cores."""
 
 
 MAPPINGS = Path("/proc/self/maps")
 LIMIT = Path("/proc/sys/vm/max_map_count")
 
 FULL = 0.6
-"""Compiled programs are let go when this share of the mappings is taken."""
+"""Compiled programs are dropped when this share of the mappings is taken."""
 
 SECONDS = 5.0
-"""Mappings are counted no more often than this."""
+"""Mappings are counted at most this often."""
 
 _last_count = 0.0
 
 
 def release_compiled() -> None:
-    """Let compiled programs go if there are so many that more might end the process; they are compiled again."""
+    """Drop compiled programs if more of them might exceed the system's limit on mappings and end the process."""
     global _last_count
     now = time.monotonic()
     if now - _last_count < SECONDS:
@@ -36,7 +36,7 @@ def release_compiled() -> None:
         with MAPPINGS.open("rb") as lines:
             taken = sum(1 for _ in lines)
         allowed = int(LIMIT.read_text())
-    except OSError:  # a system that does not tell
+    except OSError:  # not Linux
         return
     if taken > FULL * allowed:
         jax.clear_caches()

@@ -175,23 +175,18 @@ def package_source() -> str:
     return joblib.hash(content)
 
 
-SUFFIX = ".npz"
-SET_ASIDE = ".damaged"
-PREFIX = "array/"
-
-
 class Record(NamedTuple):
-    """A result: what JSON can hold, and arrays by name."""
+    """A result: values that JSON can hold, and arrays by name."""
 
     about: Mapping[str, Any]
     arrays: Mapping[str, np.ndarray] = {}
 
 
 class Store:
-    """Finished work in a folder; without a folder nothing is kept and everything is done anew.
+    """Finished work in a folder; without a folder nothing is kept.
 
     Attributes:
-        folder: The folder, made if need be; one folder can serve any number of runs of any kind.
+        folder: The folder, created if necessary; one folder can serve any number of runs of any kind.
     """
 
     def __init__(self, folder: str | Path | None) -> None:
@@ -202,34 +197,38 @@ class Store:
                 tempfile.TemporaryFile(dir=self.folder).close()
             except OSError as error:
                 raise LatentensError(
-                    f"finished work cannot be kept in {self.folder} ({error.strerror}); name another folder"
+                    f"finished work cannot be kept in {self.folder} ({error.strerror}); choose another folder"
                 ) from None
 
     def key(self, *content: Any) -> str:
-        """The name of the work whose result depends on this content; `fingerprint` says what that may be."""
+        """The name of work whose result depends on this content (see `fingerprint`)."""
         return "" if self.folder is None else fingerprint(package_source(), *content)
 
     def get(self, key: str) -> Record | None:
-        """A finished piece of work, or None where there is none that can be believed."""
-        if self.folder is None or not (path := self._path(key)).is_file():
+        """A finished piece of work, or None; a damaged file is set aside with a warning."""
+        if self.folder is None or not (path := self.folder / f"{key}.npz").is_file():
             return None
         try:
             return _read(path, key)
-        except Exception as error:  # whatever a damaged file makes its reader do
-            self._set_aside(path, error)
+        except Exception as error:  # a damaged file can raise almost anything in its reader
+            aside = path.with_name(f"{path.name}.damaged")
+            try:
+                path.replace(aside)
+                where = f"it is now called {aside.name}"
+            except OSError:
+                where = "it could not be renamed"
+            message = f"{path} cannot be used ({error}): {where}, and its work is done again"
+            warnings.warn(message, LatentensWarning, stacklevel=3)
             return None
 
     def put(self, key: str, record: Record) -> None:
-        """Keep a finished piece of work; an interruption leaves all of its file or nothing."""
+        """Keep a finished piece of work; an interruption leaves the whole file or none."""
         if self.folder is None:
             return
+        part = self.folder / f"{key}.{uuid4().hex}.part"
         try:
-            part = self.folder / f"{key}.{uuid4().hex}.part"
-            try:
-                _write(part, key, record)
-                part.replace(self._path(key))
-            finally:
-                part.unlink(missing_ok=True)
+            _write(part, key, record)
+            part.replace(self.folder / f"{key}.npz")
         except OSError as error:
             warnings.warn(
                 f"a finished piece of work could not be kept in {self.folder} ({error.strerror}); the run continues, "
@@ -237,29 +236,16 @@ class Store:
                 LatentensWarning,
                 stacklevel=2,
             )
+        finally:
+            part.unlink(missing_ok=True)
 
     def recall(self, key: str, work: Callable[[], Record]) -> Record:
-        """A finished piece of work; where there is none, do it and keep it."""
+        """A finished piece of work; if there is none, do it and keep it."""
         found = self.get(key)
         if found is None:
             found = work()
             self.put(key, found)
         return found
-
-    def _path(self, key: str) -> Path:
-        assert self.folder is not None
-        return self.folder / f"{key}{SUFFIX}"
-
-    def _set_aside(self, path: Path, error: Exception) -> None:
-        aside = path.with_name(path.name + SET_ASIDE)
-        try:
-            path.replace(aside)
-            where = f"it is now called {aside.name}"
-        except OSError:
-            where = "it could not be renamed"
-        warnings.warn(
-            f"{path} cannot be used ({error}): {where}, and its work is done again", LatentensWarning, stacklevel=4
-        )
 
 
 def _write(path: Path, key: str, record: Record) -> None:
@@ -268,7 +254,7 @@ def _write(path: Path, key: str, record: Record) -> None:
     for name, array in arrays.items():
         if array.dtype.hasobject:
             raise LatentensError(f"{name} holds Python objects and not numbers or text, and cannot be kept")
-    content: dict[str, Any] = {PREFIX + name: array for name, array in arrays.items()}
+    content: dict[str, Any] = {f"array/{name}": array for name, array in arrays.items()}
     content |= {"about": np.frombuffer(about.encode(), np.uint8), "key": key, "checksum": _checksum(key, about, arrays)}
     with path.open("wb") as file:
         np.savez(file, **content)
@@ -277,8 +263,7 @@ def _write(path: Path, key: str, record: Record) -> None:
 def _read(path: Path, key: str) -> Record:
     with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
         about, written_key, checksum = (archive[name] for name in ("about", "key", "checksum"))
-        names = [name.removeprefix(PREFIX) for name in archive.files if name.startswith(PREFIX)]
-        arrays = {name: archive[PREFIX + name] for name in names}
+        arrays = {name.removeprefix("array/"): archive[name] for name in archive.files if name.startswith("array/")}
     text = about.tobytes().decode()
     if str(checksum) != _checksum(str(written_key), text, arrays):
         raise ValueError("its content does not agree with its checksum")
