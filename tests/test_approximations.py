@@ -285,7 +285,7 @@ def test_importance_weights_and_what_they_mean():
 @pytest.mark.parametrize("guide", GUIDES)
 def test_guides_fit_every_model(any_case, guide):
     model, params, _ = any_case
-    if not le.programs.contract.inspect(model).label_informs_votes:
+    if not le.programs.contract.structure_of(model).label_informs_votes:
         pytest.skip("votes say nothing about the label")
     votes: Votes = le.simulate(model, 60, key=KEY, params=params).votes
     fit = Variational(model, guide=guide, num_steps=100, num_draws=50, starts=1).fit(votes, key=KEY)
