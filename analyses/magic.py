@@ -19,7 +19,8 @@ from matplotlib.figure import Figure
 from latentens.errors import DataNotFoundError
 from latentens.methods import LatentSpectral, RBMStack
 from latentens.methods.base import Estimate, Method, Posterior
-from latentens.rbm import ExactTraining, random_search
+from latentens.rbm import ExactTraining, mean_log_likelihood, rows_from_votes
+from latentens.runtime.numerics import numpy_generator
 from latentens.votes import Votes
 
 
@@ -32,13 +33,28 @@ class HeldOutStack(Method):
     def estimate(self, votes: Votes, key: jax.Array, gold: np.ndarray | None = None) -> Estimate:
         del gold
         search_key, fit_key = jax.random.split(key)
-        space = {"num_hidden": [1, 2, 3, 4, 5], "penalty": lambda generator: 10 ** generator.uniform(-4, -1.5)}
-        best = random_search(votes, space, key=search_key, num_trials=self.trials, base=ExactTraining()).iloc[0]
-        sizes = (1,) if best["num_hidden"] == 1 else (int(best["num_hidden"]), 1)
-        return RBMStack(hidden=sizes, training=ExactTraining(penalty=float(best["penalty"]))).fit(votes, key=fit_key)
+        num_hidden, penalty = random_search(votes, search_key, self.trials)
+        sizes = (1,) if num_hidden == 1 else (num_hidden, 1)
+        return RBMStack(hidden=sizes, training=ExactTraining(penalty=penalty)).fit(votes, key=fit_key)
 
     def posterior(self, estimate: Estimate, votes: Votes) -> Posterior:
         return RBMStack().posterior(estimate, votes)
+
+
+def random_search(votes: Votes, key: jax.Array, num_trials: int, held_out: float = 0.2) -> tuple[int, float]:
+    """Number of hidden units and penalty with the best held-out likelihood of random ones (Bergstra & Bengio 2012)."""
+    split_key, trial_key = jax.random.split(key)
+    order, size = numpy_generator(split_key).permutation(votes.num_items), round(held_out * votes.num_items)
+    training, scoring = (rows_from_votes(votes.take(items)) for items in (order[size:], order[:size]))
+    trials = []
+    for number in range(num_trials):
+        options_key, train_key, score_key = jax.random.split(jax.random.fold_in(trial_key, number), 3)
+        generator = numpy_generator(options_key)
+        num_hidden, penalty = 1 + int(generator.integers(5)), 10 ** generator.uniform(-4, -1.5)
+        machine = ExactTraining(penalty=penalty).train(training, num_hidden, key=train_key).machine
+        trials.append((mean_log_likelihood(machine, scoring, key=score_key).mean, num_hidden, penalty))
+    _, num_hidden, penalty = max(trials)
+    return num_hidden, penalty
 
 
 STACKS: dict[str, Method] = {

@@ -35,8 +35,7 @@ from latentens.methods.dawid_skene_em import random_estimates
 from latentens.methods.independent.label_counts import count_rows, expectation, maximisation
 from latentens.models import DawidSkene
 from latentens.rbm import Machine, Units, rows_from_votes
-from latentens.rbm.enumeration import enumerated_entries
-from latentens.rbm.exact import LogLikelihood, log_partition
+from latentens.rbm.exact import LogLikelihood, log_partition_slopes
 from latentens.rbm.rows import RowSizes
 from latentens.votes import Triplets, Votes
 
@@ -142,7 +141,7 @@ def run_enumeration(num_hidden: int, num_classes: int, gaps: int, seed: int) -> 
         if gaps:
             likelihood.loss(likelihood.flat(machine))
         else:
-            log_partition(machine)
+            log_partition_slopes(machine)
 
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     evaluate()
@@ -152,7 +151,7 @@ def run_enumeration(num_hidden: int, num_classes: int, gaps: int, seed: int) -> 
     seconds, cpu = (time.perf_counter() - start) / 5, (time.process_time() - start_cpu) / 5
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
     sizes = rows.sizes if gaps else RowSizes(1, 24, num_classes, gaps=False, num_votes=24)
-    entries = enumerated_entries(sizes, num_hidden)
+    entries = sizes.entries(num_hidden)
     return {"seconds": seconds, "cpu_seconds": cpu, "mib_beyond_input": grown, "entries": entries}
 
 

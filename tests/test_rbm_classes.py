@@ -30,11 +30,11 @@ from latentens.rbm import (
     state_posterior,
     visible_probs,
 )
-from latentens.rbm.chains import fill_gaps, run_chains
 from latentens.rbm.exact import LogLikelihood, hidden_distribution, stacked_log_likelihoods
+from latentens.rbm.sampled import contrastive_loss
+from latentens.rbm.sampling import fill_gaps, run_chains
 from latentens.rbm.stack import permute_hidden, rows_above, top_probs
-from latentens.rbm.training.exact import centred_weights, squared_weights
-from latentens.rbm.training.sampled import contrastive_loss
+from latentens.rbm.training import centred_weights, squared_weights
 from latentens.runtime.numerics import double_precision
 from latentens.votes import Votes
 from tests.reference import votes_from, votes_of_classes

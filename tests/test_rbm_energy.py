@@ -1,10 +1,8 @@
 """The machine against brute force over all states of both layers."""
 
 import itertools
-from functools import partial
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -20,7 +18,8 @@ from latentens.rbm import (
     visible_probs,
 )
 from latentens.rbm import machine as inner
-from latentens.rbm.units import Units, sum_softplus
+from latentens.rbm.exact import log_partition_slopes
+from latentens.rbm.units import Units
 from latentens.runtime.numerics import double_precision
 
 VISIBLE, HIDDEN = 4, 3
@@ -77,28 +76,12 @@ def test_unobserved_units_are_summed_out(machine, observed):
 
 
 @double_precision
-def test_blocks_of_states_do_not_change_sum_or_gradient():
-    machine = random_machine(7, 6)
-    rows, observed = np.eye(7)[:5], np.arange(35).reshape(5, 7) % 3 > 0
-
-    def sums(machine, block_elements):
-        with_gaps = inner.log_unnormalised(machine, rows, observed, block_elements=block_elements)
-        return inner.log_partition(machine, block_elements=block_elements) + with_gaps.sum()
-
-    whole, blocks = (
-        jax.jit(jax.value_and_grad(partial(sums, block_elements=size)))(machine) for size in (2**20, 4 * 7)
-    )
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-11), blocks, whole)
-
-
-@double_precision
-def test_sum_softplus_and_its_gradient():
-    logits = jnp.asarray(np.linspace(-900, 900, 2000).reshape(-1, 4))
-    exact = np.logaddexp(0, np.asarray(logits)).sum(0)
-    np.testing.assert_allclose(sum_softplus(logits[:400]), np.logaddexp(0, np.asarray(logits[:400])).sum(0), rtol=1e-13)
-    np.testing.assert_allclose(sum_softplus(jnp.concatenate([logits, logits])), 2 * exact, rtol=1e-13)
-    slope = jax.grad(lambda value: sum_softplus(value).sum())(logits)
-    np.testing.assert_allclose(slope, jax.nn.sigmoid(logits), rtol=1e-12)
+def test_the_log_partition_can_be_compiled_and_its_slopes_are_the_expectations():
+    for machine in (random_machine(7, 3), random_machine(3, 7)):
+        value, slopes = jax.jit(jax.value_and_grad(inner.log_partition))(machine)
+        expected, expectations = log_partition_slopes(machine)
+        assert value == pytest.approx(expected, rel=1e-12)
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-10), slopes[:3], expectations)
 
 
 def test_a_layer_too_large_is_refused():

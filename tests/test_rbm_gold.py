@@ -17,7 +17,7 @@ from latentens.methods.rbm_stack import LabelChange, stack_machines
 from latentens.models import Tree
 from latentens.rbm import ExactTraining, Machine, Units, VisibleRows, rows_from_votes
 from latentens.rbm.exact import LogLikelihood, hidden_distribution
-from latentens.rbm.width_rule import SingularValueRule
+from latentens.rbm.width import SingularValueRule
 from latentens.runtime.numerics import double_precision
 from latentens.runtime.parallel import CORES_VARIABLE
 from latentens.votes import Votes

@@ -22,10 +22,10 @@ from latentens.rbm import (
     state_posterior,
     train_machine,
 )
-from latentens.rbm.chains import fill_gaps, jump, run_chains
 from latentens.rbm.exact import LogLikelihood
 from latentens.rbm.machine import hidden_states
-from latentens.rbm.training.sampled import contrastive_loss
+from latentens.rbm.sampled import contrastive_loss
+from latentens.rbm.sampling import fill_gaps, jump, run_chains
 from latentens.runtime.numerics import double_precision
 from tests.reference import two_class_tree
 

@@ -21,8 +21,8 @@ from latentens.rbm import (
     train_machine,
 )
 from latentens.rbm.exact import LogLikelihood
-from latentens.rbm.scoring import annealed_mean
-from latentens.rbm.width_rule import held_out_items
+from latentens.rbm.sampled import annealed_mean
+from latentens.rbm.width import held_out_items
 from latentens.runtime.numerics import double_precision
 from latentens.scores.scores import balanced_accuracy
 from latentens.votes import Votes

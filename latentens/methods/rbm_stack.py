@@ -17,16 +17,15 @@ from latentens.methods.base import Diagnostics, Estimate, GoldCodes, Method, Pos
 from latentens.methods.dawid_skene_em import DawidSkeneEM
 from latentens.methods.independent.likelihood import log_joint
 from latentens.methods.rows import by_blocks, vote_indicator
+from latentens.rbm.exact import ExactTraining, exact_log_likelihoods
 from latentens.rbm.lemma import dawid_skene_to_rbm, rbm_to_dawid_skene
 from latentens.rbm.machine import Machine
 from latentens.rbm.rows import VisibleRows, rows_from_votes, sizes_from_votes
-from latentens.rbm.scoring import exact_log_likelihoods, mean_log_likelihood
-from latentens.rbm.stack import Passing, Prediction, is_exact, permute_hidden, rows_above, top_probs
-from latentens.rbm.training.choice import choose_training
-from latentens.rbm.training.exact import ExactTraining
-from latentens.rbm.training.interface import Trained, Training
+from latentens.rbm.sampled import mean_log_likelihood
+from latentens.rbm.stack import Passing, Prediction, choose_training, is_exact, permute_hidden, rows_above, top_probs
+from latentens.rbm.training import Trained, Training
 from latentens.rbm.units import Units
-from latentens.rbm.width_rule import FEWEST, SingularValueRule, Width, has_room
+from latentens.rbm.width import FEWEST, SingularValueRule, Width
 from latentens.runtime.settings import Count
 from latentens.votes import Votes
 
@@ -135,7 +134,7 @@ class RBMStack(Method):
         """Whether it is known beforehand that the stack is one unit, to be fitted without training a machine."""
         if self.training is not None or self.rule.training is not None or self.hidden not in (None, (1,)):
             return False
-        return self.hidden == (1,) or not has_room(sizes_from_votes(votes), votes.num_items, FEWEST)
+        return self.hidden == (1,) or not self.rule.has_room(sizes_from_votes(votes), votes.num_items, FEWEST)
 
     def _about_single(self, votes: Votes) -> dict[str, Any]:
         if self.hidden is not None:

@@ -20,11 +20,10 @@ from latentens.methods.rbm_stack import RBMStack
 from latentens.models import DawidSkene, TopDown
 from latentens.programs.model import GenerativeModel, Params
 from latentens.programs.rows import Rows
-from latentens.rbm.enumeration import can_enumerate
+from latentens.rbm.exact import ExactTraining
 from latentens.rbm.lemma import rbm_to_dawid_skene
 from latentens.rbm.rows import sizes_from_votes
-from latentens.rbm.training import ExactTraining
-from latentens.rbm.width_rule import FEWEST
+from latentens.rbm.width import FEWEST
 from latentens.runtime.numerics import entropy
 from latentens.runtime.settings import Count, CountOrZero, Positive
 from latentens.votes import Votes
@@ -254,7 +253,7 @@ def _model(num_voters: int, num_hidden: int) -> DawidSkene | TopDown:
 
 def _from_stack(votes: Votes, size: int, key: Array) -> dict[str, np.ndarray]:
     """Parameters from a stack of two machines: the upper one is Dawid–Skene for the hidden units of the lower."""
-    affordable = can_enumerate(sizes_from_votes(votes), size)
+    affordable = sizes_from_votes(votes).can_enumerate(size)
     stack = RBMStack(hidden=(size, 1), training=STACK_TRAINING if affordable else None)
     lower, upper = stack.train(votes, key=key)
     params = {

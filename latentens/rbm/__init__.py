@@ -1,36 +1,27 @@
-"""Restricted Boltzmann machines: exact where a layer can be enumerated, sampled above."""
+"""Restricted Boltzmann machines: exact where a layer can be enumerated, sampled above.
 
-from latentens.rbm.annealing import PartitionEstimate
-from latentens.rbm.lemma import (
-    DawidSkeneParams,
-    dawid_skene_to_rbm,
-    rbm_to_dawid_skene,
-)
+The functions of a machine use 64-bit floats whatever JAX's default is, and return NumPy arrays. To compile or
+differentiate them, take them from `latentens.rbm.machine` and switch 64-bit floats on.
+"""
+
+from latentens.rbm import machine, sampling
+from latentens.rbm.exact import ExactTraining, log_partition, log_probs, state_posterior
+from latentens.rbm.lemma import DawidSkeneParams, dawid_skene_to_rbm, rbm_to_dawid_skene
 from latentens.rbm.machine import Machine
-from latentens.rbm.public import (
-    energy,
-    estimate_log_partition,
-    free_energy,
-    hidden_probs,
-    log_partition,
-    log_probs,
-    state_posterior,
-    visible_probs,
-)
 from latentens.rbm.rows import VisibleRows, rows_from_votes
-from latentens.rbm.scoring import Likelihood, mean_log_likelihood
-from latentens.rbm.search import random_search
-from latentens.rbm.stack import hidden_representations
-from latentens.rbm.training import (
-    ExactTraining,
-    SampledTraining,
-    Trained,
-    Training,
-    choose_training,
-    train_machine,
-)
+from latentens.rbm.sampled import Likelihood, SampledTraining, mean_log_likelihood
+from latentens.rbm.sampling import PartitionEstimate
+from latentens.rbm.stack import choose_training, hidden_representations, train_machine
+from latentens.rbm.training import Trained, Training
 from latentens.rbm.units import Units
-from latentens.rbm.width_rule import SingularValueRule, Width
+from latentens.rbm.width import SingularValueRule, Width
+from latentens.runtime.numerics import numpy_result
+
+energy = numpy_result(machine.energy)
+free_energy = numpy_result(machine.free_energy)
+hidden_probs = numpy_result(machine.hidden_probs)
+visible_probs = numpy_result(machine.visible_probs)
+estimate_log_partition = numpy_result(sampling.estimate_log_partition)
 
 __all__ = [
     "DawidSkeneParams",
@@ -55,7 +46,6 @@ __all__ = [
     "log_partition",
     "log_probs",
     "mean_log_likelihood",
-    "random_search",
     "rbm_to_dawid_skene",
     "rows_from_votes",
     "state_posterior",

@@ -1,8 +1,7 @@
-"""Exact likelihoods of a machine with their gradient in closed form: data minus model expectations.
+"""Exact likelihoods of a machine with their gradient in closed form, and training by them.
 
 All of it is NumPy. Nothing has to be compiled, whatever the number of rows, units and states, and since BLAS runs on
-one thread, sums are taken in one order on any number of cores: the same start ends at the same point. The same
-quantities as functions of JAX, for derivatives of one's own, are in `machine`.
+one thread, sums are taken in one order on any number of cores: the same start ends at the same point.
 
 With the indicators x of the visible and h of the hidden units, and all units observed,
 `log p(x) = aᵀx + Σ_j log Σ_s exp(b_js + xᵀW_js) − log Z` and
@@ -12,17 +11,26 @@ Arrays have indicators first and rows or states last, so that sums over the few 
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
+import jax
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
+from scipy.optimize import OptimizeResult, minimize
 from scipy.sparse import csr_array
 from scipy.special import softmax
 
+from latentens.errors import LatentensError
+from latentens.inference.optimise import STALLED
 from latentens.rbm.machine import Machine, smaller_layer_states
 from latentens.rbm.rows import VisibleRows
-from latentens.rbm.units import Units
+from latentens.rbm.training import Trained, Training, from_vote_shares, random_machines
+from latentens.rbm.units import AnyArray, Units
 from latentens.runtime.blocks import BLOCK_ELEMENTS, row_blocks
+from latentens.runtime.parallel import one_blas_thread, stop_if_asked
+from latentens.runtime.progress import track_late
+from latentens.runtime.settings import Count, NotNegative, Positive
 
 Flat = Float[np.ndarray, " parameter"]
 Gradient = tuple[Float[np.ndarray, "visible hidden"], Float[np.ndarray, " visible"], Float[np.ndarray, " hidden"]]
@@ -66,7 +74,7 @@ class LogLikelihood:
     def loss(self, flat: Flat) -> tuple[float, Flat]:
         """The negative of the penalised log-likelihood, and its gradient."""
         machine = self.machine(flat)
-        log_z, model = log_partition(machine)
+        log_z, model = log_partition_slopes(machine)
         value, data = self._complete(machine) if self.votes is None else self._mixture(machine)
         penalty, slope = self._penalty(np.asarray(machine.weights))
         gradient = [ours - theirs for ours, theirs in zip(model, data, strict=True)]
@@ -140,10 +148,10 @@ def state_tables(machine: Machine) -> StateTables:
     return StateTables(states, states @ machine.hidden_bias + log_norms.sum(axis=0), tables - log_norms[:, None])
 
 
-def log_partition(machine: Machine, *, block_elements: int = BLOCK_ELEMENTS) -> tuple[float, Gradient]:
+def log_partition_slopes(machine: Machine, *, block_elements: int = BLOCK_ELEMENTS) -> tuple[float, Gradient]:
     """`log Z` and its gradient, the expectations under the machine, by the states of the smaller layer in blocks."""
     if smaller_layer_states(machine) < machine.hidden_units.num_states**machine.num_hidden:
-        log_z, (weights, hidden, visible) = log_partition(machine.transposed, block_elements=block_elements)
+        log_z, (weights, hidden, visible) = log_partition_slopes(machine.transposed, block_elements=block_elements)
         return log_z, (weights.T, visible, hidden)
     weights, visible_bias, hidden_bias = (np.asarray(part) for part in machine[:3])
     units, num_units = machine.hidden_units, machine.num_hidden
@@ -165,15 +173,57 @@ def log_partition(machine: Machine, *, block_elements: int = BLOCK_ELEMENTS) -> 
     return float(total), sums
 
 
+def log_partition(machine: Machine) -> float:
+    """`log Z`, by enumerating the states of the smaller layer."""
+    return log_partition_slopes(machine)[0]
+
+
+def log_probs(
+    machine: Machine,
+    visible: Float[AnyArray, "row visible"],
+    observed: Bool[AnyArray, "row unit"] | Int[AnyArray, "row unit"] | None = None,
+) -> Float[np.ndarray, " row"]:
+    """The exact `log p(observed part of x)` of each row.
+
+    Args:
+        machine: The machine; its hidden layer is enumerated if any unit is unobserved or repeated.
+        visible: Indicators of the visible units, added up over repeated votes; anything where they are unobserved.
+        observed: Number of votes of each visible unit; None if all have one.
+    """
+    return log_likelihoods(machine, _as_rows(machine, visible, observed))
+
+
+def state_posterior(
+    machine: Machine,
+    visible: Float[AnyArray, "row visible"],
+    observed: Bool[AnyArray, "row unit"] | Int[AnyArray, "row unit"] | None = None,
+) -> Float[np.ndarray, "row state"]:
+    """`p(h | observed part of x)` for every state h of the hidden layer, the last unit changing fastest.
+
+    Arguments are those of `log_probs`.
+    """
+    return next(state_posteriors(machine, _as_rows(machine, visible, observed), [slice(None)]))
+
+
+def _as_rows(machine: Machine, visible: AnyArray, observed: AnyArray | None) -> VisibleRows:
+    observed = None if observed is None else np.asarray(observed)
+    return VisibleRows(np.asarray(visible), np.ones(len(visible)), len(visible), observed, machine.visible_units)
+
+
 def log_likelihoods(machine: Machine, rows: VisibleRows) -> Float[np.ndarray, " row"]:
     """`log p(x)` of each row."""
-    log_z, _ = log_partition(machine)
+    log_z = log_partition(machine)
     if rows.observed is None:
         visible = np.asarray(rows.visible).T
         logits = np.asarray(machine.weights).T @ visible + np.asarray(machine.hidden_bias)[:, None]
         return machine.visible_bias @ visible + _softmax(logits, machine.hidden_units)[1].sum(axis=0) - log_z
     tables = state_tables(machine)
     return _log_mixture(rows, tables.log_votes, tables.log_mass - log_z)
+
+
+def exact_log_likelihoods(machine: Machine, rows: VisibleRows) -> Float[np.ndarray, " row"] | None:
+    """`log p(x)` of each row; None for a machine too large to enumerate."""
+    return log_likelihoods(machine, rows) if rows.sizes.can_enumerate(machine.num_hidden) else None
 
 
 def stacked_log_likelihoods(machine: Machine, above: Machine, rows: VisibleRows) -> Float[np.ndarray, " row"]:
@@ -263,3 +313,139 @@ def _log_sum(values: Float[np.ndarray, "..."], axis: int) -> Float[np.ndarray, "
     """`log Σ exp`; SciPy's takes longer than all else on small arrays."""
     top = values.max(axis=axis)
     return top + np.log(np.exp(values - np.expand_dims(top, axis)).sum(axis=axis))
+
+
+@dataclass(frozen=True)
+class ExactTraining(Training):
+    """Maximise the exact, penalised likelihood `mean log p(x) − penalty/2 · ‖W‖²` by L-BFGS.
+
+    The penalty is for each vote: the weights of a voter who voted on a tenth of the items have a tenth of it. A machine
+    with one hidden unit is trained with that unit clamped on rows whose label is known.
+
+    Starts compete: after some iterations the worse half is given up, after as many again half of the rest, and so on;
+    the last two run until they converge. If they end at different optima, more starts are drawn. The best end wins.
+
+    Attributes:
+        penalty: Weight of the L2 penalty, on W only and per vote.
+        restarts: Number of starts that compete: those that are handed to `train`, for one unit the one where labels are
+            the items' votes, and random ones for the rest.
+        batches: Largest number of such competitions; another one follows while the best two ends of all are farther
+            apart than ten times the tolerance.
+        trial: Iterations after which the worse half of the starts is given up; after a few the order of the starts
+            says hardly anything about the order of their ends.
+        max_iterations: Limit on the iterations of each start.
+        tolerance: A start has converged when no entry of its gradient exceeds this, or when 20 iterations together gain
+            less than this in mean log-likelihood.
+        weight_scale: Standard deviation of the weights of a random start.
+    """
+
+    penalty: NotNegative = 1e-3
+    restarts: Count = 16
+    batches: Count = 3
+    trial: Count = 100
+    max_iterations: Count = 1000
+    tolerance: Positive = 1e-5
+    weight_scale: Positive = 1.0
+
+    @one_blas_thread()
+    def _train(self, rows: VisibleRows, num_hidden: int, key: jax.Array, starts: Sequence[Machine]) -> Trained:
+        likelihood = LogLikelihood(rows, num_hidden, self.penalty)
+        starts = list(starts)
+        if num_hidden == 1:
+            starts.append(from_vote_shares(rows))
+        climbs: list[_Climb] = []
+        for number in range(self.batches):
+            batch_key = jax.random.fold_in(key, number)
+            drawn = random_machines(rows, num_hidden, self.weight_scale, batch_key, max(0, self.restarts - len(starts)))
+            batch = [_Climb(likelihood, start, self.max_iterations, self.tolerance) for start in [*starts, *drawn]]
+            with np.errstate(over="ignore"):  # a step of the line search may be far too long
+                _compete(batch, self.trial)
+            climbs = [climb for climb in [*climbs, *batch] if np.isfinite(climb.curve[-1])]
+            climbs.sort(key=lambda climb: climb.curve[-1])
+            losses, starts = [climb.curve[-1] for climb in climbs if climb.ended], []
+            if self.restarts == 1 or (len(losses) > 1 and losses[1] - losses[0] <= 10 * self.tolerance):
+                break
+        if not climbs:
+            raise LatentensError("exact training failed from every start; use a penalty above zero or more restarts")
+        best = climbs[0]
+        return Trained(
+            ends=tuple(likelihood.machine(climb.point) for climb in climbs),
+            curve=-np.array(best.curve),
+            diagnostics={
+                "training": "exact",
+                "objectives": np.array([-climb.curve[-1] for climb in climbs]),
+                "starts_given_up": sum(not climb.ended for climb in climbs),
+                "iterations": best.iterations,
+                "gradient": best.slope,
+                "converged": best.converged,
+            },
+        )
+
+
+class _Climb:
+    """One start on its way."""
+
+    def __init__(self, likelihood: LogLikelihood, start: Machine, max_iterations: int, tolerance: float) -> None:
+        self.likelihood, self.max_iterations, self.tolerance = likelihood, max_iterations, tolerance
+        self.point: Flat = likelihood.flat(start)
+        self.curve: list[float] = []
+        """The loss at the start and after each iteration."""
+        self.slope, self.ended, self.converged = np.inf, False, False
+
+    @property
+    def iterations(self) -> int:
+        return max(0, len(self.curve) - 1)
+
+    def go_on(self, iterations: int) -> None:
+        """Some more iterations, unless it has ended."""
+        iterations = min(iterations, self.max_iterations - self.iterations)
+        if self.ended or iterations == 0:
+            self.ended = True
+            return
+        if not self.curve:
+            self.curve.append(self.likelihood.loss(self.point)[0])
+        end = minimize(
+            self._loss,
+            self.point,
+            jac=True,
+            method="L-BFGS-B",
+            callback=self._end_if_stalled,
+            options={
+                "maxiter": iterations,
+                "maxfun": 20 * iterations,
+                "gtol": self.tolerance,
+                "ftol": 0,
+                "maxcor": STALLED,
+            },
+        )
+        self.point, self.slope = end.x, float(np.abs(end.jac).max(initial=0.0))
+        self.converged = self.slope <= self.tolerance or self._stalled()
+        self.ended = self.converged or end.nit < iterations or self.iterations >= self.max_iterations
+
+    def _loss(self, flat: Flat) -> tuple[float, Flat]:
+        stop_if_asked()
+        return self.likelihood.loss(flat)
+
+    def _end_if_stalled(self, intermediate_result: OptimizeResult) -> None:
+        self.curve.append(float(intermediate_result.fun))
+        if self._stalled():
+            raise StopIteration
+
+    def _stalled(self) -> bool:
+        return len(self.curve) > STALLED and self.curve[-1 - STALLED] - self.curve[-1] < self.tolerance
+
+
+def _compete(climbs: Sequence[_Climb], iterations: int) -> None:
+    """Let the better half of the starts go on again and again, until two are left, which go all the way."""
+    while len(climbs) > 2:
+        for climb in track_late(climbs, "training exactly"):
+            climb.go_on(iterations)
+        order = np.argsort([climb.curve[-1] for climb in climbs], kind="stable")  # NaN comes last
+        climbs = [climbs[number] for number in order[: -(-len(climbs) // 2)]]
+    for climb in climbs:
+        climb.go_on(climb.max_iterations)
+
+
+def single_unit(rows: VisibleRows, penalty: float, key: jax.Array) -> Machine:
+    """The machine with one hidden unit: the Dawid–Skene maximum."""
+    return ExactTraining(penalty=penalty).train(rows._replace(label=None), 1, key=key).machine

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from latentens.errors import VotesError
-from latentens.rbm.units import AnyArray, Units
+from latentens.rbm.units import MOST_STATES, AnyArray, Units
 from latentens.runtime.limits import check_memory
 from latentens.votes import Votes
 from latentens.votes.labels import LAST
@@ -15,8 +15,12 @@ MEAN_PSEUDO = 1e-4
 """Share of the data by which the means of visible units are drawn towards equal shares of their states."""
 
 
+MOST_ENTRIES = 2**25
+"""Exact likelihoods are computed up to this many entries of tables over states."""
+
+
 class RowSizes(NamedTuple):
-    """What the cost of a machine depends on: how many rows there are, and of what."""
+    """The sizes on which the cost of a machine depends."""
 
     num_rows: int
     num_units: int
@@ -30,6 +34,25 @@ class RowSizes(NamedTuple):
     def num_bytes(self) -> float:
         """Memory of the rows laid out for a machine: indicators as numbers, and which votes were cast."""
         return float(self.num_rows) * self.num_units * (8 * (self.num_states - 1) + self.num_states + 1)
+
+    def entries(self, num_hidden: int) -> float:
+        """Number of table entries that one evaluation of the exact likelihood computes; infinite if there are too many.
+
+        The smaller layer is enumerated once, for each visible unit; the hidden layer once more for each vote if rows
+        have gaps.
+
+        Args:
+            num_hidden: Number of hidden units, which have as many states as the visible ones.
+        """
+        states = self.num_states ** (num_hidden if self.gaps else min(self.num_units, num_hidden))
+        if states > MOST_STATES:
+            return float("inf")
+        entries = states * (self.num_states - 1) * max(self.num_units, num_hidden)
+        return float(entries + (states * self.num_votes if self.gaps else 0))
+
+    def can_enumerate(self, num_hidden: int) -> bool:
+        """Whether exact likelihoods are affordable."""
+        return self.entries(num_hidden) <= MOST_ENTRIES
 
 
 class VisibleRows(NamedTuple):

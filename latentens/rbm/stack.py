@@ -1,18 +1,23 @@
-"""From layer to layer: what the hidden units of one machine are to the next, and to the label at the top."""
+"""Stacks of machines: training one, what its hidden units pass on to the next, and the label at the top."""
 
+import logging
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
+from rich.console import Console
 
-from latentens.rbm.chains import fill_gaps
-from latentens.rbm.exact import expected_given_rows, hidden_distribution
+from latentens.rbm.exact import ExactTraining, expected_given_rows, hidden_distribution
 from latentens.rbm.machine import Machine, hidden_probs, hidden_states
-from latentens.rbm.rows import VisibleRows, rows_from_votes
-from latentens.rbm.units import AnyArray
+from latentens.rbm.rows import MOST_ENTRIES, VisibleRows, rows_from_votes
+from latentens.rbm.sampled import SampledTraining
+from latentens.rbm.sampling import fill_gaps
+from latentens.rbm.training import Trained, Training
+from latentens.rbm.units import MOST_EXACT_STATES, AnyArray
 from latentens.runtime.blocks import fetch
 from latentens.runtime.numerics import double_precision
 from latentens.votes import Votes
@@ -20,8 +25,46 @@ from latentens.votes import Votes
 Prediction = Literal["exact", "map", "sample"]
 Passing = Literal["exact", "sampled"]
 
-MOST_EXACT_STATES = 2**12
-"""Expectations over the states of a layer are exact up to this many."""
+
+def choose_training(
+    rows: VisibleRows, num_hidden: int, *, exact: Training | None = None, sampled: Training | None = None
+) -> Training:
+    """Exact training where the machine can be enumerated, sampled training elsewhere, which is announced.
+
+    Args:
+        rows: What is to be trained on.
+        num_hidden: Number of hidden units.
+        exact: Exact training, by default with its default settings.
+        sampled: Sampled training, likewise.
+    """
+    if rows.sizes.can_enumerate(num_hidden):
+        return exact or ExactTraining()
+    announce(
+        f"machine with {rows.num_units} × {num_hidden} units of {rows.units.num_states} states, "
+        f"{len(rows.weight):,} rows: sampled training (exact training would go through "
+        f"{rows.sizes.entries(num_hidden):,.0f} entries for each step; the limit is {MOST_ENTRIES:,})"
+    )
+    return sampled or SampledTraining()
+
+
+@lru_cache(maxsize=256)
+def announce(message: str) -> None:
+    """Say something once, to the log and on standard error."""
+    logging.getLogger("latentens").info(message)
+    Console(stderr=True).print(message, highlight=False, soft_wrap=True)
+
+
+def train_machine(votes: Votes, num_hidden: int, *, key: jax.Array, training: Training | None = None) -> Trained:
+    """Train one machine on votes.
+
+    Args:
+        votes: Votes, some of which may be missing.
+        num_hidden: Number of hidden units.
+        key: Random key.
+        training: How; by default exactly where the size allows, by sampling elsewhere.
+    """
+    rows = rows_from_votes(votes)
+    return (training or choose_training(rows, num_hidden)).train(rows, num_hidden, key=key)
 
 
 def is_exact(machine: Machine) -> bool:

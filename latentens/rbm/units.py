@@ -6,7 +6,7 @@ indicator each, for which sigmoid and softplus take the place of softmax and log
 """
 
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Annotated, Any
 
 import jax
@@ -24,8 +24,9 @@ AnyArray = Array | np.ndarray
 MOST_STATES = 2**20
 """The largest layer whose states are enumerated has this many."""
 
-LARGEST_PRODUCT = 2.0**512
-"""Factors are multiplied before one logarithm is taken if their product cannot exceed this."""
+
+MOST_EXACT_STATES = 2**12
+"""Expectations over the states of a layer are exact up to this many, sampled above."""
 
 
 @jax.tree_util.register_static
@@ -63,7 +64,8 @@ class Units(Settings):
         """The probability of each indicator, from the log-odds of its state against state 0."""
         if self.width == 1:
             return jax.nn.sigmoid(logits)
-        return _softmax(self.by_unit(logits), axis=-1).reshape(logits.shape)
+        tables = jnp.pad(self.by_unit(logits), [(0, 0)] * logits.ndim + [(1, 0)])
+        return jax.nn.softmax(tables, axis=-1)[..., 1:].reshape(logits.shape)
 
     def log_odds(self, probs: Float[AnyArray, "*row indicator"]) -> Float[Array, "*row indicator"]:
         """The inverse of `probs`."""
@@ -77,11 +79,7 @@ class Units(Settings):
         if self.width == 1:
             return jax.nn.softplus(logits)
         tables = self.by_unit(logits, axis=0)
-        return jax.nn.logsumexp(jnp.pad(tables, ((0, 0), (1, 0), *((0, 0) for _ in logits.shape[1:]))), axis=1)
-
-    def sum_log_normalisers(self, logits: Float[AnyArray, "indicator row"]) -> Float[Array, " row"]:
-        """The sum of `log_normalisers` over the units: one logarithm a row in place of one an entry."""
-        return sum_softplus(logits) if self.width == 1 else _sum_log_normalisers(self.width, logits)
+        return jax.nn.logsumexp(jnp.pad(tables, [(0, 0), (1, 0), *((0, 0) for _ in logits.shape[1:])]), axis=1)
 
     def states(self, num_units: int, part: slice = slice(None)) -> Float[np.ndarray, "state indicator"]:
         """All states of a layer, or part of them, the last unit changing fastest; refuses a layer that is too large."""
@@ -130,45 +128,3 @@ def _all_states(num_states: int, num_units: int) -> Float[np.ndarray, "state ind
     states = _states(num_states, num_units, slice(None))
     states.flags.writeable = False
     return states
-
-
-def _softmax(logits: Float[AnyArray, "..."], axis: int) -> Float[Array, "..."]:
-    """The softmax without state 0, whose logit is 0."""
-    top = jnp.maximum(jnp.max(logits, axis=axis, keepdims=True), 0)
-    powers = jnp.exp(logits - top)
-    return powers / (jnp.exp(-top) + powers.sum(axis=axis, keepdims=True))
-
-
-@jax.custom_jvp
-def sum_softplus(logits: Float[AnyArray, "unit row"]) -> Float[Array, " row"]:
-    """`Σ log(1 + exp(logit))` over binary units."""
-    factors = 1 + jnp.exp(-jnp.abs(logits))
-    return jnp.maximum(logits, 0).sum(0) + _log_product(factors, 2)
-
-
-@sum_softplus.defjvp
-def _sum_softplus_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
-    (logits,), (tangent,) = primals, tangents
-    return sum_softplus(logits), (jax.nn.sigmoid(logits) * tangent).sum(0)
-
-
-@partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _sum_log_normalisers(width: int, logits: Float[AnyArray, "indicator row"]) -> Float[Array, " row"]:
-    """`Σ log(1 + Σ_s exp(logit_s))` over units with several indicators."""
-    tables = logits.reshape(-1, width, *logits.shape[1:])
-    top = jnp.maximum(tables.max(axis=1), 0)
-    factors = jnp.exp(-top) + jnp.exp(tables - top[:, None]).sum(axis=1)
-    return top.sum(0) + _log_product(factors, width + 1)
-
-
-@_sum_log_normalisers.defjvp
-def _sum_log_normalisers_jvp(width: int, primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
-    (logits,), (tangent,) = primals, tangents
-    slopes = _softmax(logits.reshape(-1, width, *logits.shape[1:]), axis=1).reshape(logits.shape)
-    return _sum_log_normalisers(width, logits), (slopes * tangent).sum(0)
-
-
-def _log_product(factors: Float[Array, "unit row"], largest: int) -> Float[Array, " row"]:
-    """The logarithm of a product of factors between 1 and `largest`."""
-    safe = len(factors) * np.log(largest) <= np.log(LARGEST_PRODUCT)
-    return jnp.log(factors.prod(0)) if safe else jnp.log(factors).sum(0)

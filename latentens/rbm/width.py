@@ -9,15 +9,11 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Float
 
-from latentens.rbm.enumeration import enumerated_entries
-from latentens.rbm.exact import stacked_log_likelihoods
+from latentens.rbm.exact import ExactTraining, exact_log_likelihoods, stacked_log_likelihoods
 from latentens.rbm.machine import Machine
 from latentens.rbm.rows import RowSizes, VisibleRows
-from latentens.rbm.scoring import exact_log_likelihoods
 from latentens.rbm.stack import is_exact, rows_above
-from latentens.rbm.training.exact import ExactTraining, centred_weights
-from latentens.rbm.training.interface import Trained, Training
-from latentens.runtime.blocks import SMALL_ELEMENTS
+from latentens.rbm.training import Trained, Training, centred_weights
 from latentens.runtime.numerics import double_precision
 from latentens.runtime.settings import Count, NotNegative, PartialShare, Settings
 
@@ -81,8 +77,7 @@ class SingularValueRule(Settings):
     machine alone would not do: on votes of a tree it asks for a unit for the label beside one for each group, and the
     label above them gets worse by it.
 
-    A machine with more parameters than there are items, as many units as voters, or more than a few hundred states for
-    ten voters is not tried.
+    A machine with more parameters than there are items, as many units as voters, or too many states is not tried.
 
     Attributes:
         penalty: Weight of the L2 penalty on the wide machine; by default that of the noise.
@@ -91,12 +86,15 @@ class SingularValueRule(Settings):
         max_units: Train this many units, or as many as there are visible ones if these are fewer. None: always as
             many as visible units.
         training: How to train; by default exactly.
+        max_entries: Largest number of table entries per evaluation of the exact likelihood, a few hundred states for
+            ten voters; larger machines are not tried.
     """
 
     penalty: NotNegative | None = None
     held_out: PartialShare = 0.2
     max_units: Count | None = 8
     training: Training | None = None
+    max_entries: Count = 2**16
 
     @double_precision
     def choose(self, rows: VisibleRows, *, key: jax.Array, single: SingleUnit | None = None) -> Width:
@@ -113,24 +111,39 @@ class SingularValueRule(Settings):
         one = single(~held_out) if single else self._training.train(training, 1, key=single_key).machine
         judge = _Judge(others, exact_log_likelihoods(_without_units(training), others))
         judge.accept(exact_log_likelihoods(one, others))
-        if not has_room(rows.sizes, int(rows.num_items), FEWEST):
+        if not self.has_room(rows.sizes, int(rows.num_items), FEWEST):
             return Width(1, np.ones(1), 1.0, tuple(judge.gains), (one,))
         last = self._train_stack(training, FEWEST, nested_key)
         if not judge.accept(last.log_likelihoods(others)).supported:
             return Width(1, np.ones(1), 1.0, tuple(judge.gains), (one,))
-        if not has_room(rows.sizes, int(rows.num_items), FEWEST + 1):
+        if not self.has_room(rows.sizes, int(rows.num_items), FEWEST + 1):
             return Width(FEWEST, np.ones(1), np.nan, tuple(judge.gains), last.lower.ends[:1])
         wide = self._train_wide(rows, wide_key)
         shares, rank = effective_rank(unit_strengths(wide.machine))
         num_hidden = FEWEST
         for size in range(FEWEST + 1, math.ceil(rank) + 1):
-            if not has_room(rows.sizes, int(rows.num_items), size):
+            if not self.has_room(rows.sizes, int(rows.num_items), size):
                 break
             wider = self._train_stack(training, size, jax.random.fold_in(nested_key, size))
             if not judge.accept(wider.log_likelihoods(others)).supported:
                 break
             num_hidden, last = size, wider
         return Width(num_hidden, shares, rank, tuple(judge.gains), last.lower.ends[:1])
+
+    def has_room(self, sizes: RowSizes, num_items: int, num_hidden: int) -> bool:
+        """Whether a machine of this size is tried.
+
+        It has fewer hidden units than visible ones, no more parameters than there are items, and fewer than rows have
+        probabilities; and its states are few enough to enumerate.
+        """
+        visible, hidden = (number * (sizes.num_states - 1) for number in (sizes.num_units, num_hidden))
+        parameters = visible + hidden + visible * hidden
+        return (
+            num_hidden < sizes.num_units
+            and parameters <= num_items
+            and parameters < float(sizes.num_states) ** sizes.num_units
+            and sizes.entries(num_hidden) <= self.max_entries
+        )
 
     @property
     def _training(self) -> Training:
@@ -145,29 +158,13 @@ class SingularValueRule(Settings):
 
     def _train_wide(self, rows: VisibleRows, key: jax.Array) -> Trained:
         num_units = min(rows.num_units, self.max_units or rows.num_units)
-        while num_units > FEWEST and enumerated_entries(rows, num_units) > SMALL_ELEMENTS:
+        while num_units > FEWEST and rows.sizes.entries(num_units) > self.max_entries:
             num_units -= 1
         penalty = self.penalty
         if penalty is None:
             penalty = math.sqrt(rows.visible.shape[1] / int(rows.num_items)) / (2 * rows.units.num_states**2)
         training = self.training or ExactTraining(restarts=2, batches=1, weight_scale=0.1)
         return replace(training, penalty=penalty).train(rows, num_units, key=key)
-
-
-def has_room(sizes: RowSizes, num_items: int, num_hidden: int) -> bool:
-    """Whether a machine of this size is worth trying.
-
-    It has fewer hidden units than visible ones, no more parameters than there are items, and fewer than rows have
-    probabilities; and enumerating its states takes next to no time.
-    """
-    visible, hidden = (number * (sizes.num_states - 1) for number in (sizes.num_units, num_hidden))
-    parameters = visible + hidden + visible * hidden
-    return (
-        num_hidden < sizes.num_units
-        and parameters <= num_items
-        and parameters < float(sizes.num_states) ** sizes.num_units
-        and enumerated_entries(sizes, num_hidden) <= SMALL_ELEMENTS
-    )
 
 
 def held_out_items(num_items: int, share: float) -> Bool[np.ndarray, " item"]:

@@ -11,25 +11,20 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from latentens.errors import LatentensError
-from latentens.rbm.annealing import estimate_log_partition
-from latentens.rbm.chains import fill_gaps, jump, run_chains
+from latentens.rbm.exact import exact_log_likelihoods, single_unit
 from latentens.rbm.machine import Machine, free_energy, log_partition, smaller_layer_states
 from latentens.rbm.rows import VisibleRows
-from latentens.rbm.training.exact import centre, single_unit, squared_weights, uncentre
-from latentens.rbm.training.interface import Trained, Training
+from latentens.rbm.sampling import estimate_log_partition, fill_gaps, jump, run_chains
+from latentens.rbm.training import Trained, Training, centre, squared_weights, uncentre
+from latentens.rbm.units import MOST_EXACT_STATES
 from latentens.runtime.blocks import fetch
+from latentens.runtime.numerics import double_precision
 from latentens.runtime.parallel import stop_if_asked
 from latentens.runtime.progress import track_late
 from latentens.runtime.settings import Count, NotNegative, PartialShare, Positive
 
 if TYPE_CHECKING:
     import optax
-
-MOST_SCORED_STATES = 2**14
-"""The held-out likelihood is exact if the smaller layer has at most this many states, annealed above."""
-
-EPOCH_ITEMS = 2**17
-"""At most this many items are drawn from the rows as training set."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +52,7 @@ class SampledTraining(Training):
             label, start on both of its sides.
         input_scale: Standard deviation of the input of a hidden unit at a random start: that of a weight times the
             square root of the number of visible units.
+        max_items: Largest number of items that are drawn from the rows as training set.
     """
 
     penalty: NotNegative = 5e-4
@@ -73,6 +69,7 @@ class SampledTraining(Training):
     patience: Count = 10
     informed: bool = True
     input_scale: NotNegative = 1.0
+    max_items: Count = 2**17
 
     def _train(self, rows: VisibleRows, num_hidden: int, key: jax.Array, starts: Sequence[Machine]) -> Trained:
         rows.refuse_repeats("sampled training")
@@ -125,7 +122,7 @@ class SampledTraining(Training):
 
     def _split(self, rows: VisibleRows, key: jax.Array) -> tuple[Int[Array, " item"], Int[Array, " item"]]:
         """Rows of the training items and of those held out, in random order."""
-        total = min(EPOCH_ITEMS, max(64, int(rows.num_items)))
+        total = min(self.max_items, max(64, int(rows.num_items)))
         shuffled = jax.random.permutation(key, jnp.asarray(rows.row_of_items(total)))
         size = min(total - 1, round(self.held_out * total))
         return shuffled[size:], shuffled[:size] if size else shuffled
@@ -204,10 +201,48 @@ def _score(
     machine, visible = uncentre(centred, rows.means), rows.visible[items]
     if rows.observed is not None:
         visible = fill_gaps(machine, visible, rows.observed[items], gap_key)
-    if smaller_layer_states(machine) <= MOST_SCORED_STATES:
+    if smaller_layer_states(machine) <= MOST_EXACT_STATES:
         log_z = log_partition(machine)
     else:
         log_z = estimate_log_partition(
             machine, base, key=partition_key, num_chains=128, num_temperatures=300
         ).log_partition
     return -free_energy(machine, visible).mean() - log_z
+
+
+class Likelihood(NamedTuple):
+    """The mean log-likelihood of rows, in nats.
+
+    Attributes:
+        mean: The value; not a number for a machine too large to enumerate on rows with gaps.
+        standard_error: Its standard error by annealing; zero if the value is exact.
+    """
+
+    mean: float
+    standard_error: float
+
+
+@double_precision
+def mean_log_likelihood(machine: Machine, rows: VisibleRows, *, key: jax.Array) -> Likelihood:
+    """The mean log-likelihood of rows; the key serves annealing."""
+    values = exact_log_likelihoods(machine, rows)
+    if values is not None:
+        return Likelihood(float(rows.weight @ values), 0.0)
+    if rows.observed is not None:
+        return Likelihood(float("nan"), float("nan"))
+    return annealed_mean(machine, rows, key)
+
+
+def annealed_mean(machine: Machine, rows: VisibleRows, key: jax.Array, *, base_penalty: float = 1e-3) -> Likelihood:
+    """An estimate for complete rows and a machine of any size.
+
+    Args:
+        machine: The machine.
+        rows: The rows.
+        key: Random key.
+        base_penalty: Penalty on the one-unit machine from which annealing starts, which keeps its units uncertain.
+    """
+    base_key, key = jax.random.split(key)
+    estimate = estimate_log_partition(machine, single_unit(rows, base_penalty, base_key), key=key)
+    mean = -rows.weight @ free_energy(machine, rows.visible) - estimate.log_partition
+    return Likelihood(float(mean), float(estimate.standard_error))
