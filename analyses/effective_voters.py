@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from common import run, write
 
-from latentens.checks import effective_voters, voters_worth
+from latentens.checks import effective_number, effective_voters
 from latentens.datasets import simulate_paper
 from latentens.runtime.progress import track_late
 
@@ -27,14 +27,14 @@ def judge(family: str, number: int, items: int, resamples: int, key: jax.Array) 
     drawn = simulate_paper(family, 1000 + number, items)
     assert drawn.model is not None
     assert drawn.params is not None
-    true = voters_worth(drawn.model, drawn.params, key=jax.random.key(0))
+    true = effective_number(drawn.model, drawn.params, key=jax.random.key(0))
     found = effective_voters(drawn.votes, key=key, resamples=resamples)
     return {
         "family": family,
         "true": true.by_information,
         "true by correlation": true.by_correlation,
-        "estimate": found.worth.by_information,
-        "by correlation": found.worth.by_correlation,
+        "estimate": found.number.by_information,
+        "by correlation": found.number.by_correlation,
         "low": found.low,
         "high": found.high,
         "model": str(found.model),

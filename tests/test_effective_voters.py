@@ -6,11 +6,11 @@ import pytest
 
 from latentens import simulate
 from latentens.checks.effective_voters import (
+    effective_number,
     effective_voters,
     panel_curve,
     panel_information,
     subset_information,
-    voters_worth,
 )
 from latentens.models import DawidSkene, Tree
 from tests import oracles
@@ -31,7 +31,7 @@ def all_rows(num_voters):
 
 def test_independent_voters_are_worth_themselves():
     params = two_class(0.4, np.full(5, 0.75), np.full(5, 0.8))
-    worth = voters_worth(DawidSkene(5), params, key=KEY)
+    worth = effective_number(DawidSkene(5), params, key=KEY)
     exact = information(oracles.dawid_skene(DawidSkene(5), params, all_rows(5)))
     assert worth.information == pytest.approx(exact, rel=1e-9)
     assert worth.by_information == pytest.approx(5, abs=1e-6)
@@ -40,7 +40,7 @@ def test_independent_voters_are_worth_themselves():
 
 def test_unequal_independent_voters_are_worth_themselves():
     rates = np.array([0.95, 0.7, 0.65, 0.6, 0.55])
-    worth = voters_worth(DawidSkene(5), two_class(0.4, rates, rates), key=KEY)
+    worth = effective_number(DawidSkene(5), two_class(0.4, rates, rates), key=KEY)
     assert worth.by_information == pytest.approx(5, abs=1e-6)
 
 
@@ -48,7 +48,7 @@ def worth_of_a_group(num_voters, rate):
     """Voters whose common opinion is the label itself, which the program does not know."""
     rates, sure = np.full(num_voters, rate), np.full(1, 1 - 1e-9)
     params = two_class_tree(0.5, sure, sure, rates, rates)
-    return voters_worth(Tree((0,) * num_voters), params, key=KEY).by_information
+    return effective_number(Tree((0,) * num_voters), params, key=KEY).by_information
 
 
 def test_many_voters_are_worth_themselves_up_to_the_chance_of_simulated_rows():
@@ -61,14 +61,14 @@ def test_voters_who_leave_nothing_open_are_worth_no_more_than_they_are():
     assert 10 < worth_of_a_group(60, 0.9) <= 60
     rates = np.full(60, 0.9)
     params = two_class(0.5, rates, rates)
-    assert voters_worth(DawidSkene(60), params, key=KEY).by_information == 60
+    assert effective_number(DawidSkene(60), params, key=KEY).by_information == 60
 
 
 def test_voters_who_copy_a_hidden_opinion_are_worth_one():
     tree = Tree((0, 0, 0, 1, 1, 2))
     hidden, voter = np.full(3, 0.8), np.full(6, 1 - 1e-9)
     params = two_class_tree(0.5, hidden, hidden, voter, voter)
-    worth = voters_worth(tree, params, key=KEY)
+    worth = effective_number(tree, params, key=KEY)
     assert worth.information == pytest.approx(information(oracles.tree(tree, params, all_rows(6))), rel=1e-6)
     assert worth.by_information == pytest.approx(3, abs=0.1)
     # of fifteen pairs four are copies: ρ̄ = 4 / 15
@@ -122,5 +122,5 @@ def test_estimate_from_votes():
     votes = simulate(DawidSkene(4), 400, key=KEY, params=params).votes
     found = effective_voters(votes, [DawidSkene(4)], key=KEY, resamples=4)
     assert found.low <= found.high
-    assert found.worth.by_information == 4
-    assert found.summary == "The 4 voters err independently in the model that fits best, DawidSkene: each counts."
+    assert found.number.by_information == 4
+    assert found.summary == "The 4 voters err independently in the best-fitting model, DawidSkene: each counts fully."

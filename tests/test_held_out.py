@@ -171,7 +171,7 @@ def test_table_and_words():
     assert table.loc["good", "standard_error"] == pytest.approx(np.sqrt(50) * good.std(ddof=1))
     assert table.loc["poor", ["difference", "difference_error"]].tolist() == pytest.approx([-50, 0])
     assert table.loc["good", "difference"] == 0
-    assert "not to be told apart from it: near." in ranking.summary
+    assert "statistically tied with it: near." in ranking.summary
     assert "not that its labels are the best" in ranking.summary
 
 

@@ -17,7 +17,7 @@ from PIL import Image
 
 import latentens
 from latentens import Dataset, Votes
-from latentens.checks.effective_voters import EffectiveVoters, Worth
+from latentens.checks.effective_voters import EffectiveNumber, EffectiveVoters
 from latentens.comparison import EXACT, add_independence, dependence
 from latentens.datasets import load
 from latentens.errors import LatentensError, VotesError
@@ -251,7 +251,7 @@ def test_page_says_what_voters_are_worth_or_how_to_ask(tree, monkeypatch):
     colour = dict.fromkeys(view.posteriors, "#000000")
     assert worth_part(views(tree)[0], colour) is None  # the process behind the votes is known
     assert "not computed" in worth_part(view, colour).words[0]
-    found = EffectiveVoters(Worth(2.6, 2.9, 0.4), 2.1, 3.3, DawidSkene(4, 3), 4, 0.9)
+    found = EffectiveVoters(EffectiveNumber(2.6, 2.9, 0.4), 2.1, 3.3, DawidSkene(4, 3), 4, 0.9)
     for answer in (found, VotesError("there are too many")):
         monkeypatch.setattr(dependence, "effective_voters", Mock(side_effect=[answer]))
         asked = tree.copy()

@@ -205,7 +205,7 @@ def test_known_labels_choose_the_temperature():
 
 
 def test_what_cannot_be_tempered():
-    with pytest.raises(VotesError, match="no item has votes of two voters"):
+    with pytest.raises(VotesError, match="no item has votes from two voters"):
         Tempered(EM).fit(Votes.from_matrix(np.where(np.eye(6, dtype=bool), 1, -1), num_classes=2), key=KEY)
     with pytest.raises(VotesError, match="only one item"):
         Tempered(EM).fit(Votes.from_matrix([[1, 1, 0], [1, -1, -1], [-1, 0, -1]], num_classes=2), key=KEY)

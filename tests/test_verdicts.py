@@ -112,7 +112,7 @@ def test_a_difference_that_rounds_to_nothing_is_not_clear():
 def test_models_whose_difference_rounds_to_nothing_are_not_told_apart():
     values = np.log(np.linspace(0.2, 0.4, 50))
     ranking = PredictiveRanking({"one": values, "other": values - 1e-4, "same": values, "bad": values - 1.0})
-    assert "not to be told apart from it: same, other." in ranking.summary
+    assert "statistically tied with it: same, other." in ranking.summary
 
 
 def test_a_method_is_called_the_best_only_where_nobody_is_level_with_it():

@@ -8,7 +8,7 @@ from latentens.checks.dependence import (
     check_model,
     label_dependence,
 )
-from latentens.checks.effective_voters import EffectiveVoters, effective_voters, voters_worth
+from latentens.checks.effective_voters import EffectiveNumber, EffectiveVoters, effective_number, effective_voters
 from latentens.checks.held_out import (
     PredictiveRanking,
     held_out_log_likelihood,
@@ -20,6 +20,7 @@ from latentens.checks.sbc import SimulationRanks, simulation_based_calibration
 from latentens.checks.signal import SignalCheck, check_signal, signal_summary
 
 __all__ = [
+    "EffectiveNumber",
     "EffectiveVoters",
     "LabelDependence",
     "ModelCheck",
@@ -32,6 +33,7 @@ __all__ = [
     "check_independence",
     "check_model",
     "check_signal",
+    "effective_number",
     "effective_voters",
     "held_out_log_likelihood",
     "label_dependence",
@@ -39,5 +41,4 @@ __all__ = [
     "rank_predictions",
     "signal_summary",
     "simulation_based_calibration",
-    "voters_worth",
 ]

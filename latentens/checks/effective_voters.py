@@ -1,9 +1,8 @@
-"""What panels of independent voters say about the label: the measure that dependent voters are held against."""
+"""How many independent voters would carry as much information about the label as dependent ones."""
 
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import NamedTuple
 
 import jax
@@ -25,31 +24,15 @@ from latentens.runtime.progress import track_late
 from latentens.votes import Votes
 
 SIMULATED_ITEMS = 10_000
-"""Items behind each mean over rows of votes, where these are too many to be enumerated."""
-
-MOST_ROWS = 2**16
-"""Up to this many possible rows of votes are enumerated."""
+"""Number of simulated items behind each mean over rows of votes, where these are too many to enumerate."""
 
 ROUNDING = 1e-9
-"""Information that differs by less, in nats, is the same."""
-
-ORDERS = 64
-"""Random orders of the voters behind the information of panels of a few."""
-
-MORE_VOTERS = 2
-"""Panels of up to this many times the number of voters are compared with them."""
+"""Differences in information, in nats, that are rounding errors."""
 
 
-def is_enumerable(num_voters: int, num_classes: int) -> bool:
-    """Whether all rows of votes that are possible can be written down."""
-    return num_classes**num_voters <= MOST_ROWS
-
-
-@lru_cache(maxsize=4)
-def every_row(num_voters: int, num_classes: int) -> Votes:
-    """All rows of votes that are possible."""
-    rows = np.indices((num_classes,) * num_voters).reshape(num_voters, -1).T
-    return Votes.from_matrix(rows, num_classes=num_classes)
+def is_enumerable(num_voters: int, num_classes: int, most_rows: int = 2**16) -> bool:
+    """Whether all possible rows of votes can be enumerated."""
+    return num_classes**num_voters <= most_rows
 
 
 def panel_curve(
@@ -58,53 +41,51 @@ def panel_curve(
     information: float,
     key: jax.Array,
 ) -> Float[np.ndarray, " size"]:
-    """Mutual information of the label and the votes of 0, 1, … independent voters, up to that of the given ones.
+    """Mutual information of the label and the votes of 0, 1, … independent voters.
 
     Args:
         shares: Probabilities of the labels.
         confusion: Confusion matrices of the voters that panels are drawn from.
-        information: As far as the curve is wanted; beyond all voters it is only simulated.
+        information: The curve continues beyond the number of voters, up to twice as many, only if that is needed to
+            reach this information; that part is simulated.
         key: Random key of the panels.
     """
     few = is_enumerable(len(confusion), len(shares))
     curve = subset_information(shares, confusion, key) if few else np.zeros(1)
     if information <= curve[-1] + ROUNDING:
         return curve
-    panels = panel_information(shares, confusion, MORE_VOTERS * len(confusion), key)
+    panels = panel_information(shares, confusion, 2 * len(confusion), key)
     scale = curve[-1] / max(panels[len(confusion)], SMALLEST) if few else 1.0
     return np.concatenate([curve, scale * panels[len(curve) :]])
 
 
 def subset_information(
-    shares: Float[np.ndarray, " label"], confusion: Float[np.ndarray, "voter label vote"], key: jax.Array
+    shares: Float[np.ndarray, " label"],
+    confusion: Float[np.ndarray, "voter label vote"],
+    key: jax.Array,
+    num_orders: int = 64,
 ) -> Float[np.ndarray, " size"]:
     """Mutual information of the label and the votes of 0, 1, … all of a few independent voters.
 
-    That of a subset is exact. Its mean over all subsets of a size is estimated from those that begin random orders of
-    the voters. Some of these have better voters than others, which the sum of the information of single voters tells,
-    and the mean of that sum is known.
+    The information of a subset is exact. Its mean over all subsets of a size is estimated from the beginnings of random
+    orders of the voters, with the sum of the information of the single voters as a control variate.
     """
     alone = np.array([_information(_with_voter(shares[None], rates)) for rates in confusion])
     generator = numpy_generator(key)
-    orders = np.stack([generator.permutation(len(confusion)) for _ in range(ORDERS)])
-    joined = np.array([_nested_information(shares, confusion[order]) for order in orders])
+    orders = np.stack([generator.permutation(len(confusion)) for _ in range(num_orders)])
+    joined = np.zeros(orders.shape)
+    for found, order in zip(joined, orders, strict=True):
+        joint = shares[None]
+        for size, voter in enumerate(order):
+            joint = _with_voter(joint, confusion[voter])
+            found[size] = _information(joint)
+    # the regression on the sum of single voters, whose mean over all subsets is known
     sums = np.cumsum(alone[orders], axis=1)
     surplus = sums - alone.mean() * np.arange(1, len(alone) + 1)
     spread = np.mean((sums - sums.mean(axis=0)) ** 2, axis=0)
     shared = np.mean((sums - sums.mean(axis=0)) * (joined - joined.mean(axis=0)), axis=0)
     slope = np.where(spread > SMALLEST, shared / np.where(spread > SMALLEST, spread, 1.0), 0.0)
     return np.concatenate([[0.0], joined.mean(axis=0) - slope * surplus.mean(axis=0)])
-
-
-def _nested_information(
-    shares: Float[np.ndarray, " label"], confusion: Float[np.ndarray, "voter label vote"]
-) -> list[float]:
-    """Of the first voter, of the first two, …, by enumeration of their votes."""
-    joint, found = shares[None], []
-    for rates in confusion:
-        joint = _with_voter(joint, rates)
-        found.append(_information(joint))
-    return found
 
 
 def _with_voter(
@@ -124,7 +105,7 @@ def panel_information(
 ) -> Float[np.ndarray, " size"]:
     """Mutual information of the label and the votes of 0, 1, … `most` independent voters.
 
-    They are drawn without replacement, and once more from all when all are in the panel.
+    Voters are drawn without replacement, and from all of them anew when all are in the panel.
     """
     generator = numpy_generator(key)
     labels = generator.choice(len(shares), SIMULATED_ITEMS, p=shares / shares.sum())
@@ -138,18 +119,11 @@ def panel_information(
     return np.concatenate([[0.0], entropy(shares) - entropy(posterior).mean(axis=0)])
 
 
-MOST_VOTERS = 100
-"""Of more voters than this nobody asks what they are worth: they share few items, and the models take too long."""
-
-MOST_HIDDEN = 6
-"""The largest number of hidden units that is tried."""
-
-
-class Worth(NamedTuple):
-    """What the voters of a program with known parameters are worth.
+class EffectiveNumber(NamedTuple):
+    """The effective number of voters of a program with known parameters.
 
     Attributes:
-        by_information: Number of independent voters whose votes have as much information about the label.
+        by_information: Number of independent voters whose votes carry as much information about the label.
         by_correlation: The design effect d / (1 + (d − 1) ρ̄), ρ̄ the mean correlation of two voters' errors.
         information: Mutual information of label and votes, in nats.
     """
@@ -161,18 +135,18 @@ class Worth(NamedTuple):
 
 @dataclass(frozen=True)
 class EffectiveVoters:
-    """How many independent voters some voters are worth.
+    """The effective number of voters, estimated from votes.
 
     Attributes:
-        worth: The estimate, under the model.
-        low: Lower end of the interval of `worth.by_information`.
+        number: The estimate, under the model.
+        low: Lower end of the interval of `number.by_information`.
         high: Its upper end.
         model: The model that fits the votes best, by BIC.
         num_voters: Number of voters.
         level: Coverage of the interval.
     """
 
-    worth: Worth
+    number: EffectiveNumber
     low: float
     high: float
     model: GenerativeModel
@@ -181,26 +155,28 @@ class EffectiveVoters:
 
     @property
     def summary(self) -> str:
-        """What was found, in plain words."""
+        """The result in a sentence."""
         name = type(self.model).__name__
-        if self.worth.by_information == self.low == self.high == self.num_voters:
-            return f"The {self.num_voters} voters err independently in the model that fits best, {name}: each counts."
+        if self.number.by_information == self.low == self.high == self.num_voters:
+            return (
+                f"The {self.num_voters} voters err independently in the best-fitting model, {name}: each counts fully."
+            )
         interval = f"{self.level:.0%} interval {self.low:.1f} to {self.high:.1f}"
         return (
-            f"The {self.num_voters} voters are worth about {self.worth.by_information:.1f} independent ones "
-            f"({interval}) if the votes come about as in {name}, the model that fits best."
+            f"The {self.num_voters} voters are worth about {self.number.by_information:.1f} independent ones "
+            f"({interval}) under the best-fitting model, {name}."
         )
 
 
 @double_precision
-def voters_worth(model: GenerativeModel, params: Params, *, key: jax.Array) -> Worth:
-    """What the voters of a program are worth, their confusions and dependence being known.
+def effective_number(model: GenerativeModel, params: Params, *, key: jax.Array) -> EffectiveNumber:
+    """The effective number of voters of a program whose confusion matrices and dependence are known.
 
-    The information of label and votes under the program is set against that of panels of k of the same voters, drawn at
-    random, who err independently given the label; k is interpolated. All of them are the panel of their own number, so
-    that voters who are independent are worth as many as they are; those of a program without hidden units are so by
-    definition. Of few voters all possible rows of votes are summed over, of more a mean is taken over simulated ones.
-    Where these leave nothing open about the label, so do panels of many sizes, and the smallest counts.
+    The information of label and votes under the program is compared with that of panels of k of the same voters, drawn
+    at random, who err independently given the label; k is interpolated. Independent voters thus count as their own
+    number, and those of a program without hidden units do so by definition. With few voters all possible rows of votes
+    are summed over, with more a mean is taken over simulated ones. Where the votes leave no doubt about the label, so
+    do panels of many sizes, and the smallest counts.
 
     Args:
         model: The generative model; labels and votes are of the same classes.
@@ -212,7 +188,7 @@ def voters_worth(model: GenerativeModel, params: Params, *, key: jax.Array) -> W
     prior, emission = np.exp(np.asarray(tables.log_prior)), np.exp(np.asarray(tables.log_emission))
     shares = prior.sum(axis=1)
     if len(shares) != emission.shape[3]:
-        raise VotesError(f"labels and votes of {model} are of different classes, so that nobody is right or wrong")
+        raise VotesError(f"labels and votes of {model} have different classes, so votes are neither right nor wrong")
     emission = np.broadcast_to(emission, (len(shares), *emission.shape[1:]))
     given_label = prior / shares[:, None]
     confusion = np.einsum("ks,ksiv->ikv", given_label, emission)
@@ -221,11 +197,11 @@ def voters_worth(model: GenerativeModel, params: Params, *, key: jax.Array) -> W
         number = float(len(confusion))
     else:
         number = _smallest_panel(panel_curve(shares, confusion, information, panel_key), information)
-    return Worth(number, _design_effect(shares, given_label, emission), information)
+    return EffectiveNumber(number, _design_effect(shares, given_label, emission), information)
 
 
 def _smallest_panel(curve: Float[np.ndarray, " size"], information: float) -> float:
-    """Where a curve first reaches some information, between two sizes; where it is highest if it does not."""
+    """Where a curve first reaches some information, interpolated between sizes; its highest point if it never does."""
     risen = np.maximum.accumulate(curve)
     reached = np.flatnonzero(risen >= min(information, risen[-1]) - ROUNDING)[0]
     return float(np.interp(information, risen[: reached + 1], np.arange(reached + 1)))
@@ -235,7 +211,8 @@ def _remaining_entropy(model: GenerativeModel, params: Params, sizes: tuple[int,
     """The entropy of the label given the votes: over all rows of votes if they are few, else over simulated ones."""
     num_voters, num_classes, _ = sizes
     if is_enumerable(num_voters, num_classes):
-        rows = every_row(num_voters, num_classes)
+        every_row = np.indices((num_classes,) * num_voters).reshape(num_voters, -1).T
+        rows = Votes.from_matrix(every_row, num_classes=num_classes)
         weights = np.exp(pointwise_log_likelihood(model, params, rows))
     else:
         rows = simulate(model, SIMULATED_ITEMS, key=key, params=params).votes
@@ -268,21 +245,21 @@ def effective_voters(
     resamples: int = 50,
     level: float = 0.9,
 ) -> EffectiveVoters:
-    """How many independent voters these voters are worth, under the model that fits the votes best.
+    """How many independent voters these are worth, under the model that fits the votes best.
 
-    The interval is that of the bootstrap over items, each resample fitted from the estimate on. It leaves out what the
-    model gets wrong.
+    The interval is that of the bootstrap over items, each resample fitted from the estimate on. It does not include
+    errors of the model.
 
     Args:
         votes: The votes.
-        models: Models of which that with the lowest BIC is taken; by default independent voters and the groups
-            that `find_tree` finds; for two classes also a common factor, and three hidden units and more while BIC
+        models: Models of which the one with the lowest BIC is taken; by default independent voters and the groups
+            that `find_tree` finds; for two classes also a common factor, and three to six hidden units while BIC
             falls.
         key: Random key; the same key gives the same result.
         resamples: Number of bootstrap resamples.
         level: Coverage of the interval.
     """
-    fit_key, worth_key, resample_key = jax.random.split(key, 3)
+    fit_key, number_key, resample_key = jax.random.split(key, 3)
     fits = _default_fits(votes, fit_key) if models is None else [_fitted(model, votes, fit_key) for model in models]
     model, fit = min(fits, key=_bic)
     params = model_params(model, fit)
@@ -291,10 +268,10 @@ def effective_voters(
     for _ in track_late(range(resamples), "resampling items"):
         drawn = votes.take(generator.integers(votes.num_items, size=votes.num_items))
         refit = model_params(model, again.fit(drawn, key=fit_key))
-        numbers.append(voters_worth(model, refit, key=worth_key).by_information)
+        numbers.append(effective_number(model, refit, key=number_key).by_information)
     low, high = np.quantile(numbers, [(1 - level) / 2, (1 + level) / 2]) if numbers else (np.nan, np.nan)
-    worth = voters_worth(model, params, key=worth_key)
-    return EffectiveVoters(worth, float(low), float(high), model, votes.num_voters, level)
+    number = effective_number(model, params, key=number_key)
+    return EffectiveVoters(number, float(low), float(high), model, votes.num_voters, level)
 
 
 ModelFit = tuple[GenerativeModel, Fit]
@@ -309,16 +286,16 @@ def _bic(fitted: ModelFit) -> float:
     return float(fitted[1].diagnostics["bic"])
 
 
-def _default_fits(votes: Votes, key: jax.Array) -> list[ModelFit]:
-    if votes.num_voters > MOST_VOTERS:
-        raise VotesError(f"there are {votes.num_voters:,} voters; keep the {MOST_VOTERS} with the most votes or fewer")
+def _default_fits(votes: Votes, key: jax.Array, most_voters: int = 100, most_hidden: int = 6) -> list[ModelFit]:
+    if votes.num_voters > most_voters:  # they would share few items, and the models take too long
+        raise VotesError(f"there are {votes.num_voters:,} voters; keep the {most_voters} with the most votes or fewer")
     fits = [_fitted(DawidSkene(votes.num_voters, votes.num_classes), votes, key)]
     with suppress(VotesError):  # three voters, repeated votes, or no pattern at all
         fits.append(_fitted(find_tree(votes, key=key), votes, key))
     if votes.num_classes > 2:
         return fits
     fits.append(_fitted(TruncatedGaussian(votes.num_voters), votes, key))
-    for size in range(3, MOST_HIDDEN + 1):
+    for size in range(3, most_hidden + 1):
         fits.append(_fitted(TopDown(votes.num_voters, size), votes, key))
         if _bic(fits[-1]) > min(map(_bic, fits)):
             break

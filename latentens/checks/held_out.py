@@ -1,8 +1,8 @@
-"""Which model predicts the votes best? Answered without a label, by the probability of votes that a fit has not seen.
+"""Which model predicts held-out votes best? This needs no labels.
 
-The exact likelihood of an item's votes, with label and hidden units summed out, needs no label. A model that predicts
-the votes of new items best describes best how votes come about. It need not have the best labels: what explains most
-of the votes may be something other than the label.
+The exact likelihood of an item's votes, with label and hidden units summed out, needs no label. The model that predicts
+the votes of new items best describes best how votes arise. It need not have the best labels: something other than the
+label may explain most of the votes.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,13 +24,7 @@ from latentens.votes import Votes
 PerItem = Float[np.ndarray, " item"]
 
 MethodChoice = Method | Callable[[Votes], Method]
-"""A method, or what chooses one from the votes that it is to be fitted to."""
-
-ROUNDING = 1e-9
-"""Log-likelihoods of an item that vary less than this over the draws do not vary."""
-
-UNRELIABLE = 0.7
-"""Importance weights with a Pareto shape above this make the leave-one-out value of an item unreliable."""
+"""A method, or a function that chooses one from the votes that it is to be fitted to."""
 
 
 class LeaveOneOut(NamedTuple):
@@ -47,11 +41,11 @@ class LeaveOneOut(NamedTuple):
     @property
     def num_unreliable(self) -> int:
         """Number of items whose values are unreliable."""
-        return int(np.sum(self.pareto_k > UNRELIABLE))
+        return int(np.sum(self.pareto_k > 0.7))
 
 
 def leave_one_out(fit: Fit, votes: Votes) -> LeaveOneOut:
-    """What the posterior given all other items says about each item's votes (Vehtari, Gelman & Gabry 2017).
+    """Predict each item's votes from the posterior given all other items (Vehtari, Gelman & Gabry 2017).
 
     Args:
         fit: A sampled fit, such as that of `Nuts`.
@@ -64,7 +58,7 @@ def leave_one_out(fit: Fit, votes: Votes) -> LeaveOneOut:
     distinct, _, inverse = votes.patterns
     values = fit.log_likelihood(distinct)
     log_density, pareto_k = values.mean(axis=(0, 1)), np.zeros(distinct.num_items)
-    varying = np.ptp(values, axis=(0, 1)) > ROUNDING  # an item without votes says nothing about the parameters
+    varying = np.ptp(values, axis=(0, 1)) > 1e-9  # not for items without votes
     log_density[varying], pareto_k[varying], _ = array_stats.loo(values[..., varying], chain_axis=0, draw_axis=1)
     return LeaveOneOut(log_density[inverse], pareto_k[inverse])
 
@@ -79,7 +73,9 @@ def held_out_log_likelihood(method: MethodChoice, votes: Votes, *, key: jax.Arra
         folds: Number of folds, at least 2.
     """
     if not 2 <= folds <= votes.num_items:
-        raise LatentensError(f"{votes.num_items} items cannot be split into {folds} folds; take 2 to {votes.num_items}")
+        raise LatentensError(
+            f"{votes.num_items} items cannot be split into {folds} folds; choose 2 to {votes.num_items}"
+        )
     split_key, fit_key = jax.random.split(key)
     fold = numpy_generator(split_key).permutation(votes.num_items) % folds
     values = np.empty(votes.num_items)
@@ -92,14 +88,14 @@ def held_out_log_likelihood(method: MethodChoice, votes: Votes, *, key: jax.Arra
 
 
 def predictive_log_density(log_likelihood: Float[np.ndarray, "*draw item"]) -> PerItem:
-    """The logarithm of the mean probability over draws; at a point estimate its log-likelihood."""
+    """The logarithm of the mean probability over draws; for a point estimate, the log-likelihood."""
     draws = log_likelihood.reshape(-1, log_likelihood.shape[-1])
     return logsumexp(draws, axis=0) - np.log(len(draws))
 
 
 @dataclass(frozen=True, eq=False)
 class PredictiveRanking:
-    """Models in the order of how well they predict votes that they have not seen.
+    """Models ranked by how well they predict held-out votes.
 
     Attributes:
         log_density: The log predictive density of each item's votes by each model.
@@ -123,7 +119,7 @@ class PredictiveRanking:
 
     @property
     def summary(self) -> str:
-        """What was found, in plain words."""
+        """The result in two sentences."""
         table = self.table
         best = table.index[0]
         if len(table) == 1:
@@ -135,10 +131,10 @@ class PredictiveRanking:
         ]
         second = table.iloc[1]
         ahead = f"{-second.difference:,.1f} ± {second.difference_error:,.1f} nats ahead of {table.index[1]}"
-        doubt = f"; not to be told apart from it: {', '.join(map(str, near))}" if near else ""
+        doubt = f"; statistically tied with it: {', '.join(map(str, near))}" if near else ""
         return (
             f"{best} predicts the votes best, {ahead}{doubt}. "
-            "This says how votes come about, not that its labels are the best."
+            "This says how votes arise, not that its labels are the best."
         )
 
 
@@ -151,7 +147,7 @@ def _sum(values: PerItem) -> tuple[float, float]:
 def rank_predictions(
     methods: Mapping[str, MethodChoice], votes: Votes, *, key: jax.Array, folds: int = 5
 ) -> PredictiveRanking:
-    """Rank models by how well they predict the votes on items that they were not fitted to.
+    """Rank models by how well they predict the votes on held-out items (K-fold cross-validation).
 
     Args:
         methods: Methods by name, as in `held_out_log_likelihood`.

@@ -1,4 +1,4 @@
-"""Simulation-based calibration: do posterior draws mean what they say?"""
+"""Simulation-based calibration of posterior draws."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -26,20 +26,17 @@ from latentens.votes import Votes
 
 Sampler = Callable[[Votes, jax.Array], Mapping[str, np.ndarray]]
 
-NULL_SIMULATIONS = 2000
-"""So many uniform samples give the p-values of uniformity."""
-
 
 class SimulationRanks(NamedTuple):
-    """Where true parameters lie among posterior draws; uniformly, if the draws are right.
+    """Ranks of the true parameters among posterior draws; uniform if the draws are right.
 
     Attributes:
         names: The parameters, element by element.
-        ranks: How many of the draws are below the truth; ties are broken at random.
+        ranks: Number of draws below the truth; ties are broken at random.
         num_draws: Number of draws, the largest possible rank.
         uniforms: The ranks made continuous, uniform on [0, 1] if the draws are right.
-        p_values: Chance that the distribution function of as many uniform numbers leaves the band around the diagonal
-            that this one just touches (Säilynoja et al. 2022), for each element.
+        p_values: For each element, the probability that the empirical distribution function of as many uniform numbers
+            leaves the band around the diagonal that this one just touches (Säilynoja et al. 2022).
     """
 
     names: tuple[str, ...]
@@ -66,14 +63,14 @@ def simulation_based_calibration(
 ) -> SimulationRanks:
     """Rank true parameters among posterior draws, over parameters and votes drawn from the model (Talts et al. 2018).
 
-    Labels can change places: the draws of a fit have their labels put in the order that the votes say. What is ranked
-    is thus a function of parameters and votes, which is as good as a parameter (Modrák et al. 2023) as long as it is
-    the same for draws and truth; so the truth is put in order by the same rule.
+    Labels can switch: the draws of a fit are oriented by the votes. What is ranked is therefore a function of
+    parameters and votes, which is valid (Modrák et al. 2023) as long as it is the same for draws and truth; so the
+    truth is oriented by the same rule.
 
     Args:
         model: The generative model.
-        method: What draws from the posterior: a method whose fits have draws, or a function of votes and a random key
-            that gives draws by name, oriented as those of a fit, the draws on the first axis. By default `Nuts(model)`.
+        method: The sampler: a method whose fits have draws, or a function of votes and a random key that returns draws
+            by name, oriented as those of a fit, with draws on the first axis. By default `Nuts(model)`.
         num_simulations: Number of data sets.
         num_items: Number of items of each.
         key: Random key; the same key gives the same ranks.
@@ -98,10 +95,13 @@ def simulation_based_calibration(
 
 
 def uniformity(
-    values: Float[np.ndarray, "simulation element"], generator: np.random.Generator
+    values: Float[np.ndarray, "simulation element"], generator: np.random.Generator, simulations: int = 2000
 ) -> Float[np.ndarray, " element"]:
-    """The p-value of each column being uniform on [0, 1], by the simultaneous band of its distribution function."""
-    by_chance = -_least_tails(generator.random((len(values), NULL_SIMULATIONS)))
+    """The p-value of each column being uniform on [0, 1], by the simultaneous band of its distribution function.
+
+    The null distribution is found by simulating uniform samples.
+    """
+    by_chance = -_least_tails(generator.random((len(values), simulations)))
     return np.array([upper_tail(-tail, by_chance) for tail in _least_tails(values)])
 
 
@@ -122,7 +122,7 @@ def _sampler(method: Method | Sampler) -> Sampler:
     def draw(votes: Votes, key: jax.Array) -> Mapping[str, np.ndarray]:
         draws = method.fit(votes, key=key).draws
         if draws is None:
-            raise LatentensError(f"{type(method).__name__} has no posterior draws; choose Nuts")
+            raise LatentensError(f"{type(method).__name__} has no posterior draws; use Nuts")
         return {name: value.reshape(-1, *value.shape[2:]) for name, value in draws.items()}
 
     return draw
@@ -138,7 +138,7 @@ def _simulated_ranks(
     draws = sampler(dataset.votes, sample_key)
     available = min(len(draws[name]) for name in truth)
     if available < num_draws:
-        raise LatentensError(f"{available} draws are fewer than num_draws={num_draws}; take more draws or lower it")
+        raise LatentensError(f"{available} draws are fewer than num_draws={num_draws}; draw more, or lower num_draws")
     kept = np.linspace(0, available - 1, num_draws).round().astype(int)
     columns = np.concatenate([np.asarray(draws[name])[kept].reshape(num_draws, -1) for name in truth], axis=1)
     values = np.concatenate([np.ravel(value) for value in truth.values()])
@@ -147,7 +147,7 @@ def _simulated_ranks(
 
 
 def _oriented(model: GenerativeModel, params: Params, votes: Votes) -> dict[str, np.ndarray]:
-    """The parameters with their labels in the order that the votes say, where the model can relabel them."""
+    """The parameters with labels oriented by the votes, if the model can relabel them."""
     relabelled = None
     if not model.anchored:
         relabelled = model.relabel(params, orientation(bayes_posterior(model, params, votes), votes))

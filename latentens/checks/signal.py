@@ -1,4 +1,4 @@
-"""Is there a signal at all? Whether voters agree more often than voters would who ignore the items."""
+"""Signal check: do voters agree more often than voters who ignore the items would?"""
 
 from dataclasses import dataclass, replace
 
@@ -12,20 +12,17 @@ from latentens.runtime.numerics import numpy_generator
 from latentens.runtime.text import probability_text
 from latentens.votes import Triplets, Votes
 
-PERMUTED_VOTES = 2**12
-"""More votes than this are not permuted: the normal approximation is then good enough."""
-
 
 @dataclass(frozen=True)
 class SignalCheck:
     """Whether voters agree more often than by chance.
 
-    Chance means voters who each keep their own shares of votes but cast them without regard to the item. A signal is
-    no proof that the labels are right: voters who copy each other agree as well.
+    By chance means that voters keep their own shares of votes but cast them without regard to the item. A signal does
+    not prove that labels are right: voters who copy each other agree as well.
 
     Attributes:
         agreement: Share of the pairs of votes on the same item that agree.
-        by_chance: What that share would be by chance.
+        by_chance: The expected share by chance.
         p_value: Probability of at least as much agreement by chance.
         num_pairs: Number of pairs of votes by different voters on the same item.
         level: A p-value up to this counts as a signal.
@@ -44,30 +41,33 @@ class SignalCheck:
 
     @property
     def summary(self) -> str:
-        """What was found, in plain words."""
+        """The result in one or two sentences."""
         shares = f"{self.agreement:.1%} of pairs of votes agree, {self.by_chance:.1%} would by chance"
         if self.found:
             return f"The voters agree more than by chance: {shares} ({probability_text(self.p_value)})."
         return (
             f"The voters agree no more than by chance: {shares} ({probability_text(self.p_value)}). "
-            "Labels estimated from these votes mean nothing, however certain they look."
+            "Labels estimated from these votes are meaningless, however certain they look."
         )
 
 
-def check_signal(votes: Votes, *, key: jax.Array, level: float = 0.05, num_permutations: int = 999) -> SignalCheck:
+def check_signal(
+    votes: Votes, *, key: jax.Array, level: float = 0.05, num_permutations: int = 999, most_permuted: int = 2**12
+) -> SignalCheck:
     """Test whether voters agree more often than by chance.
 
     The statistic is the excess of agreement over all pairs of voters, each vote taken as its deviation from the voter's
-    own shares: `T = Σ_items Σ_{a<b} r_ia · r_ib`, `r_ia = onehot(x_ia) − p_a`. Its distribution by chance is found by
+    own shares: `T = Σ_items Σ_{a<b} r_ia · r_ib`, `r_ia = onehot(x_ia) − p_a`. Its null distribution is found by
     permuting each voter's votes among the items that the voter voted on; with many votes it is normal, with the
-    variance of such permutations. Where half of the voters mean the opposite of what they say, excesses cancel: like
-    the orientation of the labels, the test supposes voters who are better than chance on the whole.
+    variance of such permutations. If half of the voters use the labels the other way round, excesses cancel: like the
+    orientation of the labels, the test assumes that voters are better than chance overall.
 
     Args:
-        votes: The votes; of a voter's repeated votes on an item one counts, taken at random.
+        votes: The votes; of a voter's repeated votes on an item one is chosen at random.
         key: Random key of the permutations and of that choice; the same key gives the same result.
-        level: Share of false alarms to be accepted.
+        level: Rate of false alarms.
         num_permutations: Number of permutations.
+        most_permuted: With more votes than this the normal approximation is used.
     """
     if votes.has_repeats:  # voters agree with themselves for reasons of their own
         choice = numpy_generator(jax.random.fold_in(key, 0))
@@ -76,11 +76,11 @@ def check_signal(votes: Votes, *, key: jax.Array, level: float = 0.05, num_permu
     num_pairs = int((cast * (cast - 1) // 2).sum())
     if num_pairs == 0:
         raise VotesError(
-            "no item has votes of two voters, so nobody can agree with anybody; collect more votes per item"
+            "no item has votes from two voters, so agreement cannot be measured; collect more votes per item"
         )
     chance = _Chance.of(votes)
     excess = chance.excess(votes.tally)
-    if chance.num_votes <= PERMUTED_VOTES:
+    if chance.num_votes <= most_permuted:
         generator = numpy_generator(key)
         drawn = [chance.excess(chance.permuted_tally(generator)) for _ in range(num_permutations)]
         # sums of rounded numbers: equal tallies may differ in the last digits
@@ -94,22 +94,22 @@ def check_signal(votes: Votes, *, key: jax.Array, level: float = 0.05, num_permu
 
 
 def signal_summary(votes: Votes, *, key: jax.Array) -> str:
-    """What `check_signal` finds, in a sentence or two, also where nothing can be found; terminal and page have it."""
+    """The summary of `check_signal`, or why there is none."""
     try:
         return check_signal(votes, key=key).summary
-    except VotesError as error:  # nobody can agree with anybody
-        return f"Whether there is a signal cannot be told: {error}."
+    except VotesError as error:
+        return f"The signal could not be tested: {error}."
 
 
 def _one_of_each(triplets: Triplets, generator: np.random.Generator) -> Triplets:
-    """One vote of each voter on an item: any of them, since they are sorted by what was voted."""
+    """One vote of each voter on an item, chosen at random since they are sorted by vote."""
     shuffled = triplets.at(np.lexsort((generator.random(len(triplets.item)), triplets.voter, triplets.item)))
     return shuffled.at(~shuffled.repeated)
 
 
 @dataclass(frozen=True, eq=False)
 class _Chance:
-    """What is fixed while votes are permuted: who votes on what, and each voter's shares."""
+    """What permutations leave fixed: who votes on which items, and each voter's shares."""
 
     item: np.ndarray
     voter: np.ndarray
@@ -117,9 +117,9 @@ class _Chance:
     """The votes, sorted by voter."""
     shares: Float[np.ndarray, "voter label"]
     expected: Float[np.ndarray, "item label"]
-    """The tally that the voters' shares add up to."""
+    """The sum of the voters' shares."""
     own: float
-    """What the squared deviations of single votes add up to."""
+    """The sum of the squared deviations of single votes."""
 
     @classmethod
     def of(cls, votes: Votes) -> "_Chance":
@@ -141,7 +141,7 @@ class _Chance:
         return 0.5 * (float(((tally - self.expected) ** 2).sum()) - self.own)
 
     def permuted_tally(self, generator: np.random.Generator) -> np.ndarray:
-        """Each item's tally after each voter's votes have changed places."""
+        """Each item's tally after the votes of each voter were permuted."""
         order = np.argsort(self.voter + generator.random(self.num_votes))
         cell = self.item.astype(np.int64) * self.shares.shape[1] + self.vote[order]
         return np.bincount(cell, minlength=self.expected.size).reshape(self.expected.shape)

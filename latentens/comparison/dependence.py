@@ -65,7 +65,7 @@ def _worth(votes: Votes, key: jax.Array, resamples: int) -> dict[str, float | st
     except LatentensError as error:
         return {"summary": f"What the voters are worth cannot be told: {error}."}
     figures = {"low": found.low, "high": found.high, "level": found.level, "model": repr(found.model)}
-    return {"summary": found.summary, **found.worth._asdict(), **figures}
+    return {"summary": found.summary, **found.number._asdict(), **figures}
 
 
 def _laid_out(found: ModelCheck) -> xr.Dataset:
