@@ -135,7 +135,7 @@ def test_caries_comes_with_the_package():
 
 
 def test_published_tables_are_read_in_one_way():
-    with pytest.raises(VotesError, match="anesthesia is not read from a table of yours, so duplicates cannot be said"):
+    with pytest.raises(VotesError, match="anesthesia is not read from a table of yours, so duplicates cannot be given"):
         load("anesthesia", duplicates="last")
 
 

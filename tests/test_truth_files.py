@@ -70,7 +70,7 @@ def test_items_that_have_no_votes_are_counted_and_ignored(file):
         ("truth\nyes\n", "there is no column of items among 'truth'"),
         ("item,truth,gold\n1,yes,no\n", "which of the columns 'truth', 'gold' holds the true labels"),
         ("item,truth\n1,yes\n,no\n", "row 1 has no item"),
-        ("item,truth\n1,\n", "there is no true label in it"),
+        ("item,truth\n1,\n", "it has no true label"),
     ],
 )
 def test_bad_truth(file, text, message):

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Unpack
 
 import numpy as np
-import pandas as pd
 from jaxtyping import Int
 
 from latentens.datasets.dataset import Dataset
@@ -40,8 +39,8 @@ def read_labels(
     Args:
         path: The file, with a column of items (`item`, `id`, …) and one of labels (`truth`, `gold`, `label`, …); others
             do not matter. An item may have several rows if they agree.
-        item: The column of items in the file of votes; it counts here too, if there is one of that name.
-        missing: What is written where a label is not known; an empty cell always is.
+        item: The column of items in the file of votes; it is used here too, if there is one of that name.
+        missing: Texts that mean an unknown label; an empty cell always does.
     """
     table, reading = open_table(path), Reading(missing=missing)
     with naming(path):
@@ -50,15 +49,16 @@ def read_labels(
         refuse_gap(columns[0], items)
         labels = without(labels, reading.missing)
         if not len(labels.names):
-            raise VotesError("there is no true label in it")
-        codes, texts = pd.factorize(np.array([label_text(name) for name in labels.names.tolist()], dtype=object))
-        known = labels.codes != MISSING
-        rows = np.unique(np.stack([items.codes[known], codes[labels.codes[known]]]), axis=1)
-        names, label_names = natural_names(items.names), natural_names(texts)
-        if (again := np.flatnonzero(np.diff(rows[0]) == 0)).size:
-            which, both = names[rows[0, again[:1]]], label_names[rows[1, again[0] : again[0] + 2]]
-            raise VotesError(f"item {listed(which)} has more than one true label, {listed(both)}: leave one")
-        return dict(zip(names[rows[0]].tolist(), label_names[rows[1]].tolist(), strict=True))
+            raise VotesError("it has no true label")
+        texts = np.array([label_text(name) for name in labels.names.tolist()], dtype=object)
+        known, names = labels.codes != MISSING, natural_names(items.names)
+        found: dict[Hashable, Hashable] = {}
+        pairs = zip(names[items.codes[known]].tolist(), natural_names(texts)[labels.codes[known]].tolist(), strict=True)
+        for which, label in pairs:
+            if found.setdefault(which, label) != label:
+                both = listed([found[which], label])
+                raise VotesError(f"item {listed([which])} has more than one true label, {both}: leave one")
+        return found
 
 
 def from_files(votes: str | Path, truth: str | Path | None = None, **options: Unpack[TableOptions]) -> Dataset:
@@ -67,7 +67,7 @@ def from_files(votes: str | Path, truth: str | Path | None = None, **options: Un
     Args:
         votes: As `read_votes` reads it.
         truth: As `read_labels` reads it. Items that are not in it have no known label; items that have no votes are
-            ignored with a warning. A label that is no class of the votes is refused, unless `classes` names it.
+            ignored with a warning. A label that is not a class of the votes is refused, unless `classes` lists it.
         options: As in `Votes.from_csv`.
     """
     read = read_votes(votes, **options)

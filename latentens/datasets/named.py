@@ -3,15 +3,18 @@
 import json
 import os
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
+from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any, Unpack
 
 import numpy as np
+import pandas as pd
 from scipy.io import loadmat
 from scipy.io.matlab import MatReadError
 
-from latentens.datasets.bundled import BUNDLED, load_bundled
 from latentens.datasets.dataset import Dataset
 from latentens.datasets.from_files import from_files
 from latentens.datasets.paper import PAPER_MODELS, PAPER_VOTERS, paper_to_params, simulate_paper, true_params
@@ -19,7 +22,7 @@ from latentens.errors import DataNotFoundError, Keyword, VotesError
 from latentens.models import Tree
 from latentens.programs.model import GenerativeModel
 from latentens.votes import Votes
-from latentens.votes.labels import TableOptions
+from latentens.votes.labels import MISSING, TableOptions
 
 ROOT_VARIABLE = "LATENTENS_DATA"
 
@@ -31,6 +34,18 @@ FILES = {
 """Patterns of names and the authors' files they stand for, below `datasets/`."""
 
 
+def _caries(path: Path) -> Votes:
+    table = pd.read_csv(path)
+    return Votes.from_patterns(table.drop(columns="count"), table["count"])
+
+
+BUNDLED: Mapping[str, Callable[[Path], Votes]] = {
+    "anesthesia": partial(Votes.from_csv, duplicates="keep"),
+    "caries": _caries,
+}
+"""How to read each published table that comes with the package; `published/README.md` names their sources."""
+
+
 def load(name: str, root: str | Path | None = None, **options: Unpack[TableOptions]) -> Dataset:
     """Load a data set with its true labels, where these are known.
 
@@ -38,7 +53,7 @@ def load(name: str, root: str | Path | None = None, **options: Unpack[TableOptio
         name: `condInd/1` … `TG/5`, `S1` … `S3`, `magic/1` … for the paper's sets; `anesthesia` (Dawid & Skene 1979) or
             `caries` (Espeland & Handelman 1989), which come with the package, without true labels; or the name of a
             folder with `label.csv` (item, worker, label) and `truth.csv` (item, truth).
-        root: Folder of the files, by default what the variable LATENTENS_DATA says. The authors' layout
+        root: Folder of the files, by default that of the variable LATENTENS_DATA. The authors' layout
             (`datasets/simulated/…`, `datasets/real/…`) and folders of crowd data are found in it directly, or in its
             folders `rbmpaper` and `crowds`. The parameters of the authors' `condInd`, `Tree` and `TG` are known to the
             package; those of sets of your own in this layout go into a file `true_params.json` beside `datasets`.
@@ -47,9 +62,11 @@ def load(name: str, root: str | Path | None = None, **options: Unpack[TableOptio
     """
     root = root if root is not None else os.environ.get(ROOT_VARIABLE)
     if options and (name in BUNDLED or any(re.fullmatch(pattern, name) for pattern in FILES)):
-        raise VotesError(f"{name} is not read from a table of yours, so {', '.join(options)} cannot be said of it")
+        raise VotesError(f"{name} is not read from a table of yours, so {', '.join(options)} cannot be given")
     if name in BUNDLED:
-        return load_bundled(name)
+        with as_file(files("latentens.datasets") / "published" / f"{name}.csv") as path:
+            votes = BUNDLED[name](path)
+        return Dataset(name, votes, np.full(votes.num_items, MISSING, dtype=np.int8))
     for pattern, template in FILES.items():
         if match := re.fullmatch(pattern, name):
             family, relative = match.group(1), template.format(*match.groups())
