@@ -17,7 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from paper import Reported
 
-from latentens.comparison import EXACT, compare, save
+from latentens.comparison import EXACT, compare, save_comparison
 from latentens.comparison.own_program import OWN_PROGRAM, fitted_program, own_program
 from latentens.comparison.sweep import MethodFactory
 from latentens.datasets import PAPER_ITEMS, Dataset, load, simulate_paper
@@ -214,7 +214,7 @@ def write(
     """Write `name.nc`, `name.csv` and `name.png`, and print the table."""
     out.mkdir(parents=True, exist_ok=True)
     if tree is not None:
-        save(tree if isinstance(tree, xr.DataTree) else xr.DataTree(tree), out / f"{name}.nc")
+        save_comparison(tree if isinstance(tree, xr.DataTree) else xr.DataTree(tree), out / f"{name}.nc")
     if table is not None:
         table.to_csv(out / f"{name}.csv")
         print(table.round(3).to_string())

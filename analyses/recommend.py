@@ -150,7 +150,7 @@ def coins(sets: int, seed: int) -> pd.DataFrame:
         for number in range(sets):
             votes = toss(kind, 400, 8, generator)
             tree = le.recommend(votes, [MajorityVote()], [DawidSkeneEM()], key=jax.random.key(number), twins=2)
-            answers.append(tree["votes/recommendation"].attrs["sentences"])
+            answers.append(" ".join(tree["votes/recommendation/sentence"].values))
         nothing = np.mean(["There is nothing to find" in words for words in answers])
         little = np.mean(["There may be little" in words for words in answers])
         rows.append((kind, sets, nothing, little))

@@ -14,8 +14,8 @@ from .checks import check_independence as check_independence
 from .checks import check_signal as check_signal
 from .checks import effective_voters as effective_voters
 from .comparison import compare as compare
-from .comparison import load as load
-from .comparison import save as save
+from .comparison import load_comparison as load_comparison
+from .comparison import save_comparison as save_comparison
 from .datasets import Dataset as Dataset
 from .datasets import simulate as simulate
 from .datasets import simulate_like as simulate_like

@@ -12,7 +12,7 @@ from latentens import Votes, bayes_posterior
 from latentens.checks import check_signal
 from latentens.cli import io
 from latentens.cli.app import default_methods
-from latentens.comparison import load
+from latentens.comparison import load_comparison
 from latentens.datasets import PAPER_MODELS, simulate_paper
 from latentens.datasets import load as load_dataset
 from latentens.errors import LatentensError
@@ -55,7 +55,7 @@ def test_compare_of_a_users_votes_writes_tree_and_report_and_goes_on(invoke, tre
     assert independence.startswith("t: The votes are not independent given the label")
     assert failure.startswith("Nuts(DeepBeliefNet) failed on t: ")
     truth = pd.read_csv(tree_folder / "t.truth.csv")["truth"].to_numpy()
-    tree = load(tree_folder / "results" / "tree.nc")
+    tree = load_comparison(tree_folder / "results" / "tree.nc")
     assert list(tree["scores"]["estimator"].values[:2]) == ["MajorityVote", "DawidSkeneEM"]
     probs = tree["t/estimates/label_prob"].sel(estimator="DawidSkeneEM", repetition=0).to_numpy()
     accuracy = tree["scores/accuracy"].sel(estimator="DawidSkeneEM").item()

@@ -12,13 +12,12 @@ from scipy.stats import binom, binomtest
 
 from latentens import Dataset, compare
 from latentens.cli import main
-from latentens.comparison import load, save
+from latentens.comparison import from_tree, load_comparison, save_comparison
 from latentens.comparison.cell import gold_fold
 from latentens.errors import LatentensError
 from latentens.methods import DawidSkeneEM, MajorityVote
 from latentens.methods.base import Estimate, Method, fit_known
 from latentens.reporting import report
-from latentens.reporting.view import views
 from latentens.scores.intervals import mean_share_interval, wilson
 from latentens.scores.scores import evaluate, intervals
 from tests.reference import KEY, independent_votes
@@ -104,17 +103,17 @@ def test_held_out_posteriors_are_those_of_plain_fits(data, tree):
 
 
 def test_scores_pairs_and_page_are_about_held_out_predictions(data, tree, tmp_path):
-    save(tree, tmp_path / "tree.nc")
-    loaded = load(tmp_path / "tree.nc")
-    (view,) = views(loaded)
-    assert view.is_scored_by_gold
-    np.testing.assert_array_equal(view.labels, data.gold)
-    for method, probs in view.scored_estimates.items():
+    save_comparison(tree, tmp_path / "tree.nc")
+    loaded = load_comparison(tmp_path / "tree.nc")
+    (result,) = from_tree(loaded).datasets
+    assert result.is_scored_by_gold
+    np.testing.assert_array_equal(result.labels, data.gold)
+    for method, probs in result.scored_estimates.items():
         expected = evaluate(data.gold, probs)
         scores = loaded["scores"].to_dataset().sel(dataset="made", repetition=0, estimator=method)
         for name in ("accuracy", "log_score", "confidence_gap"):
             assert float(scores[name]) == pytest.approx(expected[name])
-    right = {name: (probs.argmax(axis=1) == view.labels)[view.labels >= 0] for name, probs in view.scored.items()}
+    right = {name: (probs.argmax(axis=1) == result.labels)[result.labels >= 0] for name, probs in result.scored.items()}
     gain = right["MajorityVote"].mean() - right["Parrot"].mean()
     place = {"estimator": "MajorityVote", "other": "Parrot"}
     assert loaded["pairs/accuracy_difference"].sel(place).item() == pytest.approx(gain)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from latentens.comparison import load
+from latentens.comparison import load_comparison
 from tests.reference import independent_votes
 
 COMMAND = Path(sys.executable).with_name("latentens")
@@ -148,7 +148,7 @@ def test_interrupts_of_a_comparison_at_random_times(folder):
         assert len(said.splitlines()) == 1
     assert subprocess.run([COMMAND, *COMPARE], cwd=cwd, capture_output=True, check=False).returncode == 0
     assert not list((cwd / "results").rglob("*.part"))
-    resumed, whole = (load(cwd / name / "tree.nc") for name in ("results", "whole"))
+    resumed, whole = (load_comparison(cwd / name / "tree.nc") for name in ("results", "whole"))
     assert [node.path for node in resumed.subtree] == [node.path for node in whole.subtree]
     for node in resumed.subtree:
         ours, theirs = (tree[node.path].to_dataset() for tree in (resumed, whole))

@@ -11,12 +11,12 @@ import xarray as xr
 import latentens as le
 from latentens import Dataset, Votes
 from latentens.cli.app import print_next_command
-from latentens.comparison import add_independence
+from latentens.comparison import add_independence, from_tree
+from latentens.comparison.result import short_names
 from latentens.methods import DawidSkeneEM, MajorityVote
-from latentens.reporting.dependence_part import dependence_part
-from latentens.reporting.recommendation_part import briefly
-from latentens.reporting.view import views, with_short_names
-from latentens.reporting.voters_part import by_known_labels, voters_part
+from latentens.reporting.pairs import dependence_part
+from latentens.reporting.recommendation import briefly
+from latentens.reporting.voters import by_known_labels, voters_part
 
 NAMES = ["first", "copy", "other", "fourth", "fifth", "silent"]
 
@@ -38,7 +38,7 @@ def view():
     dataset = Dataset("jury", Votes.from_matrix(table), np.where(np.arange(240) < 120, truth, -1))
     tree = le.compare(dataset, [MajorityVote(), DawidSkeneEM()], key=jax.random.key(0), resamples=5)
     add_independence(tree, [dataset], key=jax.random.key(1))
-    return views(tree)[0]
+    return from_tree(tree).datasets[0]
 
 
 def test_voters_are_judged_by_the_known_labels(view):
@@ -51,7 +51,7 @@ def test_voters_are_judged_by_the_known_labels(view):
         assert found.balanced_accuracy_low[voter] < half_a_vote_more < found.balanced_accuracy_high[voter]
     assert np.isnan(found.balanced_accuracy[5])
     part = voters_part(view, {})
-    assert "known labels" in part.beside
+    assert "by known labels, %" in part.beside.headings
     assert "120 known labels" in " ".join(part.words)
 
 
@@ -63,23 +63,22 @@ def test_known_labels_show_who_votes_like_whom(view):
     assert (known.name, alone.name) == ("dependence-known", "dependence")
 
 
-def recommendation(low, high):
-    names = ["exact Bayes", "DawidSkeneEM", "MajorityVote"]
-    expected = {
-        f"balanced_accuracy_{end}": (("model", "estimator"), [[value] * 3] * 2)
-        for end, value in [("low", low), ("high", high)]
-    }
-    models = {"ruled_out": ("model", ["", "too bad"])}
-    return xr.Dataset(expected | models, {"model": ["A", "B"], "estimator": names}, {"recommended": "DawidSkeneEM"})
-
-
 def test_recommendations_have_short_names():
     full = "MaximumLikelihood(Confounder, starts=0, tolerance=1e-5)"
-    found = recommendation(0.8, 0.9).assign_coords(estimator=["exact Bayes", "DawidSkeneEM", full])
-    found.attrs["recommended"] = full
-    brief, short = briefly(found)
-    assert brief.attrs["recommended"] == "MaximumLikelihood(Confounder)" == short[full]
-    assert with_short_names(f"Use {full}.", short) == "Use MaximumLikelihood(Confounder)."
+    group = xr.Dataset(
+        {"sentence": ("line", [f"Use {full}."])},
+        {"estimator": ["exact Bayes", "DawidSkeneEM", full]},
+        {"recommended": full},
+    )
+    short = short_names({"DawidSkeneEM": "DawidSkeneEM", full: "MaximumLikelihood(Confounder)"})
+    brief = briefly(group, short)
+    assert brief.attrs["recommended"] == "MaximumLikelihood(Confounder)" == brief["estimator"].values[-1]
+    assert brief["sentence"].item() == "Use MaximumLikelihood(Confounder)."
+
+
+def test_short_names_are_distinct():
+    kinds = {"Nuts(Tree, a=1)": "Nuts(Tree)", "Nuts(Tree, a=2)": "Nuts(Tree)", "my " + 50 * "x": "Nuts(Tree)"}
+    assert list(short_names(kinds).values()) == ["Nuts(Tree) 1", "Nuts(Tree) 2", "my " + 26 * "x" + "…"]
 
 
 @pytest.mark.parametrize(

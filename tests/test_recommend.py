@@ -1,7 +1,6 @@
 """Recommendations: twins of votes, what they say about methods, and the choice among these."""
 
 import importlib
-import json
 from dataclasses import replace
 
 import jax
@@ -12,7 +11,7 @@ from typer.testing import CliRunner
 import latentens as le
 from latentens.cli.app import app
 from latentens.cli.methods import find_methods
-from latentens.comparison.cell import Outcome
+from latentens.comparison import Outcome
 from latentens.datasets import Dataset
 from latentens.errors import LatentensError
 from latentens.methods import DawidSkeneEM, MajorityVote, MaximumLikelihood
@@ -53,7 +52,7 @@ def tree(data):
 
 
 def sentences(tree):
-    return json.loads(tree["votes/recommendation"].attrs["sentences"])
+    return [str(text) for text in tree["votes/recommendation/sentence"].values]
 
 
 def test_the_votes_rule_out_the_wrong_model_and_the_better_method_is_recommended(tree, data):
@@ -71,8 +70,8 @@ def test_the_votes_rule_out_the_wrong_model_and_the_better_method_is_recommended
 
 
 def test_a_recommendation_is_a_comparison_that_can_be_saved(tree, tmp_path):
-    le.save(tree, tmp_path / "tree.nc")
-    loaded = le.load(tmp_path / "tree.nc")
+    le.save_comparison(tree, tmp_path / "tree.nc")
+    loaded = le.load_comparison(tmp_path / "tree.nc")
     assert loaded.attrs["recommended"] == tree.attrs["recommended"]
     assert loaded["votes/recommendation"].to_dataset().equals(tree["votes/recommendation"].to_dataset())
     assert set(loaded["scores"]["estimator"].values) == set(METHODS)
@@ -299,7 +298,7 @@ def test_contradicted_models_and_open_labels_are_ruled_out_even_if_none_is_left(
     ],
 )
 def test_fits_say_that_their_label_is_open(diagnostics, words):
-    assert unidentified_label(Outcome("m", 0.0, 0.0, diagnostics=json.dumps(diagnostics))) == words
+    assert unidentified_label(Outcome(diagnostics=diagnostics)) == words
 
 
 @pytest.mark.parametrize(("only_one", "only_other"), [(0.1, 0.02), (0.2, 0.12)])
@@ -334,7 +333,7 @@ def test_the_command_answers_first_and_writes_the_report(data, tmp_path, monkeyp
     assert done.exit_code == 0, done.output
     assert done.stdout.index("Use DawidSkeneEM: ") < done.stdout.index("None of this proves")
     assert "To label the votes with it:\nlatentens fit DawidSkeneEM votes.csv --out labels.csv\n" in done.stdout
-    assert le.load("results/tree.nc").attrs["recommended"] == "DawidSkeneEM"
+    assert le.load_comparison("results/tree.nc").attrs["recommended"] == "DawidSkeneEM"
     page = (tmp_path / "results" / "report.html").read_text()
     assert "Which method to use" in page
     assert "can only be compared with each other" not in page

@@ -299,7 +299,7 @@ def test_the_jury_of_seven(tmp_path, monkeypatch):
     pd.Series(words[truth], items, name="gold").sample(150, random_state=1).to_csv("gold.csv")
     done = CliRunner().invoke(app, ["recommend", "votes.csv", "--gold", "gold.csv", "--quick", "--out", "out"])
     assert done.exit_code == 0, done.output
-    tree = le.load("out/tree.nc")
+    tree = le.load_comparison("out/tree.nc")
     probs = tree["votes/estimates/label_prob"].sel(repetition=0)
     names = probs["label"].to_numpy()
     right = (names[probs.to_numpy().argmax(axis=2)] == words[truth]).mean(axis=1)

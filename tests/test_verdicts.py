@@ -10,12 +10,12 @@ from scipy.stats import norm
 
 from latentens import Dataset, Votes, check_independence, compare
 from latentens.checks import PredictiveRanking, label_dependence
+from latentens.comparison import from_tree
 from latentens.methods.base import Estimate, Method
-from latentens.reporting.findings import find
-from latentens.reporting.html import all_pairs_table, leader_table
+from latentens.reporting.conclusions import find
+from latentens.reporting.layout import all_pairs_table, leader_table
 from latentens.reporting.tables import average_pairs, averages, pairs_frame, scores_frame
-from latentens.reporting.view import views
-from latentens.reporting.wording import summarise
+from latentens.reporting.text import summarise
 from latentens.runtime.text import probability_text
 from latentens.scores.scores import find_score
 from tests.reference import KEY
@@ -46,9 +46,10 @@ def judge(labels, votes=None, resamples=200, **stated):
     votes = np.random.default_rng(0).integers(0, 2, (len(labels), 3)) if votes is None else votes
     dataset = Dataset("made", Votes.from_matrix(votes, num_classes=2), np.asarray(labels))
     tree = compare(dataset, {name: Stated(two(one)) for name, one in stated.items()}, key=KEY, resamples=resamples)
-    (view,), means, pairs = views(tree), averages(scores_frame(tree))["made"], average_pairs(pairs_frame(tree))["made"]
-    findings = find(view, means, pairs)
-    told = summarise(view, means, pairs, findings)
+    result = from_tree(tree)
+    (data,), means, pairs = result.datasets, averages(scores_frame(result)), average_pairs(pairs_frame(result))
+    findings = find(data, means["made"], pairs["made"])
+    told, pairs = summarise(data, means["made"], pairs["made"], findings), pairs["made"]
     return told, findings, pairs, " ".join([told.headline, *(reason.text for reason in told.reasons)])
 
 
@@ -68,7 +69,7 @@ def test_with_few_positives_the_leader_is_compared_by_the_score_that_it_leads_by
     assert pairs["accuracy", "balanced", "lazy"].difference < 0, "its accuracy is the lower one"
     gap = 100 * pairs["balanced_accuracy", "balanced", "lazy"].difference
     assert gap > 20
-    assert f"lazy is clearly behind, by {gap:.1f} points (p < 0.001)" in text
+    assert f"lazy is significantly worse, by {gap:.1f} points (p < 0.001)" in text
     assert not re.search(r"[-−]\d|fewer", text)
 
 
@@ -86,11 +87,11 @@ def test_equal_methods_are_level():
     labels = rng.integers(0, 2, 400)
     one = right(labels, 0.9, rng)
     told, findings, _, text = judge(labels, one=one, same=one, third=one)
-    assert told.headline.startswith("The methods are level")
+    assert told.headline.startswith("The methods are statistically tied on these items.")
     assert not findings.labels.behind
-    assert "same and third are level with it" in text
+    assert "same and third are tied with it" in text
     assert "Trust" not in text
-    assert "best here" not in text
+    assert "are the best" not in text
 
 
 def test_a_difference_that_rounds_to_nothing_is_not_clear():
@@ -102,11 +103,11 @@ def test_a_difference_that_rounds_to_nothing_is_not_clear():
     assert pairs["log_score", "one", "other"].p_value < 0.001
     assert findings.probabilities.method == "one"
     assert findings.probabilities.tied == ("other",)
-    assert told.headline.startswith("The methods are level")
-    assert not re.search("clearly.*by 0[.]0+ ", text)
+    assert told.headline.startswith("The methods are statistically tied")
+    assert not re.search("significantly.*by 0[.]0+ ", text)
     _, findings, _, text = judge(labels, one=np.where(correct, 0.9, 0.1), other=np.where(correct, 0.89, 0.11))
     assert findings.probabilities.behind == ("other",)
-    assert "other is clearly behind, by 0.01 nats" in text
+    assert "other is significantly worse, by 0.01 nats" in text
 
 
 def test_models_whose_difference_rounds_to_nothing_are_not_told_apart():
@@ -123,9 +124,9 @@ def test_a_method_is_called_the_best_only_where_nobody_is_level_with_it():
     told, findings, *_ = judge(labels, good=good, level=level, bad=bad)
     assert findings.labels.tied
     assert findings.labels.behind == ("bad",)
-    assert re.match("Trust (good|level): no method here has clearly better labels", told.headline)
+    assert re.match("Trust (good|level): no method has significantly better labels", told.headline)
     alone, *_ = judge(labels, good=good, bad=bad)
-    assert alone.headline.startswith("Trust good: its labels and its probabilities are the best here.")
+    assert alone.headline.startswith("Trust good: its labels and its probabilities are the best on these items.")
 
 
 @pytest.mark.parametrize("counts", [(15, 15), (400, 5)], ids=["few", "few of a class"])
@@ -134,7 +135,7 @@ def test_nobody_is_trusted_where_truth_is_scarce(counts):
     labels = np.concatenate([np.repeat([0, 1], counts), np.full(300, -1)])
     known = np.maximum(labels, 0)
     told, *_ = judge(labels, good=right(known, 0.99, rng), bad=right(known, 0.5, rng))
-    assert told.headline.startswith(f"Too few labels are known here ({sum(counts)}) to say which method to trust.")
+    assert told.headline.startswith(f"Too few labels are known ({sum(counts)}) to say which method to trust.")
 
 
 def test_nobody_is_trusted_where_accuracy_is_poor():
@@ -142,7 +143,9 @@ def test_nobody_is_trusted_where_accuracy_is_poor():
     labels = rng.integers(0, 2, 3000)
     told, findings, *_ = judge(labels, better=right(labels, 0.6, rng, 0.6), worse=right(labels, 0.5, rng, 0.6))
     assert findings.labels.behind == ("worse",)
-    assert told.headline.startswith("Trust none of the methods here: even the best labels, those of better, are poor.")
+    assert told.headline.startswith(
+        "Trust none of the methods on these items: even the best labels, those of better, are poor."
+    )
 
 
 def nearly_significant():
@@ -166,11 +169,12 @@ def test_text_and_tables_have_the_same_adjusted_p_values():
     assert pair.p_value > 0.1
     assert pair.p_value == pairs["balanced_accuracy", "second", "best"].p_value
     assert set(findings.labels.tied) == {"second", "third"}
-    assert "are level with it" in text
+    assert "are tied with it" in text
     score = find_score("balanced_accuracy")
     for table in (leader_table(pairs, findings.labels, score), all_pairs_table(pairs, score)):
-        assert probability_text(pair.p_value) in table
-        assert "0.039" not in table
+        shown = [cell.text for row in table.body for cell in row]
+        assert probability_text(pair.p_value) in shown
+        assert not any("0.039" in text for text in shown)
 
 
 def test_small_probabilities_are_not_called_zero():
@@ -179,7 +183,7 @@ def test_small_probabilities_are_not_called_zero():
     sure = np.where(labels == 1, 1 - 1e-13, 1e-13)
     sure[:4] = 1 - sure[:4]
     *_, text = judge(labels, sure=sure, fair=right(labels, 0.9, rng))
-    assert "sure all but ruled out the true label of 4 of the 300 labelled items, stating a probability" in text
+    assert "sure practically ruled out the true label of 4 of the 300 labelled items, with a probability" in text
     assert "zero" not in text
 
 
@@ -204,7 +208,7 @@ def test_dependence_is_found_among_voters_with_missing_votes_as_the_check_finds_
     assert (found.checked == check.checked).all()
     sure = np.where(right(labels, 0.8, np.random.default_rng(9)) > 0.5, 0.999, 0.001)
     *_, text = judge(labels, votes, sure=sure, fair=right(labels, 0.8, np.random.default_rng(9)))
-    assert "1 of 28 pairs of voters still agree more than chance explains" in text
+    assert "1 of 28 pairs of voters still agree more than by chance" in text
     assert "between 0 and 1" in text
 
 

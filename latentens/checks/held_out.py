@@ -120,6 +120,11 @@ class PredictiveRanking:
     @property
     def summary(self) -> str:
         """The result in two sentences."""
+        return f"{self.verdict} This says how votes arise, not that its labels are the best."
+
+    @property
+    def verdict(self) -> str:
+        """The result in a sentence."""
         table = self.table
         best = table.index[0]
         if len(table) == 1:
@@ -132,10 +137,7 @@ class PredictiveRanking:
         second = table.iloc[1]
         ahead = f"{-second.difference:,.1f} ± {second.difference_error:,.1f} nats ahead of {table.index[1]}"
         doubt = f"; statistically tied with it: {', '.join(map(str, near))}" if near else ""
-        return (
-            f"{best} predicts the votes best, {ahead}{doubt}. "
-            "This says how votes arise, not that its labels are the best."
-        )
+        return f"{best} predicts the votes best, {ahead}{doubt}."
 
 
 def _sum(values: PerItem) -> tuple[float, float]:

@@ -33,6 +33,7 @@ class StatisticCheck:
         expected: Their expectation under the program, including what the fit took up.
         deviation: Standard deviation of observed minus expected under the program; 0 where a cell is not tested.
         adjusted_p_values: p-value of each cell, allowing for the number of cells; 1 where it is not tested.
+        labels: Short names of the cells, for the axis of a figure.
     """
 
     name: str
@@ -41,6 +42,7 @@ class StatisticCheck:
     expected: PerCell
     deviation: PerCell
     adjusted_p_values: PerCell
+    labels: tuple[str, ...] = ()
 
     @property
     def tested(self) -> Bool[np.ndarray, " cell"]:
@@ -174,7 +176,9 @@ def check_fit(
         adjusted[tested] = adjusted_p_values(distance, test.largest(found, tested))
         cells = tuple(statistic.describe(cell, fit.voter_names, fit.class_names) for cell in range(len(tested)))
         deviation = np.where(tested, found.deviation, 0.0)
-        checks.append(StatisticCheck(statistic.name, cells, found.observed, found.expected, deviation, adjusted))
+        labels = tuple(map(statistic.label, range(len(cells))))
+        numbers = found.observed, found.expected, deviation, adjusted
+        checks.append(StatisticCheck(statistic.name, cells, *numbers, labels))
     return PredictiveCheck(model, tuple(checks), level, test.allows_for_fit)
 
 

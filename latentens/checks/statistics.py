@@ -110,6 +110,10 @@ class Statistic(ABC):
     def describe(self, cell: int, voters: Names, classes: Names) -> str:
         """What a cell counts, as in "12 …"."""
 
+    def label(self, cell: int) -> str:
+        """A short name of a cell, for the axis of a figure."""
+        return str(cell + 1)
+
     @abstractmethod
     def values(self, counts: Counts) -> Cells:
         """The cells of each row."""
@@ -160,9 +164,13 @@ class VoteCounts(Statistic):
     def describe(self, cell: int, voters: Names, classes: Names) -> str:
         """See `Statistic`."""
         del voters
+        votes = "vote" if self.label(cell) == "1" else "votes"
+        return f"items with {self.label(cell)} {votes} for {classes[self.vote_class[cell]]}"
+
+    def label(self, cell: int) -> str:
+        """The numbers of votes in a bin."""
         first, last = int(self.first[cell]), int(self.last[cell])
-        number = f"{first}" if first == last else f"{first} to {last}"
-        return f"items with {number} vote{'' if first == last == 1 else 's'} for {classes[self.vote_class[cell]]}"
+        return f"{first}" if first == last else f"{first} to {last}"
 
     def values(self, counts: Counts) -> Cells:
         """The bin of each row."""

@@ -201,11 +201,11 @@ def _simulated(name: str, model: "GenerativeModel", items: int, seed: int) -> "D
 def _save(tree: "DataTree", out: Path | None, what: str) -> None:
     """Write a comparison and its report into a folder, if there is one."""
     from latentens.cli.io import write_files
-    from latentens.comparison import save
+    from latentens.comparison import save_comparison
     from latentens.reporting import report
 
     if out:
-        write_files({out / "tree.nc": partial(save, tree)})
+        write_files({out / "tree.nc": partial(save_comparison, tree)})
         tell(f"The {what} is in {out / 'tree.nc'}, the report in {report(tree, out)}")
 
 
@@ -399,11 +399,11 @@ def report(
     Example: latentens report results/tree.nc --out page
     """
     from latentens.cli.io import check_folder
-    from latentens.comparison import load
+    from latentens.comparison import load_comparison
     from latentens.reporting import report
 
     folder = out or tree.parent
-    loaded = load(tree)
+    loaded = load_comparison(tree)
     check_folder(folder)
     tell(f"The report is in {report(loaded, folder)}")
 

@@ -1,6 +1,5 @@
 """Tables and sentences that the commands print."""
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -13,15 +12,12 @@ from rich.table import Table
 
 from latentens.checks import ModelCheck, signal_summary
 from latentens.cli.terminal import console, messages, status, tell
-from latentens.comparison import add_independence, add_worth, data_trees
-from latentens.comparison.data_tree import HELD_OUT
-from latentens.comparison.dependence import GROUP as INDEPENDENCE
-from latentens.comparison.dependence import WORTH
+from latentens.comparison import add_independence, add_worth, data_trees, from_tree
+from latentens.comparison.data_tree import scores_of
 from latentens.datasets import Dataset
 from latentens.recommendation.recommend import method_rows, plausible_models
-from latentens.reporting.evidence import WARNING, ranking_frame
-from latentens.reporting.recommendation_part import briefly
-from latentens.reporting.view import views, with_short_names
+from latentens.reporting.checks import WARNING, prediction_frame
+from latentens.reporting.recommendation import briefly
 from latentens.scores import scores as evaluation
 
 
@@ -39,13 +35,13 @@ def add_evidence(tree: Any, datasets: Iterable[Dataset], key: jax.Array, *, inde
         with status("Checking whether voters err independently"):
             add_independence(tree, real, key=key)
         for dataset in real:
-            if INDEPENDENCE in nodes[dataset.name].children:
-                messages.print(f"{dataset.name}: {nodes[dataset.name][INDEPENDENCE].attrs['summary']}")
+            if "independence" in nodes[dataset.name].children:
+                messages.print(f"{dataset.name}: {nodes[dataset.name]['independence'].attrs['summary']}")
     if real and worth:
         with status("Estimating the effective number of voters"):
             add_worth(tree, real, key=key)
         for dataset in real:
-            tell(f"{dataset.name}: {nodes[dataset.name][WORTH].attrs['summary']}")
+            tell(f"{dataset.name}: {nodes[dataset.name]['worth'].attrs['summary']}")
 
 
 def print_comparison(tree: Any) -> list[str]:
@@ -53,11 +49,11 @@ def print_comparison(tree: Any) -> list[str]:
     for table in (*score_tables(tree), *gold_tables(tree), *prediction_tables(tree)):
         console.print(table)
     doubts: dict[tuple[str, str], list[str]] = {}
-    for view in views(tree):
-        for fit in view.fits:
-            for words in fit.diagnostics.get("label_doubts", ()):
-                methods = doubts.setdefault((view.name, words), [])
-                methods += [] if fit.method in methods else [fit.method]
+    for data in from_tree(tree).datasets:
+        for (_, method), fit in data.fits.items():
+            for words in fit.diagnostics.label_doubts:
+                methods = doubts.setdefault((data.name, words), [])
+                methods += [] if method in methods else [method]
     cells = tree["scores/error"].to_dataframe().reset_index()
     failed = cells[cells["error"] != ""].itertuples()
     failures = [f"{cell.estimator} failed on {cell.dataset}: {cell.error}" for cell in failed]
@@ -78,14 +74,12 @@ def _table(headings: Iterable[str], words: int = 1, **options: Any) -> Table:
 
 def score_tables(tree: Any) -> Iterator[Table]:
     """The main scores, means over repetitions, of data sets that are not scored on gold labels."""
-    others = [name for name, node in data_trees(tree).items() if HELD_OUT not in node.children]
+    others = [name for name, node in data_trees(tree).items() if "held_out" not in node.children]
     if not others:
         return
     means = tree["scores"].to_dataset().drop_vars("error").sel(dataset=others).mean("repetition").to_dataframe()
     shown = [
-        score
-        for score in evaluation.SCORES
-        if score.heading and score.name in means and means[score.name].notna().any()
+        score for score in scores_of(tree) if score.heading and score.name in means and means[score.name].notna().any()
     ]
     table = _table(["data set", "method", *(score.heading for score in shown)], words=2)
     for dataset, rows in means.groupby(level="dataset", sort=False):
@@ -113,9 +107,9 @@ def gold_tables(tree: Any, short: Mapping[str, str] | None = None, marked: str =
         "confidence_gap": "confidence\n− accuracy",
     }
     for name, node in data_trees(tree).items():
-        if HELD_OUT not in node.children:
+        if "held_out" not in node.children:
             continue
-        number = node[HELD_OUT].sizes["item"]
+        number = node["held_out"].sizes["item"]
         labels = f"{number:,} gold labels, each" if number > 1 else "one gold label,"
         title = f"{name}: scores on your {labels} predicted by a fit that has not seen it (95 % intervals)"
         scores, bounds = (
@@ -144,8 +138,8 @@ def _with_interval(name: str, value: xr.DataArray, ends: xr.DataArray) -> str:
 
 def prediction_tables(tree: Any) -> Iterator[Table | str]:
     """The models of each data set ranked by how well they predict its votes, and finally what that means."""
-    frames = {view.name: frame for view in views(tree) if (frame := ranking_frame(view)) is not None}
-    for name, frame in frames.items():
+    frames = {data.name: found for data in from_tree(tree).datasets if (found := prediction_frame(data)) is not None}
+    for name, (frame, _) in frames.items():
         headings = ("model", "log predictive\ndensity", "behind\nthe best", "standard\nerror")
         table = _table(headings, title=f"Which model predicts the votes of {name} best?")
         table.add_column("judged by")
@@ -160,9 +154,10 @@ def prediction_tables(tree: Any) -> Iterator[Table | str]:
 def print_recommendation(tree: Any) -> None:
     """Print the answer, tables of the methods on gold labels and under each plausible model, and the reasons."""
     found = tree["votes/recommendation"].to_dataset()
-    answer, *reasons = json.loads(found.attrs["sentences"])
-    found, short = briefly(found) if "model" in found.dims else (found, {})
-    tell(f"\n{with_short_names(answer, short)}")
+    short = from_tree(tree).short_names
+    found = briefly(found, short)
+    answer, *reasons = map(str, found["sentence"].values)
+    tell(f"\n{answer}")
     for table in gold_tables(tree, short, found.attrs["recommended"]):
         console.print(table)
     if "model" in found.dims and (plausible := plausible_models(found)):
@@ -173,7 +168,7 @@ def print_recommendation(tree: Any) -> None:
             table.add_row(marked, *(f"{cell.accuracy} ({cell.interval}), {cell.log_score}" for cell in cells))
         console.print(table)
     for words in reasons:
-        tell(f"• {with_short_names(words, short)}")
+        tell(f"• {words}")
 
 
 def pair_frame(check: ModelCheck) -> pd.DataFrame:

@@ -1,29 +1,36 @@
-"""How a comparison is laid out in an `xarray.DataTree`: the one place where arrays get their labels.
+"""How a comparison is laid out in an `xarray.DataTree`, and how it is written, read and saved.
 
-The same for one data set and for many, with every dimension there even where its size is one:
-    `scores`     one variable per score, [dataset, repetition, estimator], with seconds, peak_memory (bytes) and error
+The layout is the same for one data set and for many; every dimension is there even if its size is one:
+    `scores`     one variable per score, [dataset, repetition, estimator], with seconds, peak_memory (bytes) and error;
+                 attributes of a variable say how the score is shown
     `intervals`  bootstrap intervals of the scores, [dataset, repetition, estimator, bound]
     `pairs`      how an estimator differs from another one, [dataset, repetition, estimator, other]: for accuracy,
                  balanced accuracy and log score NAME_difference, NAME_low, NAME_high and NAME_p_value
 and under the name of each data set:
     `observed_data`  vote[item, voter] (−1: missing); of triplets item_of[entry], voter_of[entry], vote[entry];
-                     attribute `signal`: whether voters agree more than by chance, in words
-    `truth`          true_label[item] (−1: unknown); gold[item], the labels that methods were told; and where known
+                     attribute `signal`: whether voters agree more than by chance, in a sentence
+    `truth`          true_label[item] (−1: unknown); gold[item], the labels that methods may use; and where known
                      bayes_prob[item, label] and the true parameters
     `estimates`      label_prob[repetition, estimator, item, label]
     `held_out`       where gold labels are the only ones known, for the items that have one: their fold[repetition,
                      item], and label_prob[repetition, estimator, item, label] by a fit that has seen the gold labels
                      of the other folds only. Scores, intervals and pairs come from these
-    `predictions`    log_density[estimator, item] of votes that a fit has not seen, and by[estimator], how it was found;
-                     of the first repetition, for estimators that give votes a probability
-    `fits/ESTIMATOR/REPETITION`  settings, diagnostics, error and check as attributes, and below it
+    `predictions`    log_density[estimator, item] of held-out votes, and by[estimator], how it was found; of the first
+                     repetition, for estimators that give votes a probability
+    `independence`   after `add_independence`: residual[voter, other_voter], the correlation of two voters' votes minus
+                     that of independent voters; p_value[voter, other_voter], adjusted for the number of pairs, 1 if
+                     not checked; group[voter], the group of dependent voters, −1 for none; attributes p_value,
+                     level and summary of the whole
+    `worth`          after `add_worth`: attributes by_information, the number of independent voters with as much
+                     information, with low and high at a level, by_correlation, model and summary
+    `fits/ESTIMATOR/REPETITION`  attributes kind, error and, as JSON, settings, diagnostics and check; below it
         `params`                     estimated parameters, such as confusion[voter, true_class, vote_class]
         `voters`                     skill of the voters with errors and intervals, by the names of `VoterSkill`
         `log_likelihood`             votes[chain, draw, item], for estimators that give votes a probability
         `posterior`, `sample_stats`  draws of a sampled fit, [chain, draw, …]: this node is a tree that ArviZ opens
 Votes and true labels are codes: places in the coordinates `vote_class` and `label`, which hold the names. An estimator
-or a data set whose name cannot be a node, as two that differ in a slash only, gets another node; the attribute
-`estimator` of a node, and `data_trees`, tell which is whose.
+or a data set whose name cannot be a node, such as two that differ in a slash only, gets another node: the attribute
+`estimator` of a node has its name, and `data_trees` finds data sets by name.
 """
 
 import json
@@ -32,6 +39,7 @@ import shlex
 import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from itertools import permutations, product
 from pathlib import Path
@@ -41,142 +49,264 @@ import numpy as np
 import xarray as xr
 
 from latentens.comparison.axes import node_names, node_paths
-from latentens.comparison.cell import Outcome, Pointwise
+from latentens.comparison.cell import check_of, describe, diagnostics_of
+from latentens.comparison.result import (
+    EXACT,
+    Comparison,
+    DatasetResult,
+    Fits,
+    HeldOut,
+    Independence,
+    Outcome,
+    Pairs,
+    Pointwise,
+)
 from latentens.datasets.dataset import Dataset
-from latentens.methods.base import Arrays, Posterior
-from latentens.methods.datatree import axis_names, coordinates, observed_data
-from latentens.scores import scores as evaluation
-from latentens.votes import Votes
-
-EXACT = "exact Bayes"
-"""What the exact posterior is called among the estimators."""
-
-HELD_OUT = "held_out"
-"""The group of what fits say about gold labels that they have not seen."""
+from latentens.errors import LatentensError
+from latentens.methods.base import Arrays
+from latentens.methods.datatree import axis_names, coordinate, coordinates, observed_data
+from latentens.methods.persistence import skill_of
+from latentens.scores import PairedDifference
+from latentens.scores.scores import SCORES, Score
+from latentens.votes import Triplets, Votes
 
 COMMON = ("scores", "intervals", "pairs")
-FORMAT = "latentens comparison 3"
+OWN = ("observed_data", "truth", "estimates", "held_out", "predictions", "fits", "independence", "worth")
+FORMAT = "latentens comparison 4"
 LIBRARIES = ("latentens", "jax", "numpyro", "numpy", "scipy", "xarray")
+SHOWN = ("title", "meaning", "group", "better", "unit", "heading")
+"""Fields of a score that its variable has as attributes, so that it can be shown."""
 
 Address = tuple[str, int, str]
+Axes = Mapping[str, tuple[str, ...]]
 Outcomes = Mapping[Address, Outcome]
-"""What came of each data set, repetition and estimator."""
+"""Outcomes by data set, repetition and estimator."""
+
+
+# ---- from outcomes to the typed result ----
+
+
+def collect(
+    datasets: Sequence[Dataset],
+    outcomes: Outcomes,
+    key_data: np.ndarray,
+    signals: Mapping[str, str],
+    scores: Sequence[Score] = SCORES,
+) -> Comparison:
+    """The typed result.
+
+    Args:
+        datasets: The data sets.
+        outcomes: The outcome of every cell; those of the exact posterior have the name `EXACT`.
+        key_data: Data of the random key.
+        signals: For each data set whether its voters agree more than by chance, in a sentence.
+        scores: The scores that were computed, in the order of tables.
+    """
+    found = []
+    for dataset in datasets:
+        mine = {address[1:]: outcome for address, outcome in outcomes.items() if address[0] == dataset.name}
+        exact = next((outcome for (_, name), outcome in mine.items() if name == EXACT), None)
+        fits = {address: outcome for address, outcome in mine.items() if address[1] != EXACT}
+        shapes = {name: np.shape(value) for name, value in (dataset.params or {}).items()}
+        axes = axis_names(shapes, dataset.votes, dataset.model)
+        model = "" if dataset.model is None else describe(dataset.model)
+        result = DatasetResult(dataset, model, axes, fits, exact, signal=signals[dataset.name])
+        found.append(replace(result, pairs=_compared(result, scores)))
+    program = Path(sys.argv[0])
+    name = program.parent.name if program.name == "__main__.py" else program.name  # as with python -m
+    about = {"command": shlex.join([name, *sys.argv[1:]]), **{f"version_{name}": version(name) for name in LIBRARIES}}
+    about["version_python"] = platform.python_version()
+    return Comparison(tuple(found), tuple(scores), key_data, about)
+
+
+def _compared(result: DatasetResult, scores: Sequence[Score]) -> dict[tuple[int, str, str, str], PairedDifference]:
+    """Each estimator against each other on the items whose label is known."""
+    found = {}
+    labels = result.labels
+    for repetition in result.repetitions if (labels >= 0).any() else []:
+        outcomes = {name: outcome for place, name, outcome in result.outcomes() if place == repetition}
+        scored = {name: outcome.scored_probs(result.dataset) for name, outcome in outcomes.items()}
+        probs = {name: values for name, values in scored.items() if values is not None}
+        for (one, other), score in product(permutations(probs, 2), scores):
+            if score.paired is not None:
+                found[repetition, score.name, one, other] = score.paired(labels, probs[one], probs[other])
+    return found
 
 
 def assemble(
-    datasets: Sequence[Dataset], outcomes: Outcomes, key_data: np.ndarray, signals: Mapping[str, str]
+    datasets: Sequence[Dataset],
+    outcomes: Outcomes,
+    key_data: np.ndarray,
+    signals: Mapping[str, str],
+    scores: Sequence[Score] = SCORES,
 ) -> xr.DataTree:
-    """The whole tree; outcomes of the exact posterior stand under the name `EXACT`, signals under data sets' names."""
-    groups: dict[str, xr.Dataset] = _score_groups(datasets, outcomes)
-    paths = node_paths((dataset.name for dataset in datasets), taken=COMMON)
-    for dataset in datasets:
-        mine = {address[1:]: outcome for address, outcome in outcomes.items() if address[0] == dataset.name}
-        groups |= {f"{paths[dataset.name]}/{group}": part for group, part in _dataset_groups(dataset, mine).items()}
-        groups[f"{paths[dataset.name]}/observed_data"].attrs["signal"] = signals[dataset.name]
+    """The tree of a comparison; the arguments are those of `collect`."""
+    return to_tree(collect(datasets, outcomes, key_data, signals, scores))
+
+
+# ---- writing the tree ----
+
+
+def to_tree(comparison: Comparison) -> xr.DataTree:
+    """The tree of a typed result."""
+    groups = _score_groups(comparison)
+    paths = node_paths((data.name for data in comparison.datasets), taken=COMMON)
+    for data in comparison.datasets:
+        groups |= {f"{paths[data.name]}/{group}": part for group, part in _dataset_groups(data).items()}
     tree = xr.DataTree.from_dict(groups)
-    named = {dataset.name: paths[dataset.name] for dataset in datasets}
-    tree.attrs = {"format": FORMAT, "datasets": json.dumps(named), "key": key_data.tolist()}
-    program = Path(sys.argv[0])
-    name = program.parent.name if program.name == "__main__.py" else program.name  # as with python -m
-    tree.attrs["command"] = shlex.join([name, *sys.argv[1:]])
-    tree.attrs |= {f"version_{name}": version(name) for name in LIBRARIES}
-    tree.attrs["version_python"] = platform.python_version()
+    named = {data.name: paths[data.name] for data in comparison.datasets}
+    tree.attrs = {"format": FORMAT, "datasets": json.dumps(named), "key": comparison.key_data.tolist()}
+    tree.attrs |= comparison.about
     return tree
 
 
-def data_trees(tree: xr.DataTree) -> dict[str, xr.DataTree]:
-    """The part of each data set by its name."""
-    nodes = {name: tree[path] for name, path in json.loads(tree.attrs["datasets"]).items()}
-    return {name: node for name, node in nodes.items() if isinstance(node, xr.DataTree)}
+def _score_groups(comparison: Comparison) -> dict[str, xr.Dataset]:
+    """Scores, their intervals and the differences between estimators, [dataset, repetition, estimator]."""
+    outcomes = [(data, *place) for data in comparison.datasets for place in data.outcomes()]
+    axes: dict[str, list[Any]] = {
+        "dataset": [data.name for data in comparison.datasets],
+        "repetition": sorted({repetition for _, repetition, *_ in outcomes}),
+        "estimator": sorted(dict.fromkeys(name for *_, name, _ in outcomes), key=lambda name: name != EXACT),
+    }
+    shape = tuple(map(len, axes.values()))
+    scores: dict[str, np.ndarray] = defaultdict(lambda: np.full(shape, np.nan))
+    bounds: dict[str, np.ndarray] = defaultdict(lambda: np.full((*shape, 2), np.nan))
+    pairs: dict[str, np.ndarray] = defaultdict(lambda: np.full((*shape, shape[-1]), np.nan))
+    errors = np.full(shape, "", dtype=object)
+
+    def place(*address: Any) -> tuple[int, ...]:
+        return tuple(values.index(part) for values, part in zip(axes.values(), address, strict=True))
+
+    for data, repetition, name, outcome in outcomes:
+        here = place(data.name, repetition, name)
+        measured = {**outcome.scores, "seconds": outcome.seconds, "peak_memory": outcome.peak_memory}
+        for score, value in measured.items():
+            scores[score][here] = value
+        for score, ends in outcome.intervals.items():
+            bounds[score][here] = ends
+        errors[here] = outcome.error
+    for data in comparison.datasets:
+        for (repetition, score, one, other), difference in data.pairs.items():
+            here = (*place(data.name, repetition, one), axes["estimator"].index(other))
+            for kind, value in difference._asdict().items():
+                pairs[f"{score}_{kind}"][here] = value
+    about = {score.name: {name: getattr(score, name) or "" for name in SHOWN} for score in comparison.scores}
+    table: dict[str, Any] = {name: (tuple(axes), values, about.get(name)) for name, values in scores.items()}
+    table = {name: table[name] for name in about if name in table}
+    table["error"] = (tuple(axes), errors.astype(str))
+    both = {**axes, "other": axes["estimator"]}
+    intervals = {name: ((*axes, "bound"), values) for name, values in bounds.items()}
+    return {
+        "scores": xr.Dataset(table, axes),
+        "intervals": xr.Dataset(intervals, {**axes, "bound": ["low", "high"]}),
+        "pairs": xr.Dataset({name: (tuple(both), values) for name, values in pairs.items()}, both),
+    }
 
 
-def _dataset_groups(dataset: Dataset, outcomes: Mapping[tuple[int, str], Outcome]) -> dict[str, xr.Dataset]:
+def _dataset_groups(data: DatasetResult) -> dict[str, xr.Dataset]:
     """The groups of one data set but for its scores."""
-    exact = next((outcome.label_probs for (_, name), outcome in outcomes.items() if name == EXACT), None)
-    fits = {address: outcome for address, outcome in outcomes.items() if address[1] != EXACT}
-    groups = {"observed_data": observed_data(dataset.votes), "truth": _truth(dataset, exact)}
-    groups["estimates"], groups["predictions"] = _estimates(dataset, fits), _predictions(dataset, fits)
-    if dataset.is_scored_by_gold:
-        groups[HELD_OUT] = _held_out(dataset, fits)
-    nodes = node_names(dict.fromkeys(name for _, name in fits))
-    for (repetition, name), outcome in fits.items():
-        about = {"estimator": name, "repetition": repetition}
-        about |= {key: getattr(outcome, key) for key in ("settings", "diagnostics", "error", "check")}
+    votes = data.votes
+    groups = {"observed_data": observed_data(votes).assign_attrs(signal=data.signal), "truth": _truth(data)}
+    groups["estimates"], groups["predictions"] = _estimates(data), _predictions(data)
+    if data.is_scored_by_gold:
+        groups["held_out"] = _held_out(data)
+    if data.independence is not None:
+        groups["independence"] = independence_group(data.independence, votes)
+    if data.worth:
+        groups["worth"] = xr.Dataset(attrs=dict(data.worth))
+    nodes = node_names(data.estimators)
+    for (repetition, name), fit in data.fits.items():
         node = f"fits/{nodes[name]}/{repetition}"
         groups[f"fits/{nodes[name]}"] = xr.Dataset(attrs={"estimator": name})
+        about = {"estimator": name, "repetition": repetition, "kind": fit.kind, "error": fit.error}
+        about |= {"settings": json.dumps(fit.settings), "diagnostics": json.dumps(dict(fit.diagnostics))}
+        about["check"] = json.dumps(None if fit.check is None else fit.check._asdict())
         groups[node] = xr.Dataset(attrs=about)
-        groups[f"{node}/params"] = _labelled(outcome.params, outcome.axes, dataset.votes)
-        groups[f"{node}/voters"] = _labelled(outcome.voters, _voter_axes(outcome.voters), dataset.votes)
-        if outcome.pointwise.log_likelihood is not None:
-            groups[f"{node}/log_likelihood"] = _draws(
-                {"votes": outcome.pointwise.log_likelihood}, {"votes": ("item",)}, dataset.votes
-            )
-        if outcome.draws:
-            groups[f"{node}/posterior"] = _draws(outcome.draws, outcome.axes, dataset.votes)
-            groups[f"{node}/sample_stats"] = _draws(outcome.sample_stats, {}, dataset.votes)
-    return groups
+        groups[f"{node}/params"] = _labelled(fit.params, fit.axes, votes)
+        skill = {} if fit.skill is None else {name: np.asarray(part) for name, part in fit.skill._asdict().items()}
+        axes = {name: ("voter", "true_class", "vote_class")[: part.ndim] for name, part in skill.items()}
+        groups[f"{node}/voters"] = _labelled(skill, axes, votes)
+        groups |= {f"{node}/{group}": part for group, part in draw_groups(fit, votes).items()}
+    return groups | dict(data.groups)
 
 
-def _truth(dataset: Dataset, exact: Posterior | None) -> xr.Dataset:
+def draw_groups(fit: Outcome, votes: Votes) -> dict[str, xr.Dataset]:
+    """Log-likelihoods and posterior draws of a fit, as ArviZ takes them."""
+    found = {}
+    if fit.pointwise.log_likelihood is not None:
+        found["log_likelihood"] = _draws({"votes": fit.pointwise.log_likelihood}, {"votes": ("item",)}, votes)
+    if fit.draws:
+        found["posterior"] = _draws(fit.draws, fit.axes, votes)
+        found["sample_stats"] = _draws(fit.sample_stats, {}, votes)
+    return found
+
+
+def independence_group(found: Independence, votes: Votes) -> xr.Dataset:
+    """The group `independence`."""
+    names, both = coordinate(votes.voter_names), ("voter", "other_voter")
+    variables = {"residual": (both, found.residual), "p_value": (both, found.p_values), "group": ("voter", found.group)}
+    about = {"p_value": found.p_value, "level": found.level, "summary": found.summary}
+    return xr.Dataset(variables, {"voter": names, "other_voter": names}, about)
+
+
+def _truth(data: DatasetResult) -> xr.Dataset:
+    dataset = data.dataset
     params = {name: np.asarray(value) for name, value in (dataset.params or {}).items()}
-    axes = axis_names({name: value.shape for name, value in params.items()}, dataset.votes, dataset.model)
-    truth = _labelled(params, axes, dataset.votes).assign_coords(_along(dataset.votes, "item", "label"))
+    truth = _labelled(params, data.axes, data.votes).assign_coords(_along(data.votes, "item", "label"))
     truth["true_label"] = "item", dataset.labels
     if dataset.gold is not None:
         truth["gold"] = "item", dataset.gold
-    if exact is not None:
-        truth["bayes_prob"] = ("item", "label"), exact
-    return truth.assign_attrs(model=repr(dataset.model))
+    if data.exact is not None:
+        truth["bayes_prob"] = ("item", "label"), data.exact.label_probs
+    return truth.assign_attrs(model=data.model)
 
 
-def _estimates(dataset: Dataset, fits: Mapping[tuple[int, str], Outcome]) -> xr.Dataset:
-    estimators = list(dict.fromkeys(name for _, name in fits))
-    repetitions = sorted({repetition for repetition, _ in fits})
-    probs = np.full((len(repetitions), len(estimators), dataset.votes.num_items, dataset.votes.num_classes), np.nan)
-    for (repetition, name), outcome in fits.items():
-        if outcome.label_probs is not None:
-            probs[repetitions.index(repetition), estimators.index(name)] = outcome.label_probs
-    names = {"repetition": repetitions, "estimator": estimators, **_along(dataset.votes, "item", "label")}
+def _estimates(data: DatasetResult) -> xr.Dataset:
+    repetitions, estimators = data.repetitions, data.estimators
+    probs = np.full((len(repetitions), len(estimators), data.votes.num_items, data.votes.num_classes), np.nan)
+    for (repetition, name), fit in data.fits.items():
+        if fit.label_probs is not None:
+            probs[repetitions.index(repetition), estimators.index(name)] = fit.label_probs
+    names = {"repetition": repetitions, "estimator": estimators, **_along(data.votes, "item", "label")}
     return xr.Dataset({"label_prob": (("repetition", "estimator", "item", "label"), probs)}, names)
 
 
-def _held_out(dataset: Dataset, fits: Mapping[tuple[int, str], Outcome]) -> xr.Dataset:
-    """The posterior of gold labels by fits that have not seen them."""
-    assert dataset.gold is not None, "asked for only where there are gold labels"
-    estimators = list(dict.fromkeys(name for _, name in fits))
-    repetitions = sorted({repetition for repetition, _ in fits})
-    items = np.asarray(dataset.votes.item_names)[dataset.gold >= 0]
-    probs = np.full((len(repetitions), len(estimators), len(items), dataset.votes.num_classes), np.nan)
+def _held_out(data: DatasetResult) -> xr.Dataset:
+    assert data.dataset.gold is not None, "held-out labels are gold labels"
+    repetitions, estimators = data.repetitions, data.estimators
+    items = np.asarray(data.votes.item_names)[data.dataset.gold >= 0]
+    probs = np.full((len(repetitions), len(estimators), len(items), data.votes.num_classes), np.nan)
     fold = np.full((len(repetitions), len(items)), -1)
-    for (repetition, name), outcome in fits.items():
-        if outcome.held_out is not None:
+    for (repetition, name), fit in data.fits.items():
+        if fit.held_out is not None:
             place = repetitions.index(repetition)
-            probs[place, estimators.index(name)] = outcome.held_out.probs
-            fold[place] = outcome.held_out.fold  # the same for all methods
-    names = {"repetition": repetitions, "estimator": estimators, **_along(dataset.votes, "label"), "item": items}
+            probs[place, estimators.index(name)] = fit.held_out.probs
+            fold[place] = fit.held_out.fold  # the same for all methods
+    names = {"repetition": repetitions, "estimator": estimators, **_along(data.votes, "label"), "item": items}
     variables = {"label_prob": (("repetition", "estimator", "item", "label"), probs)}
     return xr.Dataset({**variables, "fold": (("repetition", "item"), fold)}, names)
 
 
-def _predictions(dataset: Dataset, fits: Mapping[tuple[int, str], Outcome]) -> xr.Dataset:
-    first: dict[str, Pointwise] = {}
-    for (_, name), outcome in sorted(fits.items(), key=lambda pair: pair[0][0]):
-        if outcome.pointwise.log_density is not None:
-            first.setdefault(name, outcome.pointwise)
-    values = np.empty((len(first), dataset.votes.num_items))
-    for row, found in zip(values, first.values(), strict=True):
-        row[:] = found.log_density
-    names = {"estimator": np.array(list(first), dtype=str), **_along(dataset.votes, "item")}
-    by = np.array([found.by for found in first.values()], dtype=str)
+def _predictions(data: DatasetResult) -> xr.Dataset:
+    found = predictions(data)
+    values = np.array([part.log_density for part in found.values()]).reshape(len(found), data.votes.num_items)
+    names = {"estimator": np.array(list(found), dtype=str), **_along(data.votes, "item")}
+    by = np.array([part.by for part in found.values()], dtype=str)
     return xr.Dataset({"log_density": (("estimator", "item"), values), "by": ("estimator", by)}, names)
+
+
+def predictions(data: DatasetResult) -> dict[str, Pointwise]:
+    """The log-likelihoods of each method's first fit, for methods that give held-out votes a probability."""
+    found = {name: fit.pointwise for name, fit in data.first_fits.items()}
+    return {name: part for name, part in found.items() if part.log_density is not None}
 
 
 def _along(votes: Votes, *axes: str) -> dict[str, np.ndarray]:
     return {axis: names for axis, names in coordinates(votes).items() if axis in axes}
 
 
-def _labelled(arrays: Arrays, axes: Mapping[str, tuple[str, ...]], votes: Votes, leading: tuple[str, ...] = ()) -> Any:
-    """Arrays as variables with their axes named, and the names along these."""
+def _labelled(arrays: Arrays, axes: Axes, votes: Votes, leading: tuple[str, ...] = ()) -> xr.Dataset:
+    """Arrays as variables with named axes, and the names along these."""
     found = {}
     for (name, array), variable in zip(arrays.items(), node_names(arrays).values(), strict=True):
         default = tuple(f"{name}_dim_{axis}" for axis in range(array.ndim - len(leading)))
@@ -185,61 +315,192 @@ def _labelled(arrays: Arrays, axes: Mapping[str, tuple[str, ...]], votes: Votes,
     return xr.Dataset(found, _along(votes, *used))
 
 
-def _voter_axes(arrays: Arrays) -> dict[str, tuple[str, ...]]:
-    return {name: ("voter", "true_class", "vote_class")[: array.ndim] for name, array in arrays.items()}
+def _draws(arrays: Arrays, axes: Axes, votes: Votes) -> xr.Dataset:
+    found = _labelled(arrays, axes, votes, ("chain", "draw"))
+    return found.assign_coords(chain=np.arange(found.sizes["chain"]), draw=np.arange(found.sizes["draw"]))
 
 
-def _draws(arrays: Arrays, axes: Mapping[str, tuple[str, ...]], votes: Votes) -> xr.Dataset:
-    return _labelled(arrays, axes, votes, ("chain", "draw")).pipe(
-        lambda found: found.assign_coords(chain=np.arange(found.sizes["chain"]), draw=np.arange(found.sizes["draw"]))
+# ---- reading the tree ----
+
+
+def from_tree(tree: xr.DataTree) -> Comparison:
+    """The typed result in a tree, the inverse of `to_tree`."""
+    about = {str(name): value for name, value in tree.attrs.items() if name not in ("format", "datasets", "key")}
+    scores = scores_of(tree)
+    datasets = tuple(_read_dataset(name, node, tree, scores) for name, node in data_trees(tree).items())
+    return Comparison(datasets, scores, np.asarray(tree.attrs["key"], np.uint32), about)
+
+
+def data_trees(tree: xr.DataTree) -> dict[str, xr.DataTree]:
+    """The part of each data set by its name."""
+    nodes = {name: tree[path] for name, path in json.loads(tree.attrs["datasets"]).items()}
+    return {name: node for name, node in nodes.items() if isinstance(node, xr.DataTree)}
+
+
+def scores_of(tree: xr.DataTree) -> tuple[Score, ...]:
+    """The scores of a tree, which can be shown but not computed."""
+    found = []
+    for name, variable in tree["scores"].data_vars.items():
+        if name != "error":
+            about = {**variable.attrs, "better": variable.attrs["better"] or None}
+            found.append(Score(str(name), **{field: about[field] for field in SHOWN}))
+    return tuple(found)
+
+
+Measured = Mapping[tuple[int, str], Mapping[str, Any]]
+"""Time, memory, scores and intervals by repetition and estimator, by the names of `Outcome`."""
+
+
+def _read_dataset(name: str, node: xr.DataTree, tree: xr.DataTree, scores: Sequence[Score]) -> DatasetResult:
+    truth, votes = node["truth"].to_dataset(), _read_votes(node["observed_data"].to_dataset())
+    known = {part: truth[part].to_numpy() for part in ("true_label", "gold", "bayes_prob") if part in truth}
+    params, axes = _read_arrays(truth.drop_vars(known))
+    dataset = Dataset(name, votes, known["true_label"], None, params or None, known.get("gold"))
+    table, bounds, pairs = (tree[group].to_dataset().sel(dataset=name) for group in COMMON)
+    measured = _read_scores(table, bounds, [score.name for score in scores])
+    repetitions = table["repetition"].to_numpy().tolist()
+    exact = None
+    if "bayes_prob" in known:
+        exact = Outcome(label_probs=known["bayes_prob"], **measured[repetitions[0], EXACT])
+    return DatasetResult(
+        dataset,
+        str(truth.attrs["model"]),
+        axes,
+        _read_fits(node, measured),
+        exact,
+        _read_pairs(pairs),
+        str(node["observed_data"].attrs["signal"]),
+        _read_independence(node["independence"].to_dataset()) if "independence" in node.children else None,
+        {str(name): value for name, value in node["worth"].attrs.items()} if "worth" in node.children else {},
+        {str(name): child.to_dataset() for name, child in node.children.items() if name not in OWN},
     )
 
 
-def _score_groups(datasets: Sequence[Dataset], outcomes: Outcomes) -> dict[str, xr.Dataset]:
-    """Scores, their intervals and the differences between estimators, [dataset, repetition, estimator]."""
-    axes: dict[str, list[Any]] = {
-        "dataset": [dataset.name for dataset in datasets],
-        "repetition": sorted({repetition for _, repetition, _ in outcomes}),
-        "estimator": sorted(dict.fromkeys(name for *_, name in outcomes), key=lambda name: name != EXACT),
-    }
-    scores, bounds, errors = _cube(axes), _cube(axes, 2), np.full([*map(len, axes.values())], "", dtype=object)
-    for address, outcome in outcomes.items():
-        place = tuple(values.index(part) for values, part in zip(axes.values(), address, strict=True))
-        measured = {**outcome.scores, "seconds": outcome.seconds, "peak_memory": outcome.peak_memory}
-        for name, value in measured.items():
-            scores[name][place] = value
-        for name, pair in outcome.intervals.items():
-            bounds[name][place] = pair
-        errors[place] = outcome.error
-    table = {name: (tuple(axes), values) for name, values in scores.items()}
-    table["error"] = (tuple(axes), errors.astype(str))
-    intervals = {name: ((*axes, "bound"), values) for name, values in bounds.items()}
-    pairs = {name: ((*axes, "other"), values) for name, values in _pairs(datasets, outcomes, axes).items()}
-    return {
-        "scores": xr.Dataset(table, axes),
-        "intervals": xr.Dataset(intervals, {**axes, "bound": ["low", "high"]}),
-        "pairs": xr.Dataset(pairs, {**axes, "other": axes["estimator"]}),
-    }
+def _read_votes(observed: xr.Dataset) -> Votes:
+    items, voters, classes = (observed[axis].to_numpy() for axis in ("item", "voter", "vote_class"))
+    storage: Any = None
+    if "entry" in observed.dims:
+        storage = Triplets(*(observed[column].to_numpy() for column in ("item_of", "voter_of", "vote")))
+    else:
+        storage = observed["vote"].to_numpy()
+    return Votes(storage, len(items), len(voters), len(classes), items, voters, classes)
 
 
-def _pairs(datasets: Sequence[Dataset], outcomes: Outcomes, axes: Mapping[str, list[Any]]) -> dict[str, np.ndarray]:
-    """Each estimator against each other on the items whose label is known."""
-    found = _cube(axes, len(axes["estimator"]))
-    for (i, dataset), (j, repetition) in product(enumerate(datasets), enumerate(axes["repetition"])):
-        probs = {}
-        for k, name in enumerate(axes["estimator"]):
-            outcome = outcomes.get((dataset.name, repetition, name))
-            if outcome is not None and (scored := outcome.scored_probs(dataset)) is not None:
-                probs[k] = scored
-        if (dataset.scored_labels >= 0).any():
-            for (first, second), score in product(permutations(probs, 2), evaluation.SCORES):
-                if score.paired is not None:
-                    difference = score.paired(dataset.scored_labels, probs[first], probs[second])
-                    for name, value in difference._asdict().items():
-                        found[f"{score.name}_{name}"][i, j, first, second] = value
+def _read_arrays(group: xr.Dataset, leading: int = 0) -> tuple[dict[str, np.ndarray], dict[str, tuple[str, ...]]]:
+    """Arrays by name, and the names of their axes after the leading ones."""
+    arrays = {str(name): values.to_numpy() for name, values in group.data_vars.items()}
+    return arrays, {str(name): tuple(map(str, values.dims[leading:])) for name, values in group.data_vars.items()}
+
+
+def _read_scores(table: xr.Dataset, bounds: xr.Dataset, scores: Sequence[str]) -> Measured:
+    values = {score: table[score].to_numpy() for score in scores}
+    ends = {score: bounds[score].to_numpy() for score in scores if score in bounds}
+    found = {}
+    for i, repetition in enumerate(table["repetition"].to_numpy().tolist()):
+        for j, estimator in enumerate(table["estimator"].to_numpy().tolist()):
+            mine = {score: float(numbers[i, j]) for score, numbers in values.items()}
+            costs = {cost: mine.pop(cost, np.nan) for cost in ("seconds", "peak_memory")}
+            mine = {score: value for score, value in mine.items() if not np.isnan(value)}
+            intervals = {score: tuple(ends[score][i, j].tolist()) for score in mine if score in ends}
+            found[repetition, estimator] = {**costs, "scores": mine, "intervals": intervals}
     return found
 
 
-def _cube(axes: Mapping[str, list[Any]], *more: int) -> defaultdict[str, np.ndarray]:
-    """Arrays by name over the axes of a comparison, each unknown until it is filled."""
-    return defaultdict(lambda: np.full((*map(len, axes.values()), *more), np.nan))
+def _read_fits(node: xr.DataTree, measured: Measured) -> Fits:
+    estimates, densities = node["estimates"].to_dataset()["label_prob"], node["predictions"].to_dataset()
+    unseen = node["held_out"].to_dataset() if "held_out" in node.children else None
+    nodes = {str(child.attrs["estimator"]): child for child in node.children["fits"].children.values()}
+    found: dict[tuple[int, str], Outcome] = {}
+    left = dict(zip(densities["estimator"].to_numpy().tolist(), range(densities.sizes["estimator"]), strict=True))
+    repetitions, estimators = (estimates[axis].to_numpy().tolist() for axis in ("repetition", "estimator"))
+    for (i, repetition), (j, name) in product(enumerate(repetitions), enumerate(estimators)):
+        if str(repetition) not in nodes[name].children:
+            continue
+        part, at = nodes[name][str(repetition)], {"repetition": i, "estimator": j}
+        groups = {group: _read_arrays(child.to_dataset(), 2) for group, child in part.children.items()}
+        params, axes = _read_arrays(part["params"].to_dataset())
+        draws, draw_axes = groups.get("posterior", ({}, {}))
+        skill, probs = groups["voters"][0], estimates[at].to_numpy()
+        failed = bool(np.isnan(probs).any())
+        density, by = None, ""
+        if name in left and not failed:  # on record for the first repetition only
+            row = densities[{"estimator": left.pop(name)}]
+            density, by = row["log_density"].to_numpy(), str(row["by"].item())
+        found[repetition, name] = Outcome(
+            **measured[repetition, name],
+            error=str(part.attrs["error"]),
+            kind=str(part.attrs["kind"]),
+            settings=json.loads(part.attrs["settings"]),
+            label_probs=None if failed else probs,
+            held_out=None
+            if unseen is None or failed
+            else HeldOut(unseen["fold"][i].values, unseen["label_prob"][at].values),
+            params=params,
+            skill=skill_of(skill) if skill else None,
+            diagnostics=diagnostics_of(json.loads(part.attrs["diagnostics"])),
+            draws=draws,
+            sample_stats=groups.get("sample_stats", ({}, {}))[0],
+            axes=draw_axes | axes,
+            pointwise=Pointwise(groups.get("log_likelihood", ({}, {}))[0].get("votes"), density, by),
+            check=check_of(json.loads(part.attrs["check"])),
+        )
+    return found
+
+
+def _read_pairs(group: xr.Dataset) -> Pairs:
+    last = PairedDifference._fields[0]
+    scores = [str(name).removesuffix(f"_{last}") for name in group.data_vars if str(name).endswith(f"_{last}")]
+    repetitions, names = group["repetition"].to_numpy().tolist(), group["estimator"].to_numpy().tolist()
+    found: dict[tuple[int, str, str, str], PairedDifference] = {}
+    for score in scores:
+        values = np.stack([group[f"{score}_{kind}"].to_numpy() for kind in PairedDifference._fields], axis=-1)
+        for place in zip(*np.nonzero(~np.isnan(values).all(axis=-1)), strict=True):
+            i, j, k = map(int, place)
+            found[repetitions[i], score, names[j], names[k]] = PairedDifference(*values[place].tolist())
+    return found
+
+
+def _read_independence(group: xr.Dataset) -> Independence:
+    residual, p_values, number = (group[name].to_numpy() for name in ("residual", "p_value", "group"))
+    about = group.attrs
+    return Independence(residual, p_values, number, float(about["p_value"]), float(about["level"]), about["summary"])
+
+
+# ---- files ----
+
+
+def save_comparison(tree: xr.DataTree, path: str | Path) -> None:
+    """Write a comparison as netCDF; the file appears under its name only when it is complete.
+
+    Args:
+        tree: The comparison, as `latentens.compare` returns it.
+        path: The file, usually `….nc`.
+    """
+    content = tree.to_netcdf(engine="h5netcdf")  # in memory: on a full disk HDF5 crashes
+    part = Path(f"{path}.part")
+    try:
+        part.write_bytes(content)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def load_comparison(path: str | Path) -> xr.DataTree:
+    """Read a comparison into memory.
+
+    Args:
+        path: A file that `save_comparison` or `latentens compare --out` has written.
+    """
+    if Path(path).is_dir():
+        raise LatentensError(f"{path} is a folder; name the file in it, such as {Path(path) / 'tree.nc'}")
+    if not Path(path).is_file():
+        raise LatentensError(f"there is no file {path}")
+    try:
+        with xr.open_datatree(path, engine="h5netcdf") as tree:
+            loaded = tree.load()
+    except (OSError, ValueError, KeyError) as error:
+        raise LatentensError(f"{path} is not a readable netCDF file ({error})") from None
+    if loaded.attrs.get("format") != FORMAT:
+        content = "a comparison of an earlier version" if "datasets" in loaded.attrs else "no comparison"
+        raise LatentensError(f"{path} holds {content}: make one with `latentens compare --out`")
+    return loaded

@@ -1,4 +1,4 @@
-"""Methods × data sets × repetitions: each cell is run once, kept on disk when done, and joined into one tree."""
+"""Methods × data sets × repetitions: each cell is run once, kept on disk when done, and put into one tree."""
 
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -11,15 +11,17 @@ import jax
 import numpy as np
 import xarray as xr
 
-from latentens.checks import signal_summary
-from latentens.comparison.cell import GOLD_FOLDS, Cell, Outcome, describe, run, score
-from latentens.comparison.data_tree import EXACT, Address, assemble
+from latentens.checks import check_independence, effective_voters, signal_summary
+from latentens.comparison.cell import GOLD_FOLDS, Cell, describe, from_record, run, score, to_record
+from latentens.comparison.data_tree import Address, assemble, data_trees, independence_group
+from latentens.comparison.result import EXACT, Independence, Outcome
 from latentens.datasets.dataset import Dataset
-from latentens.errors import LatentensError
+from latentens.errors import LatentensError, VotesError
 from latentens.methods.base import Method, Posterior
 from latentens.runtime.parallel import completed
 from latentens.runtime.progress import track_late
 from latentens.runtime.store import Store
+from latentens.scores.scores import SCORES, Score
 from latentens.votes import Votes
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ MethodFactory = Callable[[Votes], Method]
 Progress = Callable[[int, int], None]
 
 OUTSIDE_KEY = ("name", "repetition")
-"""Fields of a cell that its outcome does not depend on: what the method is called, and the number of the repetition, of
+"""Fields of a cell that its outcome does not depend on: the name of the method, and the number of the repetition, of
 which only the random key is used. Every other field, also one that is added later, is part of the store's key."""
 
 TRUTH_OUTSIDE_KEY: Mapping[str, Any] = {"name": "", "model": None, "params": None}
@@ -48,50 +50,55 @@ def compare(
     folds: int = 0,
     checks: bool = False,
     gold_folds: int = GOLD_FOLDS,
+    scores: Iterable[Score] = (),
     client: "Client | None" = None,
     workers: int = 1,
     on_progress: Progress | None = None,
 ) -> xr.DataTree:
-    """Fit every method to every data set and lay all posteriors next to the exact one.
+    """Fit every method to every data set and score all posteriors beside the exact one.
 
-    `latentens.comparison.data_tree` says how the result is laid out. A method that fails is recorded with its error.
+    `latentens.comparison.data_tree` documents the layout of the result, and its function `from_tree` reads it into
+    typed records. A method that fails is recorded with its error.
 
     Args:
         datasets: One data set or several, with different names.
-        methods: Methods, or methods by the names they get in tables; by default their class and changed settings.
-            In place of a method a function may stand that makes one for the votes of each data set, such as one with
-            a model of as many voters.
-        key: Random key; the same key gives the same tree but for seconds and memory.
-        repetitions: How often each method is fitted to each data set, with another key each time.
-        folder: Where finished fits are kept, made if need be. With the same folder, an interrupted comparison resumes
-            where it stopped, and one with more methods or data sets fits only what is new. Fits are told apart by the
-            content of votes, settings and code (`latentens.runtime.store`); those that failed are tried again.
-        resamples: Bootstrap samples behind the intervals of the scores.
-        folds: Parts of the items that point estimates predict from the others, to see which model predicts votes best;
-            this fits each method as many times more. By default that is judged by AIC.
-        checks: Whether to ask of each fitted model if it reproduces the votes (`check_fit`).
-        gold_folds: Parts into which the gold labels of a data set without other labels are split. Each part is
-            predicted by a fit that has seen the other parts only, and the scores come from these predictions; fits
-            themselves use all gold labels.
-        client: A Dask client on whose workers the cells are run; by default they run here.
-        workers: How many cells run here at a time. With more than one, seconds are those of fits that share the cores,
-            and what memory a fit takes is not known.
-        on_progress: Called with the number of fits that are finished, without those that failed, and of all: at the
-            beginning, and after each.
+        methods: Methods, or methods by name; the default name is the class and the changed settings. A function of
+            the votes that returns a method may take the place of a method, such as one whose model needs the number
+            of voters.
+        key: Random key; the same key gives the same tree except for seconds and memory.
+        repetitions: Number of fits of each method to each data set, each with its own key.
+        folder: Folder for finished fits, created if necessary. With the same folder, an interrupted comparison
+            resumes where it stopped, and one with more methods or data sets fits only what is new. Fits are
+            identified by the content of votes, settings and code (`latentens.runtime.store`); failed ones are tried
+            again.
+        resamples: Number of bootstrap samples behind the intervals of the scores.
+        folds: Number of cross-validation folds by which point estimates are judged on held-out votes, each an
+            additional fit; with 0, the default, they are judged by AIC.
+        checks: Whether to check if each fitted model reproduces the votes (`check_fit`).
+        gold_folds: Number of cross-validation folds of the gold labels, for data sets without other labels. Scores
+            come from the held-out predictions; the fits themselves use all gold labels.
+        scores: Scores of your own, computed beside the built-in ones.
+        client: A Dask client on whose workers the cells are run; by default they run in this process.
+        workers: Number of cells that run at the same time in this process. With more than one, fits share the cores,
+            so that seconds are longer, and their memory is not measured.
+        on_progress: Called with the number of finished fits, failed ones excluded, and the number of all fits: at the
+            beginning and after each fit.
     """
     sets = [datasets] if isinstance(datasets, Dataset) else list(datasets)
-    named = named_methods(methods)
-    _check(sets, named, repetitions)
-    asked = (repetitions, resamples, folds, checks, gold_folds)
+    named, extra = named_methods(methods), tuple(scores)
+    _check(sets, named, repetitions, extra)
+    asked = (repetitions, resamples, folds, checks, gold_folds, extra)
     cells = [cell for dataset in sets for cell in cells_of(dataset, named, key, *asked)]
     outcomes: dict[Address, Outcome] = {}
     for cell in cells:
         if cell.exact is not None and (cell.dataset.name, 0, EXACT) not in outcomes:
-            ours = _exact_outcome(cell.dataset, cell.exact, resamples, key=_cell_key(key, cell.dataset.name, 0))
+            first = _cell_key(key, cell.dataset.name, 0)
+            scored = score(cell.dataset, cell.exact, cell.exact, resamples, key=first, extra=extra)
+            ours = Outcome(label_probs=cell.exact, **scored)
             outcomes |= {(cell.dataset.name, repetition, EXACT): ours for repetition in range(repetitions)}
     outcomes |= run_cells(cells, folder, client, workers, on_progress)
     signals = {dataset.name: signal_summary(dataset.votes, key=key) for dataset in sets}
-    return assemble(sets, outcomes, key_data(key), signals)
+    return assemble(sets, outcomes, key_data(key), signals, (*SCORES, *extra))
 
 
 def cells_of(
@@ -103,15 +110,17 @@ def cells_of(
     folds: int | None = None,
     checks: bool = False,
     gold_folds: int = GOLD_FOLDS,
+    scores: tuple[Score, ...] = (),
 ) -> list[Cell]:
     """The cells of one data set; the arguments are those of `compare`.
 
-    Without resamples there are no intervals, and without folds nothing is asked about the votes themselves.
+    With `resamples=0` there are no intervals; with `folds=None` no log-likelihoods of the votes.
     """
-    exact, made = dataset.bayes_posterior(), _made_for(dataset.votes, methods)
+    exact, votes = dataset.bayes_posterior(), dataset.votes
+    made = {name: method if isinstance(method, Method) else method(votes) for name, method in methods.items()}
     keys = [key_data(_cell_key(key, dataset.name, repetition)) for repetition in range(repetitions)]
     return [
-        Cell(dataset, exact, name, method, repetition, keys[repetition], resamples, folds, checks, gold_folds)
+        Cell(dataset, exact, name, method, repetition, keys[repetition], resamples, folds, checks, gold_folds, scores)
         for repetition in range(repetitions)
         for name, method in made.items()
     ]
@@ -120,22 +129,18 @@ def cells_of(
 def named_methods(
     methods: Iterable[Method] | Mapping[str, Method | MethodFactory],
 ) -> Mapping[str, Method | MethodFactory]:
-    """Methods by the names they get in tables: their class and changed settings, unless names are given."""
+    """Methods by name: their class and changed settings, unless names are given."""
     if isinstance(methods, Mapping):
         return methods
     named: dict[str, Method] = {}
     for method in methods:
         if describe(method) in named:
-            raise LatentensError(f"{describe(method)} is asked for twice; give names as a dict to have it so")
+            raise LatentensError(f"{describe(method)} appears twice; pass a dict to give the copies different names")
         named[describe(method)] = method
     return named
 
 
-def _made_for(votes: Votes, methods: Mapping[str, Method | MethodFactory]) -> dict[str, Method]:
-    return {name: method if isinstance(method, Method) else method(votes) for name, method in methods.items()}
-
-
-def _check(datasets: Sequence[Dataset], methods: Mapping[str, Any], repetitions: int) -> None:
+def _check(datasets: Sequence[Dataset], methods: Mapping[str, Any], repetitions: int, scores: Sequence[Score]) -> None:
     names = [dataset.name for dataset in datasets]
     if not names or not methods or repetitions < 1:
         raise LatentensError("a comparison needs at least one data set, one method and one repetition")
@@ -143,13 +148,12 @@ def _check(datasets: Sequence[Dataset], methods: Mapping[str, Any], repetitions:
         if names.count(name) > 1:
             raise LatentensError(f"two data sets are called {name!r}; give them different names")
     if EXACT in methods:
-        raise LatentensError(f"{EXACT!r} cannot be the name of a method: the exact posterior has it; take another")
-
-
-def _exact_outcome(dataset: Dataset, probs: Posterior, resamples: int, *, key: jax.Array) -> Outcome:
-    """The exact posterior as if a method had found it."""
-    scored = score(dataset, probs, probs, resamples, key=key)
-    return Outcome(repr(dataset.model), np.nan, np.nan, label_probs=probs, **scored)
+        raise LatentensError(f"{EXACT!r} is reserved for the exact posterior; give the method another name")
+    taken = ["error", *(built_in.name for built_in in SCORES)]
+    for own in scores:
+        if own.name in taken:
+            raise LatentensError(f"there is already a score named {own.name!r}; give yours another name")
+        taken.append(own.name)
 
 
 def run_cells(
@@ -159,21 +163,21 @@ def run_cells(
     workers: int = 1,
     on_progress: Progress | None = None,
 ) -> dict[Address, Outcome]:
-    """The outcome of every cell: from the store if it is there, else run and, unless it failed, put there.
+    """The outcome of every cell, from the store if it is there; otherwise it is run and, unless it failed, stored.
 
     The arguments are those of `compare`.
     """
     store = Store(folder)
     keys = _work_keys(cells, store)
     found = {cell.address: store.get(keys[cell.address]) for cell in cells}
-    done = {address: Outcome.from_record(record) for address, record in found.items() if record is not None}
+    done = {address: from_record(record) for address, record in found.items() if record is not None}
     left = [cell for cell in cells if cell.address not in done]
     tell = on_progress or (lambda *_: None)
     kept = len(done)
     tell(kept, len(cells))
     for address, outcome in _here(left, workers) if client is None else _on_workers(left, client):
         if not outcome.error:
-            store.put(keys[address], outcome.to_record())
+            store.put(keys[address], to_record(outcome))
             kept += 1
         done[address] = outcome
         tell(kept, len(cells))
@@ -181,7 +185,7 @@ def run_cells(
 
 
 def _work_keys(cells: Sequence[Cell], store: Store) -> dict[Address, str]:
-    """What each cell depends on: every field of it but those that `OUTSIDE_KEY` names, and this package's source."""
+    """The store's key of each cell: all its fields except those in `OUTSIDE_KEY`, and the source of this package."""
     data_keys, keys = {}, {}
     for cell in cells:
         name = cell.dataset.name
@@ -220,7 +224,7 @@ def _on_workers(cells: Sequence[Cell], client: "Client") -> Iterator[tuple[Addre
         cell = left.pop(future)  # which lets the worker forget what it found
         if not isinstance(found, Outcome):  # one worker after another was lost with this cell
             error = found[1] if isinstance(found, tuple) else found
-            found = Outcome(repr(cell.method), np.nan, np.nan, repr(error))
+            found = Outcome(error=repr(error), kind=describe(cell.method, settings=False))
         yield cell.address, found
 
 
@@ -247,3 +251,47 @@ def _cell_key(key: jax.Array, name: str, repetition: int) -> jax.Array:
 def key_data(key: jax.Array) -> np.ndarray:
     """The data of a key, which can be sent and kept."""
     return np.asarray(jax.random.key_data(key))
+
+
+def add_independence(tree: xr.DataTree, datasets: Iterable[Dataset], *, key: jax.Array) -> None:
+    """Check whether the voters of some data sets err independently, and add the result to the tree.
+
+    Votes that cannot be checked, such as those of hundreds of voters or of too few, are skipped.
+
+    Args:
+        tree: The result of `latentens.compare`; it is changed.
+        datasets: Data sets of the comparison.
+        key: Random key; the same key gives the same result.
+    """
+    nodes = data_trees(tree)
+    for dataset in datasets:
+        try:
+            check = check_independence(dataset.votes, key=key)
+        except VotesError:
+            continue
+        group = np.full(len(check.voter_names), -1)
+        for number, members in enumerate(check.groups):
+            group[list(members)] = number
+        about = check.p_value, check.level, check.summary
+        found = Independence(check.residual, check.adjusted_p_values, group, *about)
+        nodes[dataset.name]["independence"] = xr.DataTree(independence_group(found, dataset.votes))
+
+
+def add_worth(tree: xr.DataTree, datasets: Iterable[Dataset], *, key: jax.Array, resamples: int = 20) -> None:
+    """Estimate the effective number of voters of some data sets, and add the result to the tree.
+
+    Args:
+        tree: The result of `latentens.compare`; it is changed.
+        datasets: Data sets of the comparison.
+        key: Random key; the same key gives the same result.
+        resamples: Number of bootstrap resamples behind the interval.
+    """
+    nodes = data_trees(tree)
+    for dataset in datasets:
+        try:
+            found = effective_voters(dataset.votes, key=key, resamples=resamples)
+            ends = {"low": found.low, "high": found.high, "level": found.level, "model": repr(found.model)}
+            about: dict[str, Any] = {"summary": found.summary, **found.number._asdict(), **ends}
+        except LatentensError as error:
+            about = {"summary": f"The effective number of voters could not be estimated: {error}."}
+        nodes[dataset.name]["worth"] = xr.DataTree(xr.Dataset(attrs=about))

@@ -1,6 +1,5 @@
 """Which candidate models are plausible: each is fitted to the votes and judged by votes that its fit has not seen."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -10,7 +9,8 @@ from jaxtyping import Float
 from scipy.special import softmax
 
 from latentens.checks import check_fit
-from latentens.comparison.cell import Cell, Outcome
+from latentens.comparison.cell import Cell
+from latentens.comparison.result import Outcome
 from latentens.comparison.sweep import cells_of
 from latentens.datasets.dataset import Dataset
 from latentens.errors import LatentensError
@@ -109,7 +109,7 @@ def fit_candidates(
             if not np.array_equal(orientation(probs, dataset.votes), np.arange(probs.shape[1])):
                 raise LatentensError("the order of its labels does not follow the votes")
             if type(model) is DawidSkene and any(type(other.model) is DawidSkene for other in fitted):
-                notes = json.loads(outcome.diagnostics).get("notes")
+                notes = outcome.diagnostics.get("notes")
                 raise LatentensError(notes[0] if notes else "its fit has independent voters, like another candidate")
         except LatentensError as error:
             failed[name] = str(error)
@@ -138,7 +138,7 @@ def unidentified_label(outcome: Outcome, max_change: float = 0.05) -> str:
         outcome: The fit.
         max_change: Largest share of labels that may change at another optimum that fits about as well.
     """
-    diagnostics = json.loads(outcome.diagnostics)
+    diagnostics = outcome.diagnostics
     if diagnostics.get("identified") is False:
         reasons = [str(words) for words in diagnostics.get("label_doubts", ()) if "not identified" in words]
         return reasons[0] if reasons else "the label is not identified"

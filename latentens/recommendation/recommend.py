@@ -1,6 +1,5 @@
 """Which method to trust on votes without labels: models are fitted, twins are simulated, methods are scored on them."""
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
@@ -12,8 +11,9 @@ import numpy as np
 import xarray as xr
 
 from latentens.checks import check_signal
-from latentens.comparison.cell import Cell, Outcome
-from latentens.comparison.data_tree import EXACT, Address, assemble
+from latentens.comparison.cell import Cell
+from latentens.comparison.data_tree import Address, assemble
+from latentens.comparison.result import EXACT, Outcome
 from latentens.comparison.sweep import MethodFactory, Progress, cells_of, key_data, named_methods, run_cells
 from latentens.datasets.dataset import Dataset
 from latentens.errors import LatentensError
@@ -232,7 +232,7 @@ GROUP = "recommendation"
 Scores are `balanced_accuracy` and `log_score`. Along `model` there are also `difference` and `error` (held-out
 log-likelihood minus that of the best model), `weight`, `ruled_out` (why, or empty), `program`, `fitted_by`,
 `check_p_value` and `check`. Models that are ruled out have no twins, and nothing is expected from them. Attributes:
-`recommended`, and `sentences` as JSON.
+`recommended`. `sentence[line]` is the text.
 """
 
 
@@ -241,13 +241,13 @@ def recommendation_group(found: Recommendation) -> xr.Dataset:
     gold = found.dataset.gold
     about = {
         "recommended": found.choice.method if found.choice else "",
-        "sentences": json.dumps(sentences(found), ensure_ascii=False),
         "signal_p_value": found.signal.p_value,
         "num_items": found.num_items,
         "num_gold": 0 if gold is None else int((gold >= 0).sum()),
     }
+    text = {"sentence": ("line", np.array(sentences(found), dtype=str))}
     if not found.models:
-        return xr.Dataset(attrs=about)
+        return xr.Dataset(text, attrs=about)
     names, methods = [model.name for model in found.models], [None, *found.posteriors]
     num_twins = len(found.twins[0].twins) if found.twins else 0
     kinds = ("", "_low", "_high", "_regret", "_loss")
@@ -276,7 +276,7 @@ def recommendation_group(found: Recommendation) -> xr.Dataset:
     variables |= {name: (("model", "estimator"), values) for name, values in tables.items()}
     variables |= {name: (("model", "twin", "estimator"), values) for name, values in each_twin.items()}
     axes = {"model": names, "twin": np.arange(num_twins), "estimator": [EXACT, *found.posteriors]}
-    return xr.Dataset(variables, axes, about)
+    return xr.Dataset(variables | text, axes, about)
 
 
 class Expectation(NamedTuple):

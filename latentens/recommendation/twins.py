@@ -10,8 +10,9 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import stdtrit
 
-from latentens.comparison.cell import Cell, Outcome
+from latentens.comparison.cell import Cell
 from latentens.comparison.data_tree import Address
+from latentens.comparison.result import Outcome
 from latentens.comparison.sweep import MethodFactory, cells_of
 from latentens.datasets.dataset import Dataset, simulate_like
 from latentens.errors import LatentensError

@@ -1,4 +1,4 @@
-"""Reports of comparisons: one page that anyone can read, with its figures and tables as files."""
+"""Reports of comparisons: one HTML page, with its figures and tables as files."""
 
 from latentens.reporting.figures import rank_figure
 from latentens.reporting.page import report

@@ -1,4 +1,4 @@
-"""How every figure of a report looks, and how it becomes a picture."""
+"""The style of the figures of a report, and how they become pictures."""
 
 import io
 import textwrap
@@ -64,7 +64,7 @@ STYLE = {
 
 
 Point = tuple[Axes, float, float, str]
-"""A place in the axes' data, and what a pointer is told there."""
+"""A place in the axes' data, and its tooltip."""
 
 Spot = tuple[float, float, str]
 """The same as shares of the picture's width and height, from the left and the top."""
@@ -99,7 +99,7 @@ class Picture:
 
 @contextmanager
 def style() -> Iterator[None]:
-    """Draw in the style of the report; signs that the font lacks become boxes, the tables have them."""
+    """Draw in the style of the report. Characters that the font lacks become boxes; tables show them."""
     with mpl.rc_context(STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from")
         yield

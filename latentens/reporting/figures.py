@@ -1,23 +1,18 @@
 """Figures of a comparison: scores and ranks, posteriors, fits."""
 
-from typing import TYPE_CHECKING
-
-import xarray as xr
-
-from latentens.checks import SimulationRanks
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 from collections.abc import Mapping, Sequence
 
 import jax
 import numpy as np
 import pandas as pd
+import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
-from latentens.comparison import EXACT
+from latentens.checks import SimulationRanks
+from latentens.comparison import EXACT, DatasetResult
+from latentens.comparison.data_tree import draw_groups
 from latentens.reporting.drawing import (
     WIDTH,
     Picture,
@@ -31,7 +26,6 @@ from latentens.reporting.drawing import (
     wrapped,
 )
 from latentens.reporting.tables import CONFIDENCE_STEPS, Mean, Means, agreement, confidence_shares, shared_params
-from latentens.reporting.view import View
 from latentens.scores import CONFIDENT
 from latentens.scores.reliability import reliabilities
 from latentens.scores.scores import mean_kl
@@ -39,7 +33,7 @@ from latentens.scores.scores import mean_kl
 COLUMNS = 4
 
 
-def rank_figure(ranks: SimulationRanks) -> "Figure":
+def rank_figure(ranks: SimulationRanks) -> Figure:
     """Distribution functions of the true parameters' ranks less the diagonal, by ArviZ.
 
     ArviZ adds a simultaneous band, which a curve leaves if the draws are wrong, or, from version 1 on, a p-value.
@@ -62,22 +56,61 @@ def rank_figure(ranks: SimulationRanks) -> "Figure":
     return collection.viz["figure"].item()
 
 
+def draw_all(
+    data: DatasetResult,
+    means: Means,
+    draws: Mapping[str, pd.DataFrame],
+    colour: Mapping[str, str],
+    key: jax.Array,
+) -> list[Picture]:
+    """All figures of a data set that have something to show.
+
+    Args:
+        data: The data set.
+        means: Scores by method and score.
+        draws: ArviZ's summary of posterior draws by method.
+        colour: Colours of methods.
+        key: Random key of the bands of reliability curves.
+    """
+    if not data.posteriors:
+        return []
+    trees = draw_trees(data)
+    drawn = [
+        score_figure(data, means, colour),
+        sureness_figure(data),
+        reliability_figure(data, colour, key),
+        exact_figure(data, colour),
+        agreement_figure(data),
+        recovery_figure(data, colour),
+        *(singular_value_figure(data, method) for method in data.first_fits),
+        *(trace_figure(method, trees[method], summary) for method, summary in draws.items()),
+    ]
+    return [picture for picture in drawn if picture is not None]
+
+
+def draw_trees(data: DatasetResult) -> dict[str, xr.DataTree]:
+    """The first fit of each method that has posterior draws, as ArviZ takes it."""
+    fits = {name: fit for name, fit in data.first_fits.items() if fit.draws}
+    return {name: xr.DataTree.from_dict(draw_groups(fit, data.votes)) for name, fit in fits.items()}
+
+
 MOST_POINTS = 1500
 MOST_SPOTS = 150
-"""Of these a pointer can read the values."""
+"""Maximum number of points whose values a pointer can read."""
 
 
-def exact_figure(view: View, colour: Mapping[str, str]) -> Picture | None:
+def exact_figure(data: DatasetResult, colour: Mapping[str, str]) -> Picture | None:
     """Each method's posterior against the exact one."""
-    if view.exact is None or not view.estimates:
+    truth = data.posteriors.get(EXACT)
+    if truth is None or not data.estimates:
         return None
-    titles = [f"{wrapped(name, 26)}\nKL {mean_kl(view.exact, probs):.3f}" for name, probs in view.estimates.items()]
-    figure, grid = unit_squares(titles, f"exact probability {_which(view)}", "estimated probability")
+    titles = [f"{wrapped(name, 26)}\nKL {mean_kl(truth, probs):.3f}" for name, probs in data.estimates.items()]
+    figure, grid = unit_squares(titles, f"exact probability {_which(data)}", "estimated probability")
     points: list[Point] = []
-    for axes, (method, probs) in zip(grid, view.estimates.items(), strict=True):
-        exact, estimated = _stated(view.exact), _stated(probs)
+    for axes, (method, probs) in zip(grid, data.estimates.items(), strict=True):
+        exact, estimated = _stated(truth), _stated(probs)
         for place in evenly_spaced(len(exact), MOST_SPOTS):
-            words = f"{_item(view, place)}: exact {exact[place]:.3f}, {method} {estimated[place]:.3f}"
+            words = f"{_item(data, place)}: exact {exact[place]:.3f}, {method} {estimated[place]:.3f}"
             points.append((axes, exact[place], estimated[place], words))
         shown = evenly_spaced(len(exact), MOST_POINTS)
         axes.plot([0, 1], [0, 1], color=colour[EXACT], linewidth=0.8, linestyle=":")
@@ -87,26 +120,25 @@ def exact_figure(view: View, colour: Mapping[str, str]) -> Picture | None:
     return Picture(
         "exact",
         "Estimated against exact posterior",
-        "Each dot is an item; on the dotted line the method says exactly what the votes support. Dots near the upper "
-        "or lower edge, far from the line, are items about which the method is too sure. KL is the mean divergence in "
-        "nats.",
+        "Each dot is an item; on the dotted line the method states the exact posterior. On items near the upper or "
+        "lower edge and far from the line the method is overconfident. KL is the mean divergence in nats.",
         "Scatter plots of estimated against exact posterior probabilities, one for each of: "
-        + ", ".join(view.estimates),
+        + ", ".join(data.estimates),
         render(figure),
         spots(figure, points),
     )
 
 
-def _item(view: View, place: int) -> str:
+def _item(data: DatasetResult, place: int) -> str:
     """The item behind an entry of `_stated`, with its class where there are more than two."""
-    if len(view.class_names) == 2:
-        return f"item {view.votes.item_names[place]}"
-    item, label = divmod(int(place), len(view.class_names))
-    return f"item {view.votes.item_names[item]}, class {view.class_names[label]}"
+    if len(data.class_names) == 2:
+        return f"item {data.votes.item_names[place]}"
+    item, label = divmod(int(place), len(data.class_names))
+    return f"item {data.votes.item_names[item]}, class {data.class_names[label]}"
 
 
-def _which(view: View) -> str:
-    return f"of class {view.class_names[1]}" if len(view.class_names) == 2 else "of each class"
+def _which(data: DatasetResult) -> str:
+    return f"of class {data.class_names[1]}" if len(data.class_names) == 2 else "of each class"
 
 
 def _stated(probs: np.ndarray) -> np.ndarray:
@@ -114,25 +146,25 @@ def _stated(probs: np.ndarray) -> np.ndarray:
     return probs[:, 1] if probs.shape[1] == 2 else probs.ravel()
 
 
-def reliability_figure(view: View, colour: Mapping[str, str], key: jax.Array) -> Picture | None:
-    """How often what was stated came true, with the band in which a calibrated method would lie."""
-    if not view.num_known:
+def reliability_figure(data: DatasetResult, colour: Mapping[str, str], key: jax.Array) -> Picture | None:
+    """Reliability curves, with the band of a calibrated method."""
+    if not data.num_known:
         return None
-    stated = f"stated probability {_which(view)}" if len(view.class_names) == 2 else "stated confidence"
-    titles = [wrapped(method, 26) for method in view.posteriors]
+    stated = f"stated probability {_which(data)}" if len(data.class_names) == 2 else "stated confidence"
+    titles = [wrapped(method, 26) for method in data.posteriors]
     figure, grid = unit_squares(titles, stated, "share of items for which it was true")
-    curves = reliabilities(view.labels, view.scored.values(), key=key)
-    for axes, method, curve in zip(grid, view.scored, curves, strict=True):
+    curves = reliabilities(data.labels, data.scored.values(), key=key)
+    for axes, method, curve in zip(grid, data.scored, curves, strict=True):
         axes.fill_between(curve.stated, curve.low, curve.high, color="#c9ced4", linewidth=0)
         axes.plot([0, 1], [0, 1], color=colour[EXACT], linewidth=0.8, linestyle=":")
         axes.plot(curve.stated, curve.observed, color=colour[method], linewidth=1.6)
     return Picture(
         "reliability",
         "Do stated probabilities come true?",
-        "Curves show how often items with a stated probability really had that label (isotonic regression); a method "
-        "whose probabilities can be taken at face value stays in the grey band nine times out of ten. Flat curves are "
-        f"overconfident, steep ones too modest. By {view.labels_text}.",
-        f"Reliability curves with consistency bands, one for each of: {', '.join(view.posteriors)}.",
+        "Curves show how often items with a stated probability really had that label (isotonic regression); a "
+        "calibrated method stays in the grey band nine times out of ten. Flat curves are overconfident, steep ones "
+        f"underconfident. On {data.labels_text}.",
+        f"Reliability curves with consistency bands, one for each of: {', '.join(data.posteriors)}.",
         render(figure),
     )
 
@@ -141,9 +173,9 @@ MOST_PANELS = 4
 MOST_FIT_POINTS = 500
 
 
-def recovery_figure(view: View, colour: Mapping[str, str]) -> Picture | None:
+def recovery_figure(data: DatasetResult, colour: Mapping[str, str]) -> Picture | None:
     """Estimated against true parameters, for parameters with more than one value."""
-    points = {name: found for name, found in _recovered(view).items() if view.true_params[name].size > 1}
+    points = {name: found for name, found in _recovered(data).items() if data.true_params[name].size > 1}
     if not points:
         return None
     names = list(points)[:MOST_PANELS]
@@ -168,19 +200,19 @@ def recovery_figure(view: View, colour: Mapping[str, str]) -> Picture | None:
     )
 
 
-def _recovered(view: View) -> dict[str, dict[str, tuple[np.ndarray, np.ndarray]]]:
+def _recovered(data: DatasetResult) -> dict[str, dict[str, tuple[np.ndarray, np.ndarray]]]:
     """By parameter and method, true and estimated values, at most some of them."""
-    points: dict[str, dict[str, tuple[np.ndarray, np.ndarray]]] = {name: {} for name in view.true_params}
-    for method, fit in view.first_fits.items():
-        for name, true, estimate in shared_params(view, fit.params):
+    points: dict[str, dict[str, tuple[np.ndarray, np.ndarray]]] = {name: {} for name in data.true_params}
+    for method, fit in data.first_fits.items():
+        for name, true, estimate in shared_params(data, fit.params):
             shown = evenly_spaced(true.size, MOST_FIT_POINTS)
             points[name][method] = true.ravel()[shown], estimate.ravel()[shown]
     return {name: found for name, found in points.items() if found}
 
 
-def singular_value_figure(view: View, method: str) -> Picture | None:
+def singular_value_figure(data: DatasetResult, method: str) -> Picture | None:
     """The cumulative singular values by which a stack of Boltzmann machines chose its sizes."""
-    diagnostics = view.first_fits[method].diagnostics
+    diagnostics = data.first_fits[method].diagnostics
     curves = diagnostics.get("singular_value_curves")
     if not curves or max(map(len, curves)) < 2:  # one unit was trained: there was nothing to choose
         return None
@@ -253,11 +285,11 @@ WIDE_RANGE = 20.0
 """Positive scores that differ by more than this factor are drawn on a logarithmic axis."""
 
 
-def score_figure(view: View, means: Means, colour: Mapping[str, str]) -> Picture | None:
+def score_figure(data: DatasetResult, means: Means, colour: Mapping[str, str]) -> Picture | None:
     """Balanced accuracy and log score of each method with their intervals."""
-    if not view.num_known:
+    if not data.num_known:
         return None
-    methods = list(view.posteriors)
+    methods = list(data.posteriors)
     figure, (left, right) = row_axes(methods, 2)
     accuracies = [Mean(*(100 * number for number in means[method, "balanced_accuracy"])) for method in methods]
     log_scores = [means[method, "log_score"] for method in methods]
@@ -272,7 +304,7 @@ def score_figure(view: View, means: Means, colour: Mapping[str, str]) -> Picture
     return Picture(
         "scores",
         "Scores with their uncertainty",
-        f"Dots are scores on {view.labels_text}; bars are 95 % intervals over the items that happened to be drawn. "
+        f"Dots are scores on {data.labels_text}; bars are 95 % intervals over the items. "
         "Balanced accuracy judges the labels, the log score the stated probabilities.",
         f"Dot plot of balanced accuracy and log score: {'; '.join(words)}.",
         render(figure),
@@ -283,7 +315,7 @@ def score_figure(view: View, means: Means, colour: Mapping[str, str]) -> Picture
 
 
 def _mean_points(axes: Axes, methods: Sequence[str], means: Sequence[Mean], unit: str) -> list[Point]:
-    """What a pointer is told at each dot."""
+    """The tooltip of each dot."""
     return [
         (axes, mean.value, float(place), f"{method}: {mean.value:.2f}{unit}{f' ({ends})' if ends else ''}")
         for place, (method, mean) in enumerate(zip(methods, means, strict=True))
@@ -308,11 +340,11 @@ def _dots(axes: Axes, means: Mapping[str, Mean], colour: Mapping[str, str]) -> N
         axes.margins(x=0.12)
 
 
-def sureness_figure(view: View) -> Picture:
+def sureness_figure(data: DatasetResult) -> Picture:
     """How many items each method labels with how much confidence."""
-    methods = list(view.posteriors)
+    methods = list(data.posteriors)
     figure, (axes,) = row_axes(methods, above=0.5)
-    shares = 100 * np.array([confidence_shares(probs) for probs in view.posteriors.values()])
+    shares = 100 * np.array([confidence_shares(probs) for probs in data.posteriors.values()])
     starts = np.cumsum(shares, axis=1) - shares
     for step, colour in enumerate(SURENESS_COLOURS):
         low, high = CONFIDENCE_STEPS[step], CONFIDENCE_STEPS[step + 1]
@@ -331,10 +363,10 @@ def sureness_figure(view: View) -> Picture:
     words = [f"{method} {share:.0f} %" for method, share in zip(methods, shares[:, -1], strict=True)]
     return Picture(
         "sureness",
-        "How sure each method is",
-        "Each bar divides the items by the probability of their most probable label; the part at the right end, "
-        f"with its number, are items above {CONFIDENT:g}. More of these than in the exact posterior, if that is known, "
-        "means that a method claims more than the votes support.",
+        "Confidence of each method",
+        "Each bar divides the items by the probability of their most probable label; the labelled part at the right "
+        f"end has the items above {CONFIDENT:g}. A method with more of these than the exact posterior, if known, is "
+        "overconfident.",
         f"Stacked bars of stated confidence. Share of the items above {CONFIDENT:g}: " + ", ".join(words) + ".",
         render(figure),
         spots(figure, _share_points(axes, methods, shares, starts)),
@@ -355,12 +387,12 @@ def _share_points(axes: Axes, methods: Sequence[str], shares: np.ndarray, starts
     ]
 
 
-def agreement_figure(view: View) -> Picture | None:
+def agreement_figure(data: DatasetResult) -> Picture | None:
     """How often two methods give the same label."""
-    methods = list(view.posteriors)
+    methods = list(data.posteriors)
     if len(methods) < 2:
         return None
-    same = agreement(view)
+    same = agreement(data)
     share = np.array(
         [[100 * same.get((one, other), same.get((other, one), 1)) for other in methods] for one in methods]
     )

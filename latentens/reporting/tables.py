@@ -1,53 +1,50 @@
 """Tables of scores, and of labels that a user keeps."""
 
-import ast
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-import xarray as xr
 
-from latentens.comparison import EXACT, data_trees
+from latentens.comparison import EXACT, Comparison, DatasetResult
 from latentens.methods.display import voter_table
-from latentens.reporting.view import View
 from latentens.scores import CONFIDENT, PairedDifference, holm
-from latentens.scores.scores import find_score
+from latentens.scores.scores import Score
 
 
-def consensus(view: View) -> tuple[np.ndarray, np.ndarray]:
+def consensus(data: DatasetResult) -> tuple[np.ndarray, np.ndarray]:
     """The label that most methods give each item, and how many do; ties go by the methods' mean probabilities."""
-    probs = np.stack(list(view.estimates.values()))
+    probs = np.stack(list(data.estimates.values()))
     given = np.stack([(probs.argmax(axis=2) == label).sum(axis=0) for label in range(probs.shape[2])], axis=1)
     label = (given + probs.mean(axis=0) / 2).argmax(axis=1)  # a mean is at most 1, so it decides ties only
     return label, np.take_along_axis(given, label[:, None], axis=1)[:, 0]
 
 
-def labels_frame(views: Sequence[View]) -> pd.DataFrame:
+def labels_frame(datasets: Sequence[DatasetResult]) -> pd.DataFrame:
     """The label of each item by each method and by most of them, as written."""
     frames = []
-    for view in views:
-        if not view.estimates:
+    for data in datasets:
+        if not data.estimates:
             continue
-        names, (label, agreeing) = np.asarray(view.class_names), consensus(view)
-        about = {"dataset": view.name, "item": view.votes.item_names, "votes": view.votes.tally.sum(axis=1)}
+        names, (label, agreeing) = np.asarray(data.class_names), consensus(data)
+        about = {"dataset": data.name, "item": data.votes.item_names, "votes": data.votes.tally.sum(axis=1)}
         about |= {"consensus": names[label], "methods_agreeing": agreeing}
-        given = {method: names[probs.argmax(axis=1)] for method, probs in view.posteriors.items()}
+        given = {method: names[probs.argmax(axis=1)] for method, probs in data.posteriors.items()}
         frames.append(pd.DataFrame({**about, **given}))
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
 
 
-def voters_frame(views: Sequence[View]) -> pd.DataFrame:
+def voters_frame(datasets: Sequence[DatasetResult]) -> pd.DataFrame:
     """The quality of each voter by each method."""
     frames = []
-    for view in views:
-        for method in view.estimates:
-            if (skill := view.first_fits[method].skill) is None:
+    for data in datasets:
+        for method in data.estimates:
+            if (skill := data.first_fits[method].skill) is None:
                 continue
-            frame = voter_table(skill, view.voter_names, view.class_names)
+            frame = voter_table(skill, data.voter_names, data.class_names)
             frame.insert(0, "estimator", method)
-            frame.insert(0, "dataset", view.name)
+            frame.insert(0, "dataset", data.name)
             frames.append(frame)
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
 
@@ -59,20 +56,17 @@ LONGEST_LIST = 16
 """Longer lists of diagnostics, such as training curves, are left out of tables."""
 
 
-def scores_frame(tree: xr.DataTree) -> pd.DataFrame:
+def scores_frame(comparison: Comparison) -> pd.DataFrame:
     """Every score of every fit with its interval."""
-    axes = ["dataset", "repetition", "estimator"]
-    scores, intervals = tree["scores"].to_dataset().drop_vars("error"), tree["intervals"].to_dataset()
-    values = scores.to_dataframe(dim_order=axes).reset_index().melt(axes, var_name="score")
-    bounds = intervals.to_dataframe(dim_order=[*axes, "bound"]).reset_index().melt([*axes, "bound"], var_name="score")
-    ends = bounds.pivot(index=[*axes, "score"], columns="bound", values="value").reindex(columns=["low", "high"])
-    return values.dropna(subset="value").merge(ends, "left", on=[*axes, "score"])
-
-
-def renamed(frame: pd.DataFrame, short: Mapping[str, str]) -> pd.DataFrame:
-    """A table with methods under their short names."""
-    columns = [column for column in ("estimator", "other") if column in frame]
-    return frame.assign(**{column: [short.get(name, name) for name in frame[column]] for column in columns})
+    rows = []
+    for data in comparison.datasets:
+        for repetition, method, outcome in data.outcomes():
+            measured = {**outcome.scores, "seconds": outcome.seconds, "peak_memory": outcome.peak_memory}
+            for score, value in measured.items():
+                if not np.isnan(value):
+                    ends = outcome.intervals.get(score, (np.nan, np.nan))
+                    rows.append((data.name, repetition, method, score, value, *ends))
+    return pd.DataFrame(rows, columns=["dataset", "repetition", "estimator", "score", "value", "low", "high"])
 
 
 class Mean(NamedTuple):
@@ -109,23 +103,17 @@ def column(means: Means, score: str) -> dict[str, Mean]:
     return {method: mean for (method, what), mean in means.items() if what == score}
 
 
-def ranked(score: str, means: Mapping[str, Mean]) -> list[str]:
+def ranked(score: Score, means: Mapping[str, Mean]) -> list[str]:
     """The methods, best first by a score of which one way is better."""
-    sign = 1 if find_score(score).better == "smaller" else -1
+    sign = 1 if score.better == "smaller" else -1
     return sorted(means, key=lambda method: sign * means[method].value)
 
 
-def pairs_frame(tree: xr.DataTree) -> pd.DataFrame:
+def pairs_frame(comparison: Comparison) -> pd.DataFrame:
     """Differences of methods from other methods by score, each pair in both directions."""
-    axes = ["dataset", "repetition", "estimator", "other"]
-    pairs = tree["pairs"].to_dataset()
-    scores = [str(name).removesuffix("_difference") for name in pairs if str(name).endswith("_difference")]
-    parts = [pd.DataFrame(columns=[*axes, "score", *PairedDifference._fields])]
-    for score in scores:
-        part = pairs[[f"{score}_{column}" for column in PairedDifference._fields]].to_dataframe(dim_order=axes)
-        part.columns = pd.Index(PairedDifference._fields)
-        parts.append(part.dropna(how="all").reset_index().assign(score=score))
-    return pd.concat(parts[1:] or parts)
+    rows = [(data.name, *place, *found) for data in comparison.datasets for place, found in data.pairs.items()]
+    columns = ["dataset", "repetition", "score", "estimator", "other", *PairedDifference._fields]
+    return pd.DataFrame(rows, columns=columns)
 
 
 Pairs = Mapping[tuple[str, str, str], PairedDifference]
@@ -147,11 +135,11 @@ def average_pairs(pairs: pd.DataFrame) -> dict[str, Pairs]:
     return {dataset: _adjusted(differences) for dataset, differences in found.items()}
 
 
-def _adjusted_frame(tree: xr.DataTree) -> pd.DataFrame:
+def _adjusted_frame(comparison: Comparison) -> pd.DataFrame:
     """The p-values that text and tables of the page show."""
     rows = [
         (dataset, *place, difference.p_value)
-        for dataset, pairs in average_pairs(pairs_frame(tree)).items()
+        for dataset, pairs in average_pairs(pairs_frame(comparison)).items()
         for place, difference in pairs.items()
     ]
     return pd.DataFrame(rows, columns=["dataset", "score", "estimator", "other", "adjusted_p_value"])
@@ -169,36 +157,19 @@ def _adjusted(pairs: Pairs) -> Pairs:
     return adjusted
 
 
-def settings_frame(views: Sequence[View]) -> pd.DataFrame:
+def settings_frame(comparison: Comparison) -> pd.DataFrame:
     """Every hyperparameter of every method."""
-    found = {fit.method: fit.settings for view in views for fit in view.fits}
-    rows = [(method, *pair) for method, settings in found.items() for pair in split_settings(settings)]
+    found = {method: fit.settings for data in comparison.datasets for (_, method), fit in data.fits.items()}
+    rows = [(method, *pair) for method, settings in found.items() for pair in settings.items()]
     return pd.DataFrame(rows, columns=["estimator", "setting", "value"])
 
 
-def split_settings(settings: str) -> list[tuple[str, str]]:
-    """The settings `Name(first=1, second=Other(third=2))` as pairs; nested ones get names with dots."""
-    try:
-        return list(_settings_of(ast.parse(settings, mode="eval").body, ""))
-    except SyntaxError:  # a method whose text is not Python
-        return [("settings", settings)]
-
-
-def _settings_of(node: ast.expr, prefix: str) -> Iterator[tuple[str, str]]:
-    if not isinstance(node, ast.Call) or node.args:
-        yield prefix or "settings", ast.unparse(node)
-        return
-    yield prefix or "class", ast.unparse(node.func)
-    for keyword in node.keywords:
-        yield from _settings_of(keyword.value, f"{prefix}.{keyword.arg}" if prefix else str(keyword.arg))
-
-
-def diagnostics_frame(views: Sequence[View]) -> pd.DataFrame:
-    """What every fit says of itself."""
+def diagnostics_frame(datasets: Sequence[DatasetResult]) -> pd.DataFrame:
+    """The diagnostics of every fit."""
     rows = [
-        (view.name, fit.repetition, fit.method, name, value)
-        for view in views
-        for fit in view.fits
+        (data.name, repetition, method, name, value)
+        for data in datasets
+        for (repetition, method), fit in data.fits.items()
         for name, value in _flat({"error": fit.error or None, **fit.diagnostics})
     ]
     return pd.DataFrame(rows, columns=["dataset", "repetition", "estimator", "diagnostic", "value"])
@@ -222,32 +193,33 @@ def number_text(value: Any) -> str:
     return f"{value:.5g}" if isinstance(value, float) else str(value)
 
 
-def parameters_frame(views: Sequence[View]) -> pd.DataFrame:
+def parameters_frame(datasets: Sequence[DatasetResult]) -> pd.DataFrame:
     """Estimates of the parameters whose true values are known, next to these."""
     rows = [
-        (view.name, fit.repetition, fit.method, name, str(list(index)) if index else "", true[index], estimate[index])
-        for view in views
-        for fit in view.fits
-        for name, true, estimate in shared_params(view, fit.params)
+        (data.name, repetition, method, name, str(list(index)) if index else "", true[index], estimate[index])
+        for data in datasets
+        for (repetition, method), fit in data.fits.items()
+        for name, true, estimate in shared_params(data, fit.params)
         for index in np.ndindex(true.shape)
     ]
     return pd.DataFrame(rows, columns=["dataset", "repetition", "estimator", "parameter", "index", "true", "estimate"])
 
 
-def shared_params(view: View, params: Mapping[str, np.ndarray]) -> list[tuple[str, np.ndarray, np.ndarray]]:
+def shared_params(data: DatasetResult, params: Mapping[str, np.ndarray]) -> list[tuple[str, np.ndarray, np.ndarray]]:
     """True and estimated values of the parameters that have the same name and shape."""
-    names = [name for name in view.true_params if name in params and view.true_params[name].shape == params[name].shape]
-    return [(name, view.true_params[name], params[name]) for name in names]
+    known = data.true_params
+    names = [name for name in known if name in params and known[name].shape == params[name].shape]
+    return [(name, known[name], params[name]) for name in names]
 
 
-def confidence_frame(views: Sequence[View]) -> pd.DataFrame:
+def confidence_frame(datasets: Sequence[DatasetResult]) -> pd.DataFrame:
     """How many items get a label with how much confidence, by method."""
     rows = []
-    for view in views:
-        for method, probs in view.posteriors.items():
+    for data in datasets:
+        for method, probs in data.posteriors.items():
             shares = confidence_shares(probs)
             steps = zip(CONFIDENCE_STEPS[:-1], CONFIDENCE_STEPS[1:], shares, strict=True)
-            rows += [(view.name, method, low, high, share) for low, high, share in steps]
+            rows += [(data.name, method, low, high, share) for low, high, share in steps]
     return pd.DataFrame(rows, columns=["dataset", "estimator", "above", "up_to", "share"])
 
 
@@ -257,35 +229,39 @@ def confidence_shares(probs: np.ndarray) -> np.ndarray:
     return np.bincount(place, minlength=len(CONFIDENCE_STEPS) - 1) / len(probs)
 
 
-def agreement_frame(views: Sequence[View]) -> pd.DataFrame:
+def agreement_frame(datasets: Sequence[DatasetResult]) -> pd.DataFrame:
     """The share of items to which two methods give the same label."""
-    rows = [(view.name, *pair, share) for view in views for pair, share in agreement(view).items()]
+    rows = [(data.name, *pair, share) for data in datasets for pair, share in agreement(data).items()]
     return pd.DataFrame(rows, columns=["dataset", "estimator", "other", "agreement"])
 
 
-def agreement(view: View) -> dict[tuple[str, str], float]:
+def agreement(data: DatasetResult) -> dict[tuple[str, str], float]:
     """The share of items to which two methods give the same label, for each pair of methods."""
-    labels = {method: probs.argmax(axis=1) for method, probs in view.posteriors.items()}
+    labels = {method: probs.argmax(axis=1) for method, probs in data.posteriors.items()}
     return {(one, other): float(np.mean(labels[one] == labels[other])) for one, other in combinations(labels, 2)}
 
 
-def run_frame(tree: xr.DataTree) -> pd.DataFrame:
+def run_frame(comparison: Comparison) -> pd.DataFrame:
     """Key, command and versions."""
-    shown = {**tree.attrs, "datasets": ", ".join(data_trees(tree))}
+    shown = {"data sets": ", ".join(data.name for data in comparison.datasets), "key": comparison.key_data.tolist()}
+    shown |= dict(comparison.about)
     rows = [(str(name).replace("version_", "version of "), str(value)) for name, value in shown.items()]
     return pd.DataFrame(rows, columns=["name", "value"])
 
 
-def csv_tables(tree: xr.DataTree, views: Sequence[View]) -> dict[str, pd.DataFrame]:
+def csv_tables(comparison: Comparison) -> dict[str, pd.DataFrame]:
     """All tables by the names of their files; empty ones are left out."""
+    datasets = comparison.datasets
     tables = {
-        "scores": scores_frame(tree),
-        "pairs": pairs_frame(tree).merge(_adjusted_frame(tree), "left"),
-        "confidence": confidence_frame(views),
-        "agreement": agreement_frame(views),
-        "parameters": parameters_frame(views),
-        "settings": settings_frame(views),
-        "diagnostics": diagnostics_frame(views),
-        "run": run_frame(tree),
+        "labels": labels_frame(datasets),
+        "voters": voters_frame(datasets),
+        "scores": scores_frame(comparison),
+        "pairs": pairs_frame(comparison).merge(_adjusted_frame(comparison), "left"),
+        "confidence": confidence_frame(datasets),
+        "agreement": agreement_frame(datasets),
+        "parameters": parameters_frame(datasets),
+        "settings": settings_frame(comparison),
+        "diagnostics": diagnostics_frame(datasets),
+        "run": run_frame(comparison),
     }
     return {name: table for name, table in tables.items() if len(table)}

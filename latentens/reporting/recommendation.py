@@ -1,18 +1,16 @@
-"""The part of a report that says which method to use where no label is known, from twins of the votes."""
+"""The part of the page with the recommendation of a method, from simulated twins of the votes."""
 
-import json
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import xarray as xr
 
-from latentens.comparison import EXACT
+from latentens.comparison import EXACT, DatasetResult
 from latentens.recommendation.recommend import GROUP, method_rows, plausible_models
 from latentens.reporting.drawing import PALETTE, Picture, render, row_axes
-from latentens.reporting.html import Html, element, footnotes, number_cell, table, words_cell
-from latentens.reporting.parts import Part
-from latentens.reporting.view import View, short_names, with_short_names
+from latentens.reporting.layout import Block, Note, Part, Row, Table, number, words
 
 TABLE_WORDS = (
     "Small: 90 % intervals of the balanced accuracy, and the loss in points against the exact posterior. "
@@ -23,71 +21,85 @@ MOST_BESIDE = 2
 """With more models than this the table of methods needs the whole width."""
 
 
-def recommendation_part(view: View, colour: Mapping[str, str]) -> Part | None:
-    """The recommendation that is on record, if any."""
+def recommendation_part(data: DatasetResult, colour: Mapping[str, str]) -> Part | None:
+    """The recommendation, if there is one."""
     del colour  # colours stand for models here
-    if GROUP not in view.node.children:
+    if GROUP not in data.groups:
         return None
-    found = view.node[GROUP].to_dataset()
-    words = [words for words in json.loads(found.attrs["sentences"]) if words]
+    found = data.groups[GROUP]
+    text = [str(sentence) for sentence in found["sentence"].values if sentence]
     if "model" not in found.dims:
-        return Part(GROUP, "Which method to use", words)
-    found, short = briefly(found)
-    words = [with_short_names(text, short) for text in words]
+        return Part(GROUP, "Which method to use", text)
     models = plausible_models(found)
     if not models:  # nothing is expected of any method
-        return Part(GROUP, "Which method to use", words, body=[*footnotes(short), _model_table(found)])
+        return Part(GROUP, "Which method to use", text, body=[_model_table(found)])
     methods, is_narrow = _method_table(found), len(models) <= MOST_BESIDE
-    body = [element("p", TABLE_WORDS, class_="soft"), *footnotes(short), _model_table(found)]
-    if not is_narrow:
-        body = [methods, *body]
-    beside = methods if is_narrow else None
-    return Part(GROUP, "Which method to use", words, [_picture(found)], beside, body, {"twins": _frame(found)})
+    body: list[Block] = [Note(TABLE_WORDS), _model_table(found)]
+    beside, body = (methods, body) if is_narrow else (None, [methods, *body])
+    return Part(GROUP, "Which method to use", text, [_picture(found)], beside, body, {"twins": _frame(found)})
 
 
-def briefly(found: xr.Dataset) -> tuple[xr.Dataset, dict[str, str]]:
-    """A recommendation under short names of methods, and these by the full ones that differ from them."""
-    short = short_names(map(str, found["estimator"].values))
-    renamed = found.assign_coords(estimator=list(short.values()))
-    renamed.attrs["recommended"] = short.get(found.attrs["recommended"], found.attrs["recommended"])
-    return renamed, {name: brief for name, brief in short.items() if brief != name}
+def with_short_methods(data: DatasetResult, short: Mapping[str, str]) -> DatasetResult:
+    """A data set with short names of methods, in its recommendation too."""
+    groups = {name: briefly(group, short) if name == GROUP else group for name, group in data.groups.items()}
+    return replace(data.renamed(short), groups=groups)
 
 
-def _method_table(found: xr.Dataset) -> Html:
+def briefly(group: xr.Dataset, short: Mapping[str, str]) -> xr.Dataset:
+    """A recommendation with short names of methods."""
+    group = group.copy()
+    group["sentence"] = (
+        group["sentence"].dims,
+        [with_short_names(str(text), short) for text in group["sentence"].values],
+    )
+    group.attrs["recommended"] = short.get(group.attrs["recommended"], group.attrs["recommended"])
+    if "estimator" in group.coords:
+        group = group.assign_coords(estimator=[short.get(str(name), str(name)) for name in group["estimator"].values])
+    return group
+
+
+def with_short_names(text: str, short: Mapping[str, str]) -> str:
+    """A text with each full name replaced by its short one."""
+    for name in sorted(short, key=len, reverse=True):
+        text = text.replace(name, short[name])
+    return text
+
+
+def _method_table(found: xr.Dataset) -> Table:
     models = plausible_models(found)
     headings = ["Method"] + [f"if {model}: {what}" for model in models for what in ("balanced acc. %", "log score")]
     rows = []
     for method, cells in method_rows(found):
-        row: list[str] = [f"{method} (recommended)" if method == found.attrs["recommended"] else method]
+        row: Row = [f"{method} (recommended)" if method == found.attrs["recommended"] else method]
         for cell in cells:
             small = cell.interval if method == EXACT else f"{cell.interval}; −{cell.regret}"
-            row += [number_cell(cell.accuracy, element("small", small)), number_cell(cell.log_score)]
+            row += [number(cell.accuracy, small), number(cell.log_score)]
         rows.append(row)
-    return table(headings, rows, EXACT)
+    return Table(headings, rows, EXACT)
 
 
-def _model_table(found: xr.Dataset) -> Html:
+def _model_table(found: xr.Dataset) -> Table:
     """The held-out log-likelihood of each model, and why it is ruled out."""
-    rows = []
+    rows: list[Row] = []
     for model in found["model"].values:
         row = found.sel(model=model)
         difference, error = float(row["difference"]), float(row["error"])
         apart = f"{difference:,.0f} ± {error:,.0f}".replace("-", "−") if difference else "best"
         reason = str(row["ruled_out"].item())
         verdict = f"no: {reason}" if reason else f"yes, weight {float(row['weight']):.2f}"
-        rows.append([str(model), number_cell(apart), words_cell(verdict), words_cell(str(row["check"].item()) or "–")])
-    return table(["Model", "held-out votes, nats", "Plausible?", "Predictive check"], rows)
+        rows.append([str(model), number(apart), words(verdict), words(str(row["check"].item()) or "–")])
+    return Table(["Model", "held-out votes, nats", "Plausible?", "Predictive check"], rows)
 
 
 def _picture(found: xr.Dataset) -> Picture:
     models, methods = plausible_models(found), [str(method) for method in found["estimator"].values]
     figure, (axes,) = row_axes(methods, above=0.25)
-    for number, model in enumerate(models):
+    for row, model in enumerate(models):
         part = found.sel(model=model)
         low, value, high = (100 * part[f"balanced_accuracy{end}"].to_numpy() for end in ("_low", "", "_high"))
-        places = np.arange(len(methods)) + 0.5 * (number + 0.5) / len(models) - 0.25
+        places = np.arange(len(methods)) + 0.5 * (row + 0.5) / len(models) - 0.25
         ends = np.maximum([value - low, high - value], 0.0)
-        colour = PALETTE[number % len(PALETTE)]
+        colour = PALETTE[row % len(PALETTE)]
         axes.errorbar(value, places, xerr=ends, fmt="o", markersize=4, color=colour, label=f"if {model}")
     axes.set_xlabel("expected balanced accuracy (%)")
     figure.legend(loc="outside upper left", ncols=2)

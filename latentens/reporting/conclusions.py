@@ -1,4 +1,4 @@
-"""What a comparison says about its methods, in numbers: who leads, who ties, who is too sure."""
+"""Conclusions of a comparison in numbers: which method is best, which are tied, which are overconfident."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,24 +7,24 @@ import numpy as np
 
 from latentens.checks import label_dependence
 from latentens.checks.dependence import MAX_VOTERS
+from latentens.comparison import DatasetResult
 from latentens.reporting.tables import Means, Pairs, ranked
-from latentens.reporting.view import View
 from latentens.runtime.text import rounds_to_nothing
 from latentens.scores.scores import find_score
 
 SIGNIFICANCE = 0.05
 LEAST_GAP = 0.02
-"""Stated confidence and accuracy may differ by this much before a method is called too sure or too modest."""
+"""Minimum difference of stated confidence and accuracy for a method to be called over- or underconfident."""
 
 CLEAR = 3.0
-"""Standard errors by which the gap must exceed zero."""
+"""Minimum size of that difference in standard errors."""
 
 IMPOSSIBLE = 1e-12
-"""A true label with a smaller probability was as good as ruled out."""
+"""A true label with a smaller probability was practically ruled out."""
 
 LEAST_KNOWN = 50
 LEAST_OF_CLASS = 10
-"""With fewer known labels than these, in all or of a class, nothing is said about whom to trust."""
+"""Minimum number of known labels, in total and per class, to say which method to trust."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class Leader:
 
     Attributes:
         method: Its name.
-        tied: Methods that cannot be told apart from it, or whose difference rounds to nothing as it is printed.
-        behind: The others, best first: those that are clearly behind.
+        tied: Methods that do not differ significantly from it, or whose difference is printed as zero.
+        behind: The others, best first: those that are significantly worse.
     """
 
     method: str
@@ -66,15 +66,15 @@ class Dependence:
 
 @dataclass(frozen=True)
 class Findings:
-    """What can be said of one data set.
+    """Conclusions on one data set.
 
     Attributes:
         labels: Leader by balanced accuracy; None where no label is known.
         probabilities: Leader by log score; None where no label is known.
         gaps: Mean stated confidence minus accuracy, of the methods where it is clear, largest first.
-        impossible: Number of items whose true label a method as good as ruled out, by method, where there are any.
-        dependence: How voters depend on each other given the true label; None where that cannot be told.
-        scarce: Whether the known labels are too few to say whom to trust.
+        impossible: Number of items whose true label a method practically ruled out, by method, where there are any.
+        dependence: How voters depend on each other given the true label; None where that is unknown.
+        scarce: Whether the known labels are too few to say which method to trust.
     """
 
     labels: Leader | None
@@ -90,28 +90,28 @@ class Findings:
         return self.dependence is not None and self.dependence.num_dependent > 0
 
 
-def find(view: View, means: Means, pairs: Pairs) -> Findings:
-    """Look at one data set.
+def find(data: DatasetResult, means: Means, pairs: Pairs) -> Findings:
+    """Draw conclusions on one data set.
 
     Args:
-        view: The data set.
+        data: The data set.
         means: Scores by method and score.
         pairs: Differences by score, method and other method.
     """
-    known = view.num_known > 0 and bool(view.estimates)
+    known = data.num_known > 0 and bool(data.estimates)
     return Findings(
-        _leader(view, means, pairs, "balanced_accuracy") if known else None,
-        _leader(view, means, pairs, "log_score") if known else None,
-        _gaps(view, means) if known else {},
-        _impossible(view) if known else {},
-        _dependence(view) if known else None,
-        _is_scarce(view),
+        _leader(data, means, pairs, "balanced_accuracy") if known else None,
+        _leader(data, means, pairs, "log_score") if known else None,
+        _gaps(data, means) if known else {},
+        _impossible(data) if known else {},
+        _dependence(data) if known else None,
+        _is_scarce(data),
     )
 
 
-def _leader(view: View, means: Means, pairs: Pairs, score: str) -> Leader:
-    """The best of the estimates by a score, and those that the same score can tell from it, in the right direction."""
-    best, *others = ranked(score, {method: means[method, score] for method in view.estimates})
+def _leader(data: DatasetResult, means: Means, pairs: Pairs, score: str) -> Leader:
+    """The best method by a score, and those that are significantly worse by the same score."""
+    best, *others = ranked(find_score(score), {method: means[method, score] for method in data.estimates})
     sign = 1 if find_score(score).better == "larger" else -1
     differences = {other: pairs[score, best, other] for other in others}
     behind = [
@@ -130,18 +130,18 @@ def gap_text(score: str, difference: float) -> str:
     return f"{100 * size:.1f} points" if find_score(score).unit == "%" else f"{size:.2f} nats"
 
 
-def _is_scarce(view: View) -> bool:
-    """Whether the known labels are too few to say whom to trust: in all, or of a class."""
-    counts = np.bincount(view.labels[view.labels >= 0].astype(int), minlength=len(view.class_names))
+def _is_scarce(data: DatasetResult) -> bool:
+    """Whether there are too few known labels, in total or of a class."""
+    counts = np.bincount(data.labels[data.labels >= 0].astype(int), minlength=len(data.class_names))
     return bool(counts.sum() < LEAST_KNOWN or counts.min() < LEAST_OF_CLASS)
 
 
-def _gaps(view: View, means: Means) -> dict[str, float]:
+def _gaps(data: DatasetResult, means: Means) -> dict[str, float]:
     """Where confidence and accuracy clearly differ: in standard errors, and by an interval made for few labels."""
-    known = view.labels >= 0
+    known = data.labels >= 0
     found = {}
-    for method, probs in view.scored_estimates.items():
-        excess = (probs.max(axis=1) - (probs.argmax(axis=1) == view.labels))[known]
+    for method, probs in data.scored_estimates.items():
+        excess = (probs.max(axis=1) - (probs.argmax(axis=1) == data.labels))[known]
         gap, error = float(excess.mean()), float(excess.std() / np.sqrt(len(excess)))
         interval = means.get((method, "confidence_gap"))
         is_open = interval is not None and interval.low <= 0 <= interval.high
@@ -150,21 +150,21 @@ def _gaps(view: View, means: Means) -> dict[str, float]:
     return dict(sorted(found.items(), key=lambda item: -item[1]))
 
 
-def _impossible(view: View) -> dict[str, int]:
-    known = view.labels >= 0
-    truth = view.labels[known][:, None].astype(int)
+def _impossible(data: DatasetResult) -> dict[str, int]:
+    known = data.labels >= 0
+    truth = data.labels[known][:, None].astype(int)
     counts = {
         method: int(np.sum(np.take_along_axis(probs[known], truth, axis=1) < IMPOSSIBLE))
-        for method, probs in view.scored_estimates.items()
+        for method, probs in data.scored_estimates.items()
     }
     return {method: count for method, count in counts.items() if count}
 
 
-def _dependence(view: View) -> Dependence | None:
+def _dependence(data: DatasetResult) -> Dependence | None:
     """All pairs of voters with enough votes in common; None where too little is known or voters are too many."""
-    if view.votes.is_sparse or view.num_known < 2 or view.num_voters > MAX_VOTERS:
+    if data.votes.is_sparse or data.num_known < 2 or data.votes.num_voters > MAX_VOTERS:
         return None
-    found = label_dependence(view.votes.matrix, view.labels, len(view.class_names))
+    found = label_dependence(data.votes.matrix, data.labels, len(data.class_names))
     pairs = found.dependent(SIGNIFICANCE)
     strongest = pairs[0] if pairs else None
     correlation = float(found.correlation[strongest]) if strongest else 0.0

@@ -1,120 +1,116 @@
-"""A part on who votes like whom beyond what the label explains: the check of independence, drawn."""
+"""The part of the page on dependent voters: pairs that agree beyond what the label explains."""
 
 from collections.abc import Mapping
 
 import numpy as np
-import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from scipy.sparse.csgraph import connected_components
 
 from latentens.checks import LabelDependence, label_dependence
-from latentens.comparison.dependence import GROUP
+from latentens.comparison import DatasetResult
+from latentens.comparison.result import Independence
 from latentens.reporting.drawing import WIDTH, Picture, Spot, render, spots, wrapped
-from latentens.reporting.html import Html, number_cell, table
-from latentens.reporting.parts import Part
-from latentens.reporting.view import View
+from latentens.reporting.layout import Part, Row, Table, number
 from latentens.runtime.text import signed
 
 TITLE = "Who votes like whom"
 
 MOST_NUMBERS = 12
-"""Up to this many voters the cells hold numbers."""
+"""Maximum number of voters for numbers in the cells."""
 
 MOST_NAMES = 40
 MOST_SPOTS = 60
 MOST_PAIRS = 50
 MOST_NAMED = 5
 LEAST_KNOWN = 50
-"""Known labels from which on they are asked who depends on whom."""
+"""Minimum number of known labels to find dependent voters by."""
 
 BEYOND = 1.3
-"""How far the scale goes beyond the largest value: its ends, almost black, would be white on a dark page."""
+"""The scale exceeds the largest value by this factor: its almost black ends would be white on a dark page."""
 
 DARK = 0.5
-"""Cells beyond this share of the scale are dark, and what is written in them is white."""
+"""Cells beyond this share of the scale are dark, with white text."""
 
 
-def dependence_part(view: View, colour: Mapping[str, str]) -> Part | None:
-    """The check of independence, if the comparison has it on record, and the same by known labels if there are some."""
+def dependence_part(data: DatasetResult, colour: Mapping[str, str]) -> Part | None:
+    """The check of independence, if it was made, and the same by known labels if there are enough."""
     del colour
-    if GROUP not in view.node.children:
+    found = data.independence
+    if found is None:
         return None
-    found = view.node[GROUP].to_dataset()
     words = [
-        str(found.attrs["summary"]),
-        "Voters that copy each other, or share a source, count as one: methods that take voters to be independent are "
-        "then too sure. The check needs no label.",
+        found.summary,
+        "Voters who copy each other, or share a source, count as one: methods that assume independent voters are then "
+        "overconfident. The check needs no labels.",
     ]
-    pictures = [_without_labels(found)]
-    if not view.votes.is_sparse and view.num_known >= LEAST_KNOWN:
-        known = label_dependence(view.votes.matrix, view.labels, len(view.class_names))
-        words.append(_by_known_labels(view, known))
-        pictures = [_with_labels(view, known), *pictures]
-    pairs = _pair_table(stand_out) if (stand_out := _pairs(found)) else None
+    pictures = [_without_labels(data, found)]
+    if not data.votes.is_sparse and data.num_known >= LEAST_KNOWN:
+        known = label_dependence(data.votes.matrix, data.labels, len(data.class_names))
+        words.append(_by_known_labels(data, known))
+        pictures = [_with_labels(data, known), *pictures]
+    pairs = _pair_table(stand_out) if (stand_out := _pairs(data, found)) else None
     if len(pictures) == 1:
         return Part("dependence", TITLE, words, pictures, beside=pairs)
     return Part("dependence", TITLE, words, pictures, body=[pairs] if pairs else [])
 
 
-def _by_known_labels(view: View, known: LabelDependence) -> str:
-    """The same by the known labels, which can tell who copies whom where the check without labels may mistake it."""
+def _by_known_labels(data: DatasetResult, known: LabelDependence) -> str:
+    """Dependent voters by the known labels, which are more reliable than the check without labels."""
     pairs = known.dependent()[:MOST_NAMED]
-    opening = f"By the {view.num_known:,} known labels, which are to be believed where the two differ,"
+    opening = f"By the {data.num_known:,} known labels, which are more reliable where the two differ,"
     if not pairs:
         return f"{opening} no two voters depend on each other."
-    named = (f"{view.voter_names[i]} and {view.voter_names[j]} ({known.correlation[i, j]:.2f})" for i, j in pairs)
-    return f"{opening} those who vote alike beyond the label are: {', '.join(named)}."
+    named = (f"{data.voter_names[i]} and {data.voter_names[j]} ({known.correlation[i, j]:.2f})" for i, j in pairs)
+    return f"{opening} these agree beyond the label: {', '.join(named)}."
 
 
-def _pairs(found: xr.Dataset) -> list[tuple[str, str, float, float]]:
+def _pairs(data: DatasetResult, found: Independence) -> list[tuple[str, str, float, float]]:
     """The pairs that stand out, the strongest first."""
-    residual, p_values, names = found["residual"].to_numpy(), found["p_value"].to_numpy(), _names(found)
-    first, second = np.nonzero(np.triu(p_values <= found.attrs["level"], 1))
+    residual, p_values, names = found.residual, found.p_values, data.voter_names
+    first, second = np.nonzero(np.triu(p_values <= found.level, 1))
     order = np.argsort(-np.abs(residual[first, second]), kind="stable")
     places = [(int(first[k]), int(second[k])) for k in order]
     return [(names[i], names[j], float(residual[i, j]), float(p_values[i, j])) for i, j in places]
 
 
-def _pair_table(pairs: list[tuple[str, str, float, float]]) -> Html:
-    rows = [
-        [one, other, number_cell(signed(residual)), number_cell(f"{p_value:.3f}")]
+def _pair_table(pairs: list[tuple[str, str, float, float]]) -> Table:
+    rows: list[Row] = [
+        [one, other, number(signed(residual)), number(f"{p_value:.3f}")]
         for one, other, residual, p_value in pairs[:MOST_PAIRS]
     ]
-    return table(
-        ["By the votes alone, pairs that stand out", "and", "excess correlation", "p, for all pairs together"], rows
-    )
+    return Table(["By the votes alone, pairs that stand out", "and", "excess correlation", "adjusted p-value"], rows)
 
 
-def _without_labels(found: xr.Dataset) -> Picture:
-    """What the check without labels saw."""
-    drawing = _heat_map(found["residual"].to_numpy(), _names(found), found["group"].to_numpy())
+def _without_labels(data: DatasetResult, found: Independence) -> Picture:
+    """Residual correlations by the check without labels."""
+    drawing = _heat_map(found.residual, list(data.voter_names), found.group)
     return Picture(
         "dependence",
         "Agreement beyond the label, by the votes alone",
-        "Red: two voters agree more often than a fit of independent voters says; blue: less often. Frames are groups "
-        "of voters who depend on each other. Such a group need not be red: where the fit takes its common opinion for "
-        "the label, others stand out instead.",
-        f"Heat map of excess correlations between {found.sizes['voter']} voters. {found.attrs['summary']}",
+        "Red: two voters agree more often than a fit of independent voters predicts; blue: less often. Frames mark "
+        "groups of dependent voters. Such a group need not be red: if the fit mistakes its common opinion for the "
+        "label, other pairs stand out instead.",
+        f"Heat map of excess correlations between {len(found.group)} voters. {found.summary}",
         *drawing,
     )
 
 
-def _with_labels(view: View, known: LabelDependence) -> Picture:
-    """What the known labels show."""
+def _with_labels(data: DatasetResult, known: LabelDependence) -> Picture:
+    """Correlations given the known labels."""
     linked = np.zeros(known.correlation.shape, dtype=bool)
     for pair in known.dependent():
         linked[pair] = True
     _, groups = connected_components(linked, directed=False)
     alone = np.bincount(groups)[groups] == 1
-    drawing = _heat_map(known.correlation, [str(name) for name in view.voter_names], np.where(alone, -1, groups))
+    drawing = _heat_map(known.correlation, [str(name) for name in data.voter_names], np.where(alone, -1, groups))
     return Picture(
         "dependence-known",
         "Agreement beyond the label, by known labels",
         "Red: among items with the same true label, two voters agree more often than by chance; blue: less often. "
-        "Frames are voters linked by pairs that chance does not explain.",
-        f"Heat map of correlations between {len(groups)} voters given the label. {_by_known_labels(view, known)}",
+        "Frames mark voters linked by pairs that chance does not explain.",
+        f"Heat map of correlations between {len(groups)} voters given the label. {_by_known_labels(data, known)}",
         *drawing,
     )
 
@@ -154,11 +150,7 @@ def _name_cells(axes: Axes, values: np.ndarray, names: list[str], scale: float) 
 
 
 def _frame_groups(axes: Axes, groups: np.ndarray) -> None:
-    for number in np.unique(groups[groups >= 0]):
-        members = np.flatnonzero(groups == number)
+    for group in np.unique(groups[groups >= 0]):
+        members = np.flatnonzero(groups == group)
         corner, size = (members[0] - 0.5, members[0] - 0.5), len(members)
         axes.add_patch(Rectangle(corner, size, size, fill=False, edgecolor="#111111", linewidth=1.6))
-
-
-def _names(found: xr.Dataset) -> list[str]:
-    return list(map(str, found["voter"].to_numpy()))

@@ -1,0 +1,265 @@
+"""Parts and tables of the page as plain data; `page.html.j2` turns them into HTML."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+
+from latentens.comparison import EXACT, DatasetResult
+from latentens.reporting.conclusions import Leader
+from latentens.reporting.drawing import Picture
+from latentens.reporting.tables import Mean, Means, Pairs, column, number_text, ranked
+from latentens.runtime.text import probability_text, signed
+from latentens.scores import PairedDifference
+from latentens.scores.scores import Score
+
+MISSING = "–"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell of a table.
+
+    Attributes:
+        text: Its content.
+        small: Small print below it.
+        order: The number to sort by, if it is not the content.
+        kind: `number` aligns right, `words` wraps.
+        best: Whether it is highlighted.
+        hint: Text that shows where a pointer rests on it.
+        settings: Names and values, instead of a text.
+    """
+
+    text: str = ""
+    small: str = ""
+    order: float | None = None
+    kind: str = ""
+    best: bool = False
+    hint: str = ""
+    settings: tuple[tuple[str, str], ...] = ()
+
+
+Row = list[str | Cell]
+
+
+def number(text: str, small: str = "", order: float | None = None, best: bool = False) -> Cell:
+    """A cell of a number."""
+    return Cell(text, small, None if order is None else float(order), "number", best)
+
+
+def words(text: str) -> Cell:
+    """A cell of running text."""
+    return Cell(text, kind="words")
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table that scrolls sideways, and with scripts can be sorted and, if long, searched.
+
+    Attributes:
+        headings: Of the columns.
+        rows: The first cell of each row is its heading.
+        emphasised: The row with this heading stands out.
+        summary: If given, the table is shown on demand under this title.
+    """
+
+    kind: ClassVar[str] = "table"
+    headings: Sequence[str | Cell]
+    rows: Sequence[Row]
+    emphasised: str = ""
+    summary: str = ""
+
+    @property
+    def head(self) -> list[tuple[Cell, bool]]:
+        """The headings, and whether their columns hold numbers."""
+        cells = [_cell(heading) for heading in self.headings]
+        return [
+            (cell, any(_cell(row[place]).kind == "number" for row in self.rows)) for place, cell in enumerate(cells)
+        ]
+
+    @property
+    def body(self) -> list[list[Cell]]:
+        """The rows."""
+        return [[_cell(cell) for cell in row] for row in self.rows]
+
+
+def _cell(content: str | Cell) -> Cell:
+    return content if isinstance(content, Cell) else Cell(content)
+
+
+@dataclass(frozen=True)
+class Note:
+    """A paragraph in small print."""
+
+    kind: ClassVar[str] = "note"
+    text: str
+
+
+@dataclass(frozen=True)
+class Footnotes:
+    """Full names of methods by short ones."""
+
+    kind: ClassVar[str] = "footnotes"
+    names: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Matrices:
+    """Small confusion matrices, shown on demand.
+
+    Attributes:
+        summary: The title.
+        note: How to read them.
+        classes: Names of the rows and columns.
+        matrices: Shares by the name of the voter.
+        opened: Whether they are shown from the start.
+    """
+
+    kind: ClassVar[str] = "matrices"
+    summary: str
+    note: str
+    classes: Sequence[str]
+    matrices: Sequence[tuple[str, np.ndarray]]
+    opened: bool
+
+
+Block = Table | Note | Footnotes | Matrices
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """A titled part of a data set's chapter.
+
+    Attributes:
+        name: Its address within the chapter: letters, digits and dashes.
+        title: Its heading.
+        words: Paragraphs below the heading.
+        pictures: Figures.
+        beside: A narrow table next to the figures.
+        body: Tables and notes after the figures.
+        tables: Data frames that become files, by name; those of several data sets are joined.
+    """
+
+    name: str
+    title: str
+    words: Sequence[str] = ()
+    pictures: Sequence[Picture] = ()
+    beside: Table | None = None
+    body: Sequence[Block] = ()
+    tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+
+
+MakePart = Callable[[DatasetResult, Mapping[str, str]], Part | None]
+"""Makes a part from a data set and the colours of methods; None if there is nothing to show."""
+
+
+def heading(score: Score) -> Cell:
+    """The heading of a score's column; its meaning shows where a pointer rests on it."""
+    unit = f", {score.unit}" if score.unit else ""
+    better = {"larger": "\u00a0↑", "smaller": "\u00a0↓", None: ""}[score.better]
+    return Cell(score.title + unit + better, hint=score.meaning)
+
+
+def _best(score: Score, means: Mapping[str, Mean]) -> str | None:
+    """The best method by a score; the exact posterior does not compete."""
+    competing = {method: mean for method, mean in means.items() if method != EXACT}
+    return ranked(score, competing)[0] if score.better and len(competing) > 1 else None
+
+
+def score_tables(means: Means, scores: Sequence[Score]) -> list[Table]:
+    """The scores of one data set, one table per group of scores."""
+    tables = []
+    for group in dict.fromkeys(score.group for score in scores):
+        columns = [(score, found) for score in scores if score.group == group and (found := column(means, score.name))]
+        methods = dict.fromkeys(method for _, found in columns for method in found)
+        rows: list[Row] = []
+        for method in methods:
+            row: Row = [method]
+            for score, found in columns:
+                if method not in found:
+                    row.append(number(MISSING))
+                    continue
+                mean = found[method]
+                text = score.text(mean.value)
+                if np.isfinite(mean.deviation):
+                    text += f" ± {score.text(mean.deviation)}"
+                ends = f"{score.text(mean.low)} – {score.text(mean.high)}" if np.isfinite(mean.low) else ""
+                row.append(number(text, ends, best=method == _best(score, found)))
+            rows.append(row)
+        if rows:
+            tables.append(Table([group, *(heading(score) for score, _ in columns)], rows, EXACT))
+    return tables
+
+
+def glance_tables(means: Mapping[str, Means], scores: Sequence[Score]) -> list[Table]:
+    """The main scores of every method on every data set, one table per score."""
+    tables = []
+    for score in scores:
+        columns = {name: column(found, score.name) for name, found in means.items()}
+        methods = list(dict.fromkeys(method for found in columns.values() for method in found))
+        rows: list[Row] = []
+        for method in methods if score.heading and score.group != "Cost" else []:
+            cells = [
+                number(score.text(found[method].value), best=_best(score, found) == method)
+                if method in found
+                else number(MISSING)
+                for found in columns.values()
+            ]
+            rows.append([method, *cells])
+        if rows:
+            tables.append(Table([heading(score), *columns], rows, EXACT))
+    return tables
+
+
+def leader_table(pairs: Pairs, leader: Leader, score: Score) -> Table:
+    """The best method by a score against each other one."""
+    rows = [_pair_row(other, pairs[score.name, leader.method, other], score) for other in leader.others]
+    return Table([f"{leader.method} against", _difference(score), "adjusted p-value"], rows)
+
+
+def all_pairs_table(pairs: Pairs, score: Score) -> Table:
+    """Every method against every other one by a score."""
+    methods = list(dict.fromkeys(method for what, method, _ in pairs if what == score.name))
+    found = [(one, other) for one, other in combinations(methods, 2) if (score.name, one, other) in pairs]
+    rows = [_pair_row(f"{one} − {other}", pairs[score.name, one, other], score) for one, other in found]
+    headings = [f"Difference in {score.title}", _difference(score), "adjusted p-value"]
+    return Table(headings, rows, summary="All pairs of methods")
+
+
+def _difference(score: Score) -> str:
+    return "difference, points" if score.unit == "%" else f"difference, {score.unit}"
+
+
+def _pair_row(name: str, pair: PairedDifference, score: Score) -> Row:
+    scale, digits = (100.0, 2) if score.unit == "%" else (1.0, 3)
+    value, low, high = (signed(scale * part, digits) for part in (pair.difference, pair.low, pair.high))
+    return [name, number(value, f"{low} to {high}"), number(probability_text(pair.p_value))]
+
+
+def frame_table(frame: pd.DataFrame, headings: Sequence[str] | None = None, summary: str = "") -> Table:
+    """A data frame; the first column heads the rows."""
+    rows: list[Row] = [[str(first), *map(_frame_cell, rest)] for first, *rest in frame.itertuples(index=False)]
+    return Table(list(headings or frame.columns), rows, summary=summary)
+
+
+def _frame_cell(value: Any) -> Cell:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number(number_text(value)) if is_number else words(number_text(value))
+
+
+def settings_table(settings: pd.DataFrame) -> Table:
+    """Every hyperparameter, one row per method."""
+    rows: list[Row] = [
+        [str(method), Cell(kind="words", settings=tuple(zip(part["setting"], part["value"], strict=True)))]
+        for method, part in settings.groupby("estimator", sort=False)
+    ]
+    return Table(["Method", "Settings"], rows)
+
+
+def meanings_table(scores: Sequence[Score]) -> Table:
+    """The meaning of each score."""
+    rows: list[Row] = [[score.title, words(score.meaning)] for score in scores]
+    return Table(["Score", "Meaning"], rows, summary="What the scores mean")
