@@ -32,7 +32,7 @@ from rich.progress import track
 from latentens.errors import LimitError
 from latentens.methods import DawidSkeneEM, MajorityVote, MaximumLikelihood, RBMStack, SpectralMetaLearner
 from latentens.methods.dawid_skene_em import random_estimates
-from latentens.methods.independent.label_counts import count_rows, expectation, maximisation
+from latentens.methods.independent import count_rows, expectation, maximisation
 from latentens.models import DawidSkene
 from latentens.rbm import Machine, Units, rows_from_votes
 from latentens.rbm.exact import LogLikelihood, log_partition_slopes

@@ -30,7 +30,7 @@ from latentens.methods import (
     RestrictedLikelihood,
     SpectralMetaLearner,
 )
-from latentens.methods.independent.likelihood import log_likelihoods
+from latentens.methods.independent import log_likelihoods
 from latentens.methods.rows import vote_indicator
 from latentens.votes import Votes
 

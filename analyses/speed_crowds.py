@@ -26,7 +26,7 @@ from speed_aggregators import SHAPES, crowdkit_log_likelihood, simulated_crowd
 
 from latentens.datasets import load
 from latentens.methods import Cubam, DawidSkeneEM, Ebcc, Glad, LatentSpectral
-from latentens.methods.independent.subtype_ascent import EMPTY, SubtypeAscent, Subtypes
+from latentens.methods.ebcc import EMPTY, SubtypeAscent, Subtypes
 from latentens.methods.rows import vote_indicator
 from latentens.runtime.parallel import one_blas_thread
 from latentens.votes import Votes

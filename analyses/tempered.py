@@ -22,7 +22,7 @@ from pseudo_counts import draw_crowd
 from latentens import Dataset, Votes, simulate
 from latentens.datasets import PAPER_MODELS, simulate_paper
 from latentens.methods import DawidSkeneEM, Tempered
-from latentens.methods.tempering.temperature import TEMPERATURES, temper
+from latentens.methods.tempered import TEMPERATURES, temper
 from latentens.models import (
     ClassConditional,
     Confounder,

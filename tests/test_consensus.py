@@ -5,7 +5,7 @@ import pytest
 
 from latentens import load_fit
 from latentens.methods import Consensus, DawidSkeneEM, Ebcc, MajorityVote, Tempered
-from latentens.methods.tempering.temperature import temper, usual_shares
+from latentens.methods.tempered import temper, usual_shares
 from tests.reference import KEY, votes_of_classes
 
 MEMBERS = DawidSkeneEM(random_starts=1), MajorityVote()

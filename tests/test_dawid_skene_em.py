@@ -5,10 +5,9 @@ import pytest
 from latentens import log_likelihood
 from latentens.datasets import load
 from latentens.methods import DawidSkeneEM
+from latentens.methods import independent as ascent
 from latentens.methods.dawid_skene_em import random_estimates
-from latentens.methods.independent import ascent
-from latentens.methods.independent.ascent import Ascent
-from latentens.methods.independent.label_counts import VotePrior, count_rows, expectation, maximisation
+from latentens.methods.independent import Ascent, VotePrior, count_rows, expectation, maximisation
 from latentens.methods.rows import vote_indicator
 from latentens.models import DawidSkene
 from latentens.votes import Triplets, Votes
@@ -159,7 +158,7 @@ def test_a_better_optimum_than_that_of_vote_shares_is_reported():
     """Dawid & Skene's published optimum is the one that vote shares lead to, and it is local."""
     votes = load("anesthesia").votes
     alone, many = (DawidSkeneEM(0.0, 0.0, random_starts=n).fit(votes, key=KEY).diagnostics for n in (0, 100))
-    assert [words.partition(":")[0] for words in alone.all_warnings] == ["the label is not identified"]
+    assert alone.all_warnings[-1].startswith("the label is not identified")
     local, unstable, nearly_a_tie, open_label = many.all_warnings
     assert local == "the start from vote shares ends in a local optimum, -192.891, and another start reaches -191.569"
     assert "weakly identified" in unstable  # 45 patients cannot tell the optima apart

@@ -1,22 +1,46 @@
 import numpy as np
 import pytest
+from scipy.special import digamma, gammaln
 from scipy.stats import dirichlet
 
 from latentens.methods import DawidSkeneEM, Ebcc, ebcc
-from latentens.methods.ebcc import (
-    Concentrations,
-    _all_subtypes,
-    _concentrations,
-    _dirichlet_divergence,
-    _divergence,
-    _prior,
-    _responsibilities,
-)
-from latentens.methods.independent.subtype_ascent import SubtypeAscent
+from latentens.methods.ebcc import Concentrations, SubtypeAscent, _all_subtypes, _prior
 from latentens.methods.rows import vote_indicator
 from latentens.votes import Votes
 from latentens.votes.incidence import incidence_of
 from tests.reference import KEY, as_triplets, independent_votes, load_or_skip, percent, votes_of_classes
+
+
+def _concentrations(indicator, counts, responsibilities, prior):
+    """Dirichlet posteriors given the responsibilities (row, label, subtype)."""
+    weighted = responsibilities * counts[:, None, None]
+    subtypes = weighted.sum(axis=0)
+    votes = (indicator.T @ weighted.reshape(len(counts), -1)).reshape(prior.votes.shape)
+    return Concentrations(prior.classes + subtypes.sum(axis=1), prior.subtypes + subtypes, prior.votes + votes)
+
+
+def _responsibilities(indicator, fitted):
+    """q(label, subtype) of each row, and the logarithm of what it was divided by."""
+    log_prior = _expected_log(fitted.classes)[:, None] + _expected_log(fitted.subtypes, axis=1)
+    logits = indicator @ _expected_log(fitted.votes, axis=1).reshape(indicator.shape[1], -1) + log_prior.ravel()
+    total = np.logaddexp.reduce(logits, axis=1)
+    return np.exp(logits - total[:, None]).reshape(-1, *log_prior.shape), total
+
+
+def _divergence(fitted, prior):
+    """Kullback–Leibler divergence of the Dirichlet posteriors from their priors."""
+    axes = {"classes": 0, "subtypes": 1, "votes": 1}
+    return sum(_dirichlet_divergence(getattr(fitted, n), getattr(prior, n), axis) for n, axis in axes.items())
+
+
+def _dirichlet_divergence(of, from_, axis):
+    normaliser = gammaln(of.sum(axis=axis)) - gammaln(from_.sum(axis=axis))
+    cells = gammaln(from_) - gammaln(of) + (of - from_) * _expected_log(of, axis)
+    return float(normaliser.sum() + cells.sum())
+
+
+def _expected_log(concentrations, axis=0):
+    return digamma(concentrations) - digamma(concentrations.sum(axis=axis, keepdims=True))
 
 
 @pytest.mark.slow

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from latentens.methods import IterativeMaximumLikelihood, MajorityVote, RestrictedLikelihood
-from latentens.methods.iterative_maximum_likelihood import hard_confusion
+from latentens.methods.rank_one import hard_confusion
 from latentens.methods.rows import vote_indicator
 from tests.reference import KEY, independent_votes, percent
 from tests.test_spectral import SENSITIVITY, SPECIFICITY

@@ -7,14 +7,12 @@ import numpy as np
 import pytest
 
 from latentens.errors import LimitError, VotesError
-from latentens.methods import DawidSkeneEM, SpectralMetaLearner, dawid_skene_em
+from latentens.methods import DawidSkeneEM, SpectralMetaLearner, dawid_skene_em, moments
+from latentens.methods import moments as imbalance
+from latentens.methods import rank_one as spectral
 from latentens.methods import rows as indicator
-from latentens.methods import spectral_meta_learner as spectral
-from latentens.methods.independent.label_counts import count_rows, expectation
-from latentens.methods.rows import vote_indicator
-from latentens.methods.spectral import moments
-from latentens.methods.spectral import moments as imbalance
-from latentens.methods.spectral.moments import (
+from latentens.methods.independent import count_rows, expectation
+from latentens.methods.moments import (
     complete_blocks,
     complete_sparse_diagonal,
     leading_sparse_vector,
@@ -23,6 +21,7 @@ from latentens.methods.spectral.moments import (
     sparse_scale_of,
     vote_moments,
 )
+from latentens.methods.rows import vote_indicator
 from latentens.models import DawidSkene, Tree
 from latentens.programs import likelihood as likelihoods
 from latentens.programs.likelihood import encode, sum_votes

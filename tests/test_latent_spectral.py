@@ -5,19 +5,19 @@ from scipy import stats
 from latentens import simulate
 from latentens.datasets import simulate_paper
 from latentens.methods import LatentSpectral
-from latentens.methods.rows import vote_indicator
-from latentens.methods.spectral import groups as groups_module
-from latentens.methods.spectral import trees as likelihood_module
-from latentens.methods.spectral import trees as tree_estimates
-from latentens.methods.spectral.groups import group_residual, group_scores
-from latentens.methods.spectral.moments import Rates, vote_moments
-from latentens.methods.spectral.trees import (
+from latentens.methods import groups as groups_module
+from latentens.methods import latent_spectral as likelihood_module
+from latentens.methods import latent_spectral as tree_estimates
+from latentens.methods.groups import group_residual, group_scores
+from latentens.methods.latent_spectral import (
     TreeEstimates,
     TreeRows,
     estimate_tree,
     tree_log_likelihood,
     tree_log_likelihoods,
 )
+from latentens.methods.moments import Rates, vote_moments
+from latentens.methods.rows import vote_indicator
 from latentens.models import Tree
 from latentens.programs.likelihood import bayes_posterior, log_likelihood
 from latentens.scores.scores import balanced_accuracy

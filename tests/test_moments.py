@@ -3,7 +3,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from latentens.methods.spectral.moments import (
+from latentens.methods.moments import (
     complete_blocks,
     leading_vector,
     rates_at,

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from latentens.methods import RestrictedLikelihood
-from latentens.methods.spectral.moments import GRID, RATE_BOUNDS, Rates, likelihood_imbalance, published_rates_at
+from latentens.methods.moments import GRID, RATE_BOUNDS, Rates, likelihood_imbalance, published_rates_at
 from latentens.models import DawidSkene
 from tests.reference import KEY, independent_votes, largest_standard_score, percent
 from tests.test_spectral import SENSITIVITY, SPECIFICITY, TRUTH, all_params

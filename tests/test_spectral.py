@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from latentens.methods import SpectralMetaLearner
-from latentens.methods.independent.likelihood import lean_to_score
+from latentens.methods.independent import lean_to_score
 from latentens.models import DawidSkene
 from latentens.votes import Votes
 from tests.reference import KEY, independent_votes, largest_standard_score, percent, two_class

@@ -6,9 +6,18 @@ import pytest
 from latentens import Votes
 from latentens.errors import LatentensError, VotesError
 from latentens.methods import DawidSkeneEM, MajorityVote, Tempered
-from latentens.methods.tempering.held_out import hold_out, without_voter
-from latentens.methods.tempering.temperature import best_temperature, temper
-from latentens.methods.tempering.vote_score import MOST_ROUNDS, POOLING, RIGHT, TOLERANCE, WRONG, VoteScore
+from latentens.methods.tempered import (
+    MOST_ROUNDS,
+    POOLING,
+    RIGHT,
+    TOLERANCE,
+    WRONG,
+    VoteScore,
+    best_temperature,
+    hold_out,
+    temper,
+    without_voter,
+)
 from latentens.scores.scores import evaluate
 from tests.reference import KEY, as_triplets, independent_votes, votes_of_classes
 

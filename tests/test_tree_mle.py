@@ -5,7 +5,7 @@ import pytest
 from latentens import Votes, simulate
 from latentens.errors import VotesError
 from latentens.methods import DawidSkeneEM, TreeMLE
-from latentens.methods.spectral.groups import _losses, best_groups, refined
+from latentens.methods.groups import _losses, best_groups, refined
 from latentens.methods.tree_mle import find_tree
 from latentens.models import Tree
 from latentens.votes.agreement import PairMoments, agreement_moments

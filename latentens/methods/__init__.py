@@ -7,15 +7,13 @@ from latentens.methods.cubam import Cubam
 from latentens.methods.dawid_skene_em import DawidSkeneEM
 from latentens.methods.ebcc import Ebcc
 from latentens.methods.glad import Glad
-from latentens.methods.iterative_maximum_likelihood import IterativeMaximumLikelihood
 from latentens.methods.latent_spectral import LatentSpectral
 from latentens.methods.layered_graph_mle import LayeredGraphMLE
 from latentens.methods.majority_vote import MajorityVote
 from latentens.methods.maximum_likelihood import MaximumLikelihood
 from latentens.methods.nuts import Nuts
+from latentens.methods.rank_one import IterativeMaximumLikelihood, RestrictedLikelihood, SpectralMetaLearner
 from latentens.methods.rbm_stack import RBMStack
-from latentens.methods.restricted_likelihood import RestrictedLikelihood
-from latentens.methods.spectral_meta_learner import SpectralMetaLearner
 from latentens.methods.stacked import Stacked
 from latentens.methods.supervised import Supervised, SupervisedReference
 from latentens.methods.tempered import Tempered

@@ -21,9 +21,16 @@ from latentens.methods.base import (
 from latentens.methods.dawid_skene_em import DawidSkeneEM
 from latentens.methods.ebcc import Ebcc
 from latentens.methods.majority_vote import MajorityVote
-from latentens.methods.tempered import choose_folds, find_temperature, temper_voted, temperature_diagnostics
-from latentens.methods.tempering.held_out import HeldOut, hold_out
-from latentens.methods.tempering.temperature import temper, usual_shares
+from latentens.methods.tempered import (
+    HeldOut,
+    choose_folds,
+    find_temperature,
+    hold_out,
+    temper,
+    temper_voted,
+    temperature_diagnostics,
+    usual_shares,
+)
 from latentens.runtime.settings import at_least
 from latentens.votes import Votes
 

@@ -1,31 +1,260 @@
 """L-SML, the spectral method for voters in groups (Jaffe, Fetaya, Nadler, Jiang & Kluger 2016)."""
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from functools import partial
+from typing import Literal, NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Bool, Float, Int
 from scipy.special import softmax
 
 from latentens.inference.orient import vote_shares
 from latentens.methods.base import Diagnostics, Estimate, GoldCodes, Method, Posterior
-from latentens.methods.independent.likelihood import lean_to_score
-from latentens.methods.rows import in_blocks, require_two_classes, vote_indicator
-from latentens.methods.spectral.groups import Groups, candidate_groups, group_residual, group_scores
-from latentens.methods.spectral.moments import Rates, VoteMoments, vote_moments
-from latentens.methods.spectral.trees import (
-    TreeEstimates,
-    TreeImbalance,
-    estimate_tree,
-    tree_log_likelihood,
-    tree_log_likelihoods,
+from latentens.methods.groups import Groups, candidate_groups, group_residual, group_scores, large_groups
+from latentens.methods.independent import lean_to_score, log_likelihoods
+from latentens.methods.moments import (
+    RATE_BOUNDS,
+    Rates,
+    Vector,
+    VoteMoments,
+    complete_blocks,
+    highest,
+    leading_vector,
+    likelihood_imbalance,
+    published_rates_at,
+    rates_at,
+    scale_of,
+    third_moment_imbalance,
+    vote_moments,
 )
-from latentens.methods.spectral_meta_learner import relabelled_rates, without_structure
+from latentens.methods.rank_one import oriented, rank_one_of, relabelled_rates, without_structure
+from latentens.methods.rows import Indicator, in_blocks, require_two_classes, vote_indicator
 from latentens.programs.components import two_class_confusion
 from latentens.runtime.numerics import numpy_generator
 from latentens.runtime.settings import Count
 from latentens.votes import Votes
+from latentens.votes.distinct import Patterns
+
+FACTORS = 64
+"""So many factors of at least a hundredth are multiplied before a logarithm is taken."""
+
+ByLabel = Float[np.ndarray, "row label"]
+
+
+class HiddenLikelihoods(NamedTuple):
+    """How likely the votes of some groups are given their hidden units, divided by the greater of two such numbers."""
+
+    groups: Int[np.ndarray, " group"]
+    scaled: Float[np.ndarray, "hidden row group"]
+    log_scale: Float[np.ndarray, " row"]
+    """The sum over groups of the logarithms of what was divided by."""
+
+
+def tree_log_likelihoods(indicator: Indicator, groups: Groups, hidden: Rates, voter: Rates) -> ByLabel:
+    """`log p(votes | label)` of each row, hidden units summed out."""
+    sizes = np.bincount(groups)
+    joint = hidden_likelihoods(indicator, groups, sizes > 1, voter)
+    return alone_log_likelihoods(indicator, groups, hidden, voter) + sum_out(joint, hidden)
+
+
+def alone_log_likelihoods(indicator: Indicator, groups: Groups, hidden: Rates, voter: Rates) -> ByLabel:
+    """The share of voters who are alone in their group."""
+    alone = np.flatnonzero(np.bincount(groups)[groups] == 1)
+    if not len(alone):
+        return np.zeros((indicator.shape[0], 2))
+    of_hidden = two_class_confusion(*(rate[groups[alone]] for rate in hidden))
+    of_voter = two_class_confusion(*(rate[alone] for rate in voter))
+    return log_likelihoods(_columns(indicator, alone), of_hidden @ of_voter)
+
+
+def hidden_likelihoods(
+    indicator: Indicator, groups: Groups, chosen: Bool[np.ndarray, " group"], voter: Rates
+) -> HiddenLikelihoods:
+    """What the votes of the chosen groups say about their hidden units."""
+    numbers, members = np.flatnonzero(chosen), np.flatnonzero(chosen[groups])
+    given_hidden = np.zeros((len(members), 2, 2, len(numbers)))  # voter, vote, hidden, group
+    confusion = two_class_confusion(*(rate[members] for rate in voter))
+    given_hidden[np.arange(len(members)), :, :, np.searchsorted(numbers, groups[members])] = np.log(
+        confusion.transpose(0, 2, 1)
+    )
+    table = given_hidden.reshape(2 * len(members), 2 * len(numbers))
+    of_groups = (_columns(indicator, members) @ table).reshape(indicator.shape[0], 2, len(numbers)).transpose(1, 0, 2)
+    highest = of_groups.max(axis=0)
+    return HiddenLikelihoods(numbers, np.exp(of_groups - highest), highest.sum(axis=1))
+
+
+def sum_out(likelihoods: HiddenLikelihoods, hidden: Rates) -> ByLabel:
+    """`log p(votes of the groups | label)` of each row."""
+    numbers, scaled, log_scale = likelihoods
+    if not len(numbers):
+        return np.zeros((len(log_scale), 2))
+    given_label = two_class_confusion(*(rate[numbers] for rate in hidden)).transpose(1, 2, 0)  # label, hidden, group
+    first = np.arange(0, len(numbers), FACTORS)
+    by_label = []
+    for of_zero, of_one in given_label:
+        factors = scaled[0] * of_zero
+        factors += scaled[1] * of_one
+        by_label.append(np.log(np.multiply.reduceat(factors, first, axis=1)).sum(axis=1) + log_scale)
+    return np.stack(by_label, axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class TreeRows:
+    """Rows of votes, for many trees that have the same voters' rates in all groups of more than two.
+
+    Attributes:
+        counts: How often each row occurs.
+        large: What the votes of these groups say about their hidden units.
+        others: The voters who are in no such group.
+        numbers: The groups that these are in.
+        groups: The place of each one's group among them.
+        indicator: The votes of these voters.
+    """
+
+    counts: Int[np.ndarray, " row"]
+    large: HiddenLikelihoods
+    others: Int[np.ndarray, " other"]
+    numbers: Int[np.ndarray, " small"]
+    groups: Int[np.ndarray, " other"]
+    indicator: Indicator
+
+    @classmethod
+    def of(cls, rows: Patterns, groups: Groups, voter: Rates) -> "TreeRows":
+        """Lay out the rows for trees with these groups and, in groups of more than two, these rates of voters."""
+        indicator, is_large = vote_indicator(rows.votes, 2), np.bincount(groups) > 2
+        others = np.flatnonzero(~is_large[groups])
+        numbers, place = np.unique(groups[others], return_inverse=True)
+        large = hidden_likelihoods(indicator, groups, is_large, voter)
+        return cls(rows.counts, large, others, numbers, place, _columns(indicator, others))
+
+    def log_likelihood(self, imbalance: float, hidden: Rates, voter: Rates) -> float:
+        """Of all votes, at a class imbalance, rates of hidden units and rates of voters."""
+        given_label = sum_out(self.large, hidden)
+        if len(self.others):
+            own_hidden, own = (
+                Rates(*(rate[i] for rate in r)) for r, i in ((hidden, self.numbers), (voter, self.others))
+            )
+            given_label += tree_log_likelihoods(self.indicator, self.groups, own_hidden, own)
+        given_label += np.log(np.array([1 - imbalance, 1 + imbalance]) / 2)
+        return float(self.counts @ np.logaddexp(given_label[:, 0], given_label[:, 1]))
+
+
+def _columns(indicator: Indicator, voters: Int[np.ndarray, " chosen"]) -> Indicator:
+    """The columns of some voters."""
+    if 2 * len(voters) == indicator.shape[1]:
+        return indicator
+    return indicator[:, (2 * voters[:, None] + np.arange(2)).ravel()]
+
+
+Inside = tuple[Int[np.ndarray, " member"], Rates]
+"""The members of a group, and their rates given its hidden unit."""
+
+TreeImbalance = Literal["likelihood", "tensor", "published"]
+"""How the class imbalance is estimated: by the highest likelihood of the tree, by the third moments, or by the grid of
+the restricted likelihood as published, for voters who are independent given the label."""
+
+
+class TreeEstimates(NamedTuple):
+    """A fitted tree. `hidden` are the rates of hidden units given the label, `voter` those of voters given them."""
+
+    groups: Groups
+    imbalance: float
+    hidden: Rates
+    voter: Rates
+    marginal: Rates
+    """Rates of voters given the label."""
+    scale: float
+    """C across groups; C ≤ 0 means that the votes hold no usable structure."""
+    dissolved: int
+    """Number of groups without rank-one structure inside, whose voters are taken as groups of one."""
+
+
+def estimate_tree(
+    votes: Votes, moments: VoteMoments, groups: Groups, *, imbalance: TreeImbalance = "likelihood"
+) -> TreeEstimates:
+    """Fit the tree with the given groups.
+
+    Args:
+        votes: The votes.
+        moments: Their moments.
+        groups: The group of each voter.
+        imbalance: How to estimate the class imbalance.
+    """
+    rows, published = votes.patterns, imbalance == "published"
+    groups, inside, dissolved = _structure_inside(rows, moments, groups, published=published)
+    vector = leading_vector(complete_blocks(moments.covariance, groups))
+    vector = oriented(np.where(np.diag(moments.covariance) > 0, vector, 0.0), rows)
+    scale = scale_of(vector, moments.covariance, groups)
+    vector = vector * np.sqrt(max(scale, 0.0))
+    tree_at = partial(
+        _tree_at, groups=groups, inside=inside, mean=moments.mean, vector=vector, scale=scale, dissolved=dissolved
+    )
+    if published and scale > 0:
+        return tree_at(_independent_imbalance(rows, moments.mean, vector, published=True))
+    by_moments = third_moment_imbalance(rows, moments.mean, vector, groups)
+    if imbalance == "tensor" or scale <= 0:
+        return tree_at(by_moments)
+    laid_out = TreeRows.of(rows, groups, tree_at(by_moments).voter)
+    return tree_at(highest(lambda b: _log_likelihood(laid_out, tree_at(b)), by_moments))
+
+
+def _independent_imbalance(rows: Patterns, mean: Vector, vector: Vector, *, published: bool) -> float:
+    """That of the highest likelihood of voters who are independent given the label or hidden unit."""
+    rates_given = partial(published_rates_at if published else rates_at, mean=mean, vector=vector)
+    return likelihood_imbalance(rows, rates_given, refine=not published)
+
+
+def _tree_at(
+    imbalance: float, groups: Groups, inside: list[Inside], mean: Vector, vector: Vector, scale: float, dissolved: int
+) -> TreeEstimates:
+    """The tree at a class imbalance."""
+    marginal = rates_at(imbalance, mean, vector)
+    hidden = Rates(*(np.full(groups.max() + 1, RATE_BOUNDS[1]) for _ in range(2)))
+    voter = Rates(*(rate.copy() for rate in marginal))
+    for members, rates in inside:
+        group, direct = groups[members[0]], Rates(*(rate[members] for rate in marginal))
+        for kind, of_hidden in enumerate(_hidden_rates(direct, rates)):
+            hidden[kind][group], voter[kind][members] = of_hidden, rates[kind]
+    return TreeEstimates(groups, imbalance, hidden, voter, marginal, scale, dissolved)
+
+
+def _structure_inside(
+    rows: Patterns, moments: VoteMoments, groups: Groups, *, published: bool
+) -> tuple[Groups, list[Inside], int]:
+    """Rates of voters given their group's hidden unit; groups without structure are dissolved into groups of one."""
+    kept, dissolved, renumbered = [], 0, groups.copy()
+    for members in large_groups(groups):
+        own = rows.of_voters(members)
+        mean, vector, scale = rank_one_of(
+            VoteMoments(moments.mean[members], moments.covariance[np.ix_(members, members)]), own
+        )
+        if scale <= 0:
+            renumbered[members] = renumbered.max() + 1 + np.arange(len(members))
+            dissolved += 1
+            continue
+        imbalance = _independent_imbalance(own, mean, vector, published=published)
+        kept.append((members, rates_at(imbalance, mean, vector)))
+    return np.unique(renumbered, return_inverse=True)[1], kept, dissolved
+
+
+def _hidden_rates(marginal: Rates, inside: Rates) -> tuple[float, float]:
+    """Least squares for a hidden unit's rates: ψ_i = ψ ψ'_i + (1 − ψ)(1 − η'_i), and the same for η."""
+    strength = inside.sensitivity + inside.specificity - 1
+    below = strength @ strength
+    sensitivity = (marginal.sensitivity + inside.specificity - 1) @ strength / below
+    specificity = (marginal.specificity + inside.sensitivity - 1) @ strength / below
+    return float(np.clip(sensitivity, *RATE_BOUNDS)), float(np.clip(specificity, *RATE_BOUNDS))
+
+
+def tree_log_likelihood(votes: Votes, tree: TreeEstimates) -> float:
+    """The log-likelihood of all votes."""
+    return _log_likelihood(TreeRows.of(votes.patterns, tree.groups, tree.voter), tree)
+
+
+def _log_likelihood(rows: TreeRows, tree: TreeEstimates) -> float:
+    return rows.log_likelihood(tree.imbalance, tree.hidden, tree.voter)
+
 
 Select = Literal["residual", "likelihood"]
 

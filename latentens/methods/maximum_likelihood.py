@@ -18,7 +18,7 @@ from latentens.inference.optimise import Optima, list_optima
 from latentens.inference.orient import orientation
 from latentens.methods.base import Diagnostics, Estimate, GoldCodes, Method, Posterior, model_params, nested_fit
 from latentens.methods.dawid_skene_em import DawidSkeneEM
-from latentens.methods.independent.likelihood import gold_posterior
+from latentens.methods.independent import gold_posterior
 from latentens.methods.majority_vote import MajorityVote
 from latentens.programs.contract import structure_of
 from latentens.programs.likelihood import bayes_posterior, log_likelihood

@@ -15,7 +15,7 @@ from latentens.errors import SettingError
 from latentens.inference.orient import orientation, vote_shares
 from latentens.methods.base import Diagnostics, Estimate, GoldCodes, Method, Posterior, posterior_of
 from latentens.methods.dawid_skene_em import DawidSkeneEM
-from latentens.methods.independent.likelihood import log_joint
+from latentens.methods.independent import log_joint
 from latentens.methods.rows import by_blocks, vote_indicator
 from latentens.rbm.exact import ExactTraining, exact_log_likelihoods
 from latentens.rbm.lemma import dawid_skene_to_rbm, rbm_to_dawid_skene

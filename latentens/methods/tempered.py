@@ -1,21 +1,365 @@
 """Calibrated confidence without labels: a posterior is tempered until it predicts hidden votes best."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
+from scipy.optimize import minimize_scalar
+from scipy.special import softmax
 
 from latentens.errors import LatentensError, VotesError
-from latentens.methods.base import Estimate, GoldCodes, Method, Posterior, nested_fit
-from latentens.methods.tempering.held_out import HeldOut, HiddenLabels, hold_out
-from latentens.methods.tempering.temperature import Score, Temperature, best_temperature, temper, usual_shares
-from latentens.methods.tempering.vote_score import VoteScore
-from latentens.runtime.numerics import safe_log
+from latentens.methods.base import Estimate, Fit, GoldCodes, Method, Posterior, nested_fit, posterior_of
+from latentens.runtime.numerics import numpy_generator, safe_log
 from latentens.runtime.settings import at_least
 from latentens.votes import Votes
+from latentens.votes.labels import MISSING
+
+TEMPERATURES = np.array([0.0, *2.0 ** np.arange(-6.0, 3.0)])
+"""The temperatures that are tried first; at 0 the posterior says that nothing is known."""
+
+TRACE = 1e-6
+"""Stands for the temperature 0, so that the best label can still be told."""
+
+LESS, MORE = 1.0, 2.0
+"""A posterior is made less or more confident only if the gain is this many times its standard error."""
+
+FEWEST_ITEMS = 50
+"""With fewer items a standard error is too rough for a posterior to be made more confident."""
+
+STEP = 0.2
+"""Derivatives with respect to log τ are differences over steps of this size."""
+
+FLAT = 1e-7
+"""Mean scores that differ by less than this are equal."""
+
+Score = Callable[[float], Float[np.ndarray, " item"]]
+"""The score of each item at a temperature."""
+
+
+class Temperature(NamedTuple):
+    """The best temperature, and how scores depend on it.
+
+    Attributes:
+        value: The best temperature.
+        standard_error: Its standard error, items being independent of each other; nan at 0 and where there is no peak.
+        tried: All temperatures that were tried, in increasing order.
+        curve: The mean score of an item at each of them.
+    """
+
+    value: float
+    standard_error: float
+    tried: Float[np.ndarray, " temperature"]
+    curve: Float[np.ndarray, " temperature"]
+
+
+def temper(probs: Posterior, temperature: float, base: Float[np.ndarray, " label"] | None = None) -> Posterior:
+    """The posterior p_τ(y) ∝ b(y)^(1 − τ) p(y)^τ: less confident for τ below 1, more confident above.
+
+    The base b is what is known of an item before its votes, and all that is left at τ = 0; for τ above 1 it does not
+    count. The best label stays the best: where the base would change that, it draws level with those ahead of it.
+
+    Args:
+        probs: The posterior p.
+        temperature: The temperature τ.
+        base: The base; even if not given.
+    """
+    logs = max(temperature, TRACE) * safe_log(probs)
+    if base is None or temperature >= 1:
+        return softmax(logs, axis=1)
+    tempered = softmax(logs + (1 - max(temperature, TRACE)) * np.log(base), axis=1)
+    best = probs.argmax(axis=1)
+    changed = np.flatnonzero(tempered.argmax(axis=1) != best)
+    tempered[changed] = _leading(tempered[changed], best[changed])
+    return tempered
+
+
+def _leading(probs: Posterior, label: Int[np.ndarray, " item"]) -> Posterior:
+    """The nearest probabilities of which a given label's is the highest: it draws level with those that were higher."""
+    items = np.arange(len(label))
+    own = probs[items, label]
+    rest = probs.copy()
+    rest[items, label] = -1.0
+    rest = -np.sort(-rest, axis=1)[:, :-1]
+    levels = (own[:, None] + rest.cumsum(axis=1)) / np.arange(2, probs.shape[1] + 1)
+    enough = levels >= np.pad(rest[:, 1:], ((0, 0), (0, 1)), constant_values=-1.0)
+    level = levels[items, enough.argmax(axis=1)]
+    leading = np.minimum(probs, level[:, None])
+    leading[items, label] = np.nextafter(level, 1.0)
+    return leading
+
+
+def usual_shares(votes: Votes) -> Float[np.ndarray, " label"]:
+    """The share of each class in all votes, each being one vote more: what is known of an item before its votes."""
+    cast = votes.tally.sum(axis=0) + 1.0
+    return cast / cast.sum()
+
+
+def best_temperature(score: Score, *, by_labels: bool = False) -> Temperature:
+    """The temperature with the highest mean score, if the evidence for it is enough.
+
+    It has to be better than 1 by once the standard error of the difference, or by twice where it is above 1; else it is
+    1. What is not better than 0 by once the standard error is 0: nothing is known.
+
+    Args:
+        score: The score of each item at a temperature.
+        by_labels: Whether items are scored by their labels. Only these can make a posterior more confident: hidden
+            votes do not show the errors that voters share.
+    """
+    scores: dict[float, Float[np.ndarray, " item"]] = {}
+
+    def mean(temperature: float) -> float:
+        if temperature not in scores:
+            scores[temperature] = score(temperature)
+        return float(scores[temperature].mean())
+
+    value = _highest(mean)
+    if value != 1 and not _is_evident(scores[value] - scores[1.0], MORE if value > 1 else LESS):
+        value = 1.0
+    if value > 1 and (not by_labels or len(scores[1.0]) < FEWEST_ITEMS):
+        value = 1.0
+    if value > 0 and np.ptp(scores[value] - scores[0.0]) > 0 and not _is_evident(scores[value] - scores[0.0], LESS):
+        value = 0.0
+    tried = np.array(sorted(scores))
+    curve = np.array([mean(temperature) for temperature in tried])
+    return Temperature(value, _standard_error(score, value), tried, curve)
+
+
+def _highest(mean: Callable[[float], float]) -> float:
+    """Where a curve is highest: the best of `TEMPERATURES`, and then between its neighbours."""
+    curve = np.array([mean(float(temperature)) for temperature in TEMPERATURES])
+    equal = np.flatnonzero(curve > curve.max() - FLAT)
+    best = equal[np.argmin(np.abs(np.log(np.maximum(TEMPERATURES[equal], TEMPERATURES[1] / 2))))]
+    if best == 0:
+        return 0.0
+    low, high = np.log(TEMPERATURES[[max(best - 1, 1), min(best + 1, len(curve) - 1)]])
+    found = minimize_scalar(
+        lambda log: -mean(float(np.exp(log))), bounds=(low, high), method="bounded", options={"xatol": 0.05}
+    )
+    return float(np.exp(found.x)) if -found.fun > curve[best] + FLAT else float(TEMPERATURES[best])
+
+
+def _is_evident(gains: Float[np.ndarray, " item"], times: float) -> bool:
+    return bool(gains.mean() > times * gains.std() / np.sqrt(len(gains)))
+
+
+def _standard_error(score: Score, value: float) -> float:
+    """That of an M-estimator, `√Σ g² / |h|`: g is the slope of an item's score in log τ, h the bend of their sum."""
+    if value == 0:
+        return np.nan
+    below, here, above = (score(value * float(np.exp(step))) for step in (-STEP, 0.0, STEP))
+    slopes, bend = (above - below) / (2 * STEP), float((above + below - 2 * here).sum()) / STEP**2
+    return value * float(np.sqrt(np.sum((slopes - slopes.mean()) ** 2))) / -bend if bend < 0 else np.nan
+
+
+MOST_HIDDEN = 2**14
+"""Number of votes that are hidden at most; of more a random sample is taken."""
+
+
+NO_PAIRS = (
+    "Tempered predicts hidden votes from the votes of other voters on the same item, but no item has votes of two "
+    "voters: collect more votes on some items, or use the method without tempering"
+)
+
+
+class HiddenVotes(NamedTuple):
+    """Votes that were hidden one at a time.
+
+    Attributes:
+        item: The item of each hidden vote, counted among those that were asked about.
+        voter: Its voter.
+        vote: The vote.
+        label_probs: The posterior of the item's label given the other voters' votes.
+        num_voters: Number of voters.
+    """
+
+    item: Int[np.ndarray, " hidden"]
+    voter: Int[np.ndarray, " hidden"]
+    vote: Int[np.ndarray, " hidden"]
+    label_probs: Float[np.ndarray, "hidden label"]
+    num_voters: int
+
+
+class HiddenLabels(NamedTuple):
+    """True labels that were kept from a fit.
+
+    Attributes:
+        label: The true label of each item.
+        label_probs: The posterior of the item's label given its votes, by a fit without the item.
+    """
+
+    label: Int[np.ndarray, " item"]
+    label_probs: Posterior
+
+
+class HeldOut(NamedTuple):
+    """What each fit was asked about, one entry for each fold.
+
+    Attributes:
+        votes: Votes on items that the fit has not seen.
+        seen: Votes on the items that it was fitted to, each hidden in turn; the fit itself has seen it.
+        labels: True labels of items that the fit has not seen.
+    """
+
+    votes: list[HiddenVotes]
+    seen: list[HiddenVotes]
+    labels: list[HiddenLabels]
+
+
+def hold_out(method: Method, votes: Votes, folds: int, key: jax.Array, gold: GoldCodes | None) -> HeldOut:
+    """Fit a method to all items but those of one fold and ask it about these, each fold in turn.
+
+    Args:
+        method: The method.
+        votes: The votes.
+        folds: Number of folds.
+        key: Random key.
+        gold: The code of each item's true label, −1 where it is unknown; None if none is known.
+    """
+    generator = numpy_generator(key)
+    fold = generator.permutation(votes.num_items) % folds
+    items = _asked_items(votes, generator)
+    asked, place = votes.take(items), fold[items]
+    hidden = _hidden_entries(asked, generator)
+    held = HeldOut([], [], [])
+    for number in range(folds):
+        others = np.flatnonzero(fold != number)
+        known = None if gold is None else gold[others]
+        fitted = nested_fit(method, votes.take(others), jax.random.fold_in(key, number), known)
+        inside = place[asked.triplets.item[hidden]] == number
+        if inside.any() and not inside.all():
+            held.votes.append(_ask_about_votes(fitted, asked, hidden[inside]))
+            held.seen.append(_ask_about_votes(fitted, asked, hidden[~inside]))
+        if gold is not None and (told := np.flatnonzero((fold == number) & (gold >= 0))).size:
+            probs = posterior_of(method, fitted, votes.take(told))
+            held.labels.append(HiddenLabels(gold[told], probs))
+    return held
+
+
+def without_voter(votes: Votes, item: Int[np.ndarray, " row"], voter: Int[np.ndarray, " row"]) -> Votes:
+    """One row of votes for each item given, without the votes of the voter given with it."""
+    rows = votes.take(item)
+    if isinstance(rows.storage, np.ndarray):
+        matrix = rows.storage.copy()
+        matrix[np.arange(len(item)), voter] = MISSING
+        return replace(rows, storage=matrix)
+    return replace(rows, storage=rows.storage.at(rows.storage.voter != voter[rows.storage.item]))
+
+
+def _asked_items(votes: Votes, generator: np.random.Generator) -> Int[np.ndarray, " asked"]:
+    """The items with two votes at least, or a sample of them."""
+    items = np.flatnonzero(votes.tally.sum(axis=1) > 1)
+    if not len(items):
+        raise VotesError(NO_PAIRS)
+    return items if len(items) <= MOST_HIDDEN else np.sort(generator.choice(items, MOST_HIDDEN, replace=False))
+
+
+def _hidden_entries(votes: Votes, generator: np.random.Generator) -> Int[np.ndarray, " hidden"]:
+    """The votes on items with votes of another voter, or a sample of them."""
+    item = votes.triplets.item
+    voters = np.bincount(item[~votes.triplets.repeated], minlength=votes.num_items)
+    entries = np.flatnonzero(voters[item] > 1)
+    if not len(entries):
+        raise VotesError(NO_PAIRS)
+    if len(np.unique(item[entries])) < 2:
+        raise VotesError("Tempered needs votes of two voters on two items at least, but only one item has them")
+    return entries if len(entries) <= MOST_HIDDEN else np.sort(generator.choice(entries, MOST_HIDDEN, replace=False))
+
+
+def _ask_about_votes(fitted: Fit, votes: Votes, entries: Int[np.ndarray, " hidden"]) -> HiddenVotes:
+    item, voter, vote = votes.triplets.at(entries)
+    probs = posterior_of(fitted.method, fitted, without_voter(votes, item, voter))
+    return HiddenVotes(item, voter, vote, probs, votes.num_voters)
+
+
+POOLING = 3.0
+"""A voter's confusion matrix is drawn to that of all voters as if by this many more votes per class."""
+
+RIGHT, WRONG = 0.6, 0.1
+"""Pseudo-counts of the confusion matrix of all voters, on and off the diagonal."""
+
+TOLERANCE = 1e-5
+MOST_ROUNDS = 20
+
+Counts = Float[np.ndarray, "label voter vote"]
+Base = Float[np.ndarray, " label"]
+ByLabel = Float[np.ndarray, "label hidden"]
+
+
+class VoteScore:
+    """The mean log-probability of each item's hidden votes as a function of the temperature.
+
+    A hidden vote x of voter j has probability Σ_y p_τ(y | other votes) θ_j(x | y). At each temperature the confusion
+    matrices θ are those that predict best the votes on other items, shrunk to their mean over voters. There are two of
+    them, and the score is the mean of both log-probabilities: one from the items that the fit has seen, and one from
+    the hidden votes of the other folds, to which other fits were made. By the second a posterior is worth something
+    only if its labels mean the same in a fit to other items.
+    """
+
+    def __init__(self, votes: Sequence[HiddenVotes], seen: Sequence[HiddenVotes], base: Base | None = None) -> None:
+        self._votes, self._seen = [_Asked(part, base) for part in votes], [_Asked(part, base) for part in seen]
+
+    def __call__(self, temperature: float) -> Float[np.ndarray, " item"]:
+        """The score of each item that has hidden votes, fold by fold."""
+        counts = [part.counts(temperature) for part in self._votes]
+        scores = []
+        for fold, (part, seen) in enumerate(zip(self._votes, self._seen, strict=True)):
+            elsewhere = [other for number, other in enumerate(counts) if number != fold]
+            learnt = [seen.counts(temperature), *([sum(elsewhere[1:], start=elsewhere[0])] if elsewhere else [])]
+            scores.append(np.mean([part.score(temperature, shares(pooled(each))) for each in learnt], axis=0))
+        return np.concatenate(scores)
+
+
+class _Asked:
+    """Hidden votes, laid out."""
+
+    def __init__(self, hidden: HiddenVotes, base: Base | None) -> None:
+        self._base = base
+        num_classes = hidden.label_probs.shape[1]
+        self._label_probs, self._shape = hidden.label_probs, (num_classes, hidden.num_voters, num_classes)
+        _, self._item = np.unique(hidden.item, return_inverse=True)
+        self._cell = hidden.voter.astype(np.int64) * num_classes + hidden.vote
+
+    def score(self, temperature: float, confusion: Counts) -> Float[np.ndarray, " item"]:
+        """The log-probability of each item's hidden votes at given confusion matrices."""
+        predicted = (temper(self._label_probs, temperature, self._base).T * self._of_votes(confusion)).sum(axis=0)
+        return np.bincount(self._item, np.log(predicted))
+
+    def counts(self, temperature: float) -> Counts:
+        """How often each voter cast each vote on each label, where the confusion matrices predict these votes best."""
+        probs = temper(self._label_probs, temperature, self._base).T.copy()
+        own, before = probs, -np.inf
+        for _ in range(MOST_ROUNDS):
+            joint = probs * self._of_votes(shares(pooled(self._count(own))))
+            total = joint.sum(axis=0)
+            own = joint / total
+            score = float(np.log(total).mean())
+            if score - before < TOLERANCE:
+                break
+            before = score
+        return self._count(own)
+
+    def _count(self, weights: ByLabel) -> Counts:
+        size = self._shape[1] * self._shape[2]
+        return np.stack([np.bincount(self._cell, part, size) for part in weights]).reshape(self._shape)
+
+    def _of_votes(self, table: Counts) -> ByLabel:
+        """The entries of a table that belong to each hidden vote."""
+        return table.reshape(len(table), -1)[:, self._cell]
+
+
+def pooled(counts: Counts) -> Counts:
+    """Counts with `POOLING` more votes of each voter for each label, divided as the votes of all voters are."""
+    together = counts.sum(axis=1) + WRONG + (RIGHT - WRONG) * np.eye(len(counts))
+    return counts + POOLING * (together / together.sum(axis=1, keepdims=True))[:, None]
+
+
+def shares(counts: Counts) -> Counts:
+    """Confusion matrices."""
+    return counts / counts.sum(axis=2, keepdims=True)
+
 
 MANY_VOTES = 2**17
 """With more votes than this, fits to half of the items will do."""

@@ -10,10 +10,10 @@ from jaxtyping import Float
 from latentens.errors import VotesError
 from latentens.methods.base import Estimate, Fit, GoldCodes, Method, Posterior, nested_fit
 from latentens.methods.dawid_skene_em import DawidSkeneEM
-from latentens.methods.independent.likelihood import ROUNDING
+from latentens.methods.groups import best_groups, candidate_groups, group_scores
+from latentens.methods.independent import ROUNDING
 from latentens.methods.majority_vote import MajorityVote
 from latentens.methods.maximum_likelihood import MaximumLikelihood
-from latentens.methods.spectral.groups import best_groups, candidate_groups, group_scores
 from latentens.models import DawidSkene, Tree
 from latentens.runtime.numerics import double_precision, key_from, numpy_generator
 from latentens.runtime.settings import Count, CountOrZero

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy import linalg
 
-from latentens.methods.spectral.moments import Matrix, Vector, complete_blocks, leading_vector
+from latentens.methods.moments import Matrix, Vector, complete_blocks, leading_vector
 from latentens.runtime.parallel import stop_if_asked
 from latentens.votes.agreement import PairMoments
 

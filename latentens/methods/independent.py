@@ -1,0 +1,474 @@
+"""Voters who err independently given the label, p(x, y) = p(y) Π_i p(x_i | y): likelihood, posterior, maximum by EM.
+
+The likelihood runs over the votes that were cast. EM climbs from several starts side by side: plain rounds first, then
+by squared extrapolation (`latentens.methods.squarem`). Expected counts go by odds against the first label: what the
+votes say about that label itself is the same sum for any parameters, so that each row is looked up and counted for the
+other labels only.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+from scipy import sparse
+from scipy.special import softmax
+
+from latentens.methods.base import Posterior
+from latentens.methods.rows import Indicator, by_blocks, vote_indicator
+from latentens.methods.squarem import FIRST_JUMP, PLAIN_ROUNDS, next_bound, squared_jump
+from latentens.runtime.blocks import BLOCK_ELEMENTS
+from latentens.runtime.numerics import safe_log
+from latentens.runtime.parallel import stop_if_asked
+from latentens.runtime.progress import Advance, task
+from latentens.votes import Votes
+from latentens.votes.incidence import Block, Incidence, Sums, incidence_of
+
+ROUNDING = 1e-12
+"""A score this close to zero is zero."""
+
+Confusion = Float[np.ndarray, "voter label vote"]
+
+
+def log_likelihoods(indicator: Indicator, confusion: Confusion) -> Float[np.ndarray, "row label"]:
+    """`log p(votes | label)` of each row."""
+    table = safe_log(confusion).transpose(0, 2, 1)
+    return indicator @ table.reshape(-1, table.shape[-1])
+
+
+def log_odds(indicator: Indicator, confusion: Confusion) -> Float[np.ndarray, " row"]:
+    """`log p(votes | 1) − log p(votes | 0)` of each row."""
+    given_label = log_likelihoods(indicator, confusion)
+    return given_label[:, 1] - given_label[:, 0]
+
+
+def log_joint(
+    indicator: Indicator, shares: Float[np.ndarray, " label"], confusion: Confusion
+) -> Float[np.ndarray, "row label"]:
+    """`log p(votes, label)` of each row."""
+    return safe_log(shares) + log_likelihoods(indicator, confusion)
+
+
+def posterior(
+    indicator: Indicator, shares: Float[np.ndarray, " label"], confusion: Confusion
+) -> Float[np.ndarray, "row label"]:
+    """`p(label | votes)` of each row."""
+    return softmax(log_joint(indicator, shares, confusion), axis=1)
+
+
+def gold_posterior(votes: Votes, gold: Int[np.ndarray, " item"], rows: Votes) -> Float[np.ndarray, "row label"]:
+    """What gold labels alone say about rows of votes: shares and confusion matrices are counted, plus one each.
+
+    Args:
+        votes: The votes of all items.
+        gold: The code of each item's true label, −1 where it is unknown.
+        rows: The rows that are asked about.
+    """
+    known, num_classes = np.flatnonzero(gold >= 0), votes.num_classes
+    label = np.eye(num_classes)[gold[known]]
+    cast = np.asarray(vote_indicator(votes.take(known), num_classes).T @ label).reshape(-1, num_classes, num_classes)
+    confusion = 1 + cast.transpose(0, 2, 1)
+    shares = 1 + label.sum(axis=0)
+    confusion, shares = confusion / confusion.sum(axis=2, keepdims=True), shares / shares.sum()
+    return by_blocks(lambda part: posterior(vote_indicator(part, num_classes), shares, confusion), rows)
+
+
+def lean_to_score(
+    probs: Float[np.ndarray, "row label"], score: Float[np.ndarray, " row"]
+) -> Float[np.ndarray, "row label"]:
+    """The nearest probabilities of two classes whose more probable one is the sign of a score.
+
+    A method may label by a rule that is not the maximum of its own posterior. Where rule and posterior contradict
+    each other the posterior becomes even, with the last digit in favour of the rule; where the score is zero, so
+    that the rule is silent, the posterior stands.
+    """
+    barely = np.nextafter(0.5, 1.0)
+    of_one = np.where(score > ROUNDING, np.maximum(probs[:, 1], barely), probs[:, 1])
+    of_one = np.where(score < -ROUNDING, np.minimum(of_one, 0.5), of_one)
+    return np.stack([1 - of_one, of_one], axis=1)
+
+
+def most_likely_posterior(params: Mapping[str, np.ndarray], indicator: Indicator) -> Float[np.ndarray, "row label"]:
+    """The posterior of two classes at named parameters, leaning to the label of maximum likelihood without a prior."""
+    probs = posterior(indicator, params["prevalence"], params["confusion"])
+    return lean_to_score(probs, log_odds(indicator, params["confusion"]))
+
+
+LARGEST_EXPONENT = 700.0
+"""Exponentials up to this do not overflow, not even a sum of a hundred."""
+
+
+class Estimates(NamedTuple):
+    """Parameters of several starts side by side."""
+
+    shares: Float[np.ndarray, "label start"]
+    confusion: Float[np.ndarray, "label start voter vote"]
+
+
+class Expected(NamedTuple):
+    """Expected counts under some parameters, and the log-likelihood of these where it is known."""
+
+    labels: Float[np.ndarray, "label start"]
+    votes: Float[np.ndarray, "label start voter vote"]
+    log_likelihood: Float[np.ndarray, " start"]
+
+
+class VotePrior(NamedTuple):
+    """What is known of voters before any vote: log-density Σ votes · log θ + Σ wrong · log(1 − θ_kk) + offset.
+
+    The shares of the classes have a density of their own, classes · Σ log π.
+    """
+
+    votes: Float[np.ndarray, "label #start #voter vote"]
+    """Added to how often each voter cast each vote on each class."""
+    wrong: Float[np.ndarray, "label start voter"] | None
+    """Further mistakes on each class, which are divided as the other ones are; less than none if negative."""
+    classes: float
+    """Added to the number of items of each class, so that none is ruled out."""
+    offset: Float[np.ndarray, " start"] | float = 0.0
+
+    @classmethod
+    def of_counts(cls, pseudo_counts: Float[np.ndarray, "label vote"]) -> "VotePrior":
+        """The same pseudo-counts for all voters, and the smallest of them for each class."""
+        return cls(pseudo_counts[:, None, None], None, float(pseudo_counts.min()))
+
+    def given(self, expected: Expected) -> "VotePrior":
+        """The same whatever the counts: as a rule, it is one that does not depend on them."""
+        del expected
+        return self
+
+    def added(self, num_voters: int) -> Float[np.ndarray, "voter label vote"]:
+        """The votes that it amounts to for each voter of a single start, mistakes included."""
+        votes = np.broadcast_to(self._divided(self.votes), (len(self.votes), 1, num_voters, len(self.votes)))
+        return np.ascontiguousarray(votes[:, 0].transpose(1, 0, 2))
+
+    def to(self, votes: Float[np.ndarray, "label start voter vote"]) -> Float[np.ndarray, "label start voter vote"]:
+        """Counts of votes, added to."""
+        return self._divided(votes + self.votes)
+
+    def _divided(self, votes: Float[np.ndarray, "label start voter vote"]) -> np.ndarray:
+        if self.wrong is None:
+            return votes
+        wrong = ~np.eye(len(votes), dtype=bool)[:, None, None]
+        made = np.where(wrong, votes, 0.0).sum(axis=3)
+        return np.where(wrong, votes * ((made + self.wrong) / made)[..., None], votes)
+
+    def log_density(self, logs: Estimates) -> Float[np.ndarray, " start"]:
+        """Up to a constant, given the logarithms of the parameters."""
+        density = (self.votes * logs.confusion).sum(axis=(0, 2, 3)) + self.offset
+        density += self.classes * logs.shares.sum(axis=0)
+        if self.wrong is not None:
+            right = np.einsum("ksjk->ksj", logs.confusion)
+            density += (self.wrong * safe_log(-np.expm1(np.minimum(right, 0.0)))).sum(axis=(0, 2))
+        return density
+
+
+class PriorRule(Protocol):
+    """The prior that follows from expected counts; a `VotePrior` is one that does not depend on them."""
+
+    def given(self, expected: Expected) -> VotePrior:
+        """The prior of each start."""
+        ...
+
+
+class CountedRows(NamedTuple):
+    """Distinct rows of votes and how often each occurs."""
+
+    incidence: Incidence
+    counts: Float[np.ndarray, " row"] | None
+    """None if every row occurs once."""
+    num_items: int
+    cast: Float[np.ndarray, "voter vote"]
+    """How often each voter cast each vote."""
+    known: "Expected | None" = None
+    """Counts from items whose label is known, which are the same under all parameters."""
+
+    def counts_of(self, block: Block) -> Float[np.ndarray, " row"] | None:
+        """The counts of the rows of a block."""
+        return None if self.counts is None else self.counts[block.place]
+
+
+def count_rows(rows: Votes, counts: Int[np.ndarray, " row"], *, block_elements: int = BLOCK_ELEMENTS) -> CountedRows:
+    """Lay out distinct rows."""
+    incidence = incidence_of(rows, block_elements=block_elements)
+    weights = None if (counts == 1).all() else counts.astype(np.float64)
+
+    def cast(block: Block) -> Sums:
+        return (block.transpose @ (np.ones(block.matrix.shape[0]) if weights is None else weights[block.place]),)
+
+    (totals,) = incidence.sum_blocks(cast)
+    by_vote = incidence.vote_totals(totals).reshape(rows.num_voters, -1)
+    return CountedRows(incidence, weights, int(counts.sum()), by_vote)
+
+
+def expect_labels(data: CountedRows, starts: Sequence[Posterior]) -> Expected:
+    """The counts if each start's probabilities were the posterior of the labels."""
+
+    def count(block: Block) -> Sums:
+        probs = np.stack([start[block.place, 1:] for start in starts], axis=2)
+        return _count(block, probs, data.counts_of(block))
+
+    totals, labels = data.incidence.sum_blocks(count)
+    return _with_known(data, _expected(data, totals, labels, np.full(len(starts), np.nan)))
+
+
+def expectation(data: CountedRows, estimates: Estimates) -> Expected:
+    """The counts under the posterior at some parameters, without keeping the posterior of the rows."""
+    return expectation_at_logs(data, Estimates(*map(safe_log, estimates)))
+
+
+def expectation_at_logs(data: CountedRows, logs: Estimates) -> Expected:
+    """The same, given the logarithms of the parameters."""
+    log_shares, log_confusion = logs
+    num_starts = log_shares.shape[1]
+    table = (log_confusion[1:] - log_confusion[0]).reshape(-1, data.cast.size).T
+    table = data.incidence.column_table(table)
+    offset = (log_shares[1:] - log_shares[0]).ravel()
+
+    def count(block: Block) -> Sums:
+        odds = _product(block.matrix, table)
+        odds += offset
+        probs, log_totals = _normalise(odds.reshape(len(odds), -1, num_starts))
+        counts = data.counts_of(block)
+        return *_count(block, probs, counts), _sum_rows(log_totals, counts)
+
+    totals, labels, above_first = data.incidence.sum_blocks(count)
+    of_first = data.num_items * log_shares[0] + (log_confusion[0] * data.cast).sum(axis=(1, 2))
+    expected = _with_known(data, _expected(data, totals, labels, of_first + above_first))
+    if data.known is None:
+        return expected
+    of_known = (data.known.labels * log_shares).sum(axis=0) + (data.known.votes * log_confusion).sum(axis=(0, 2, 3))
+    return expected._replace(log_likelihood=expected.log_likelihood + of_known)
+
+
+def maximisation(expected: Expected, prior: VotePrior) -> Estimates:
+    """Shares and confusion matrices that maximise expected log-likelihood and prior; even where nothing is counted."""
+    votes = prior.to(expected.votes)
+    total = votes.sum(axis=3, keepdims=True)
+    confusion = np.where(total > 0, votes / np.where(total > 0, total, 1.0), 1 / votes.shape[3])
+    labels = expected.labels + prior.classes
+    return Estimates(labels / labels.sum(axis=0), confusion)
+
+
+def _with_known(data: CountedRows, expected: Expected) -> Expected:
+    """Add the counts of items whose label is known."""
+    if data.known is None:
+        return expected
+    return Expected(expected.labels + data.known.labels, expected.votes + data.known.votes, expected.log_likelihood)
+
+
+def _normalise(
+    odds: Float[np.ndarray, "row other start"],
+) -> tuple[Float[np.ndarray, "row other start"], Float[np.ndarray, "row start"]]:
+    """Probabilities of the labels after the first from log-odds against it, and `log(1 + Σ exp(odds))`."""
+    highest = None
+    if odds.max() > LARGEST_EXPONENT:  # rare; elsewhere the first label's zero is as good as the highest odds
+        highest = np.maximum(odds.max(axis=1, keepdims=True), 0.0)
+        odds -= highest
+    joint = np.exp(odds, out=odds)
+    total = joint[:, 0] + (1.0 if highest is None else np.exp(-highest[:, 0]))
+    for other in range(1, joint.shape[1]):
+        total += joint[:, other]
+    joint /= total[:, None]
+    np.log(total, out=total)
+    return joint, total if highest is None else total + highest[:, 0]
+
+
+def _count(block: Block, probs: Float[np.ndarray, "row other start"], counts: Float[np.ndarray, " row"] | None) -> Sums:
+    """Totals by column and by label."""
+    weights = probs.reshape(len(probs), -1)
+    if counts is not None:
+        weights = weights * counts[:, None]
+    return _product(block.transpose, weights), _sum_rows(weights)
+
+
+def _sum_rows(
+    array: Float[np.ndarray, "row value"], counts: Float[np.ndarray, " row"] | None = None
+) -> Float[np.ndarray, " value"]:
+    """The sum over rows.
+
+    By einsum: with few columns it is several times quicker than `sum(axis=0)`, and threads of a matrix product would
+    get into the way of ours.
+    """
+    return np.einsum("rs->s", array) if counts is None else np.einsum("r,rs->s", counts, array)
+
+
+def _product(
+    matrix: sparse.csr_array | sparse.csc_array, array: Float[np.ndarray, "inner column"]
+) -> Float[np.ndarray, "outer column"]:
+    """`matrix @ array`, by the quicker routine for vectors if there is one column."""
+    return matrix @ array if array.shape[1] > 1 else (matrix @ array[:, 0])[:, None]
+
+
+def _expected(
+    data: CountedRows,
+    totals: Float[np.ndarray, "column value"],
+    labels: Float[np.ndarray, " value"],
+    log_likelihood: Float[np.ndarray, " start"],
+) -> Expected:
+    """Counts of all labels; the first label has what the others leave."""
+    others = data.incidence.vote_totals(totals).T.reshape(-1, len(log_likelihood), *data.cast.shape)
+    first = np.maximum(data.cast - others.sum(axis=0), 0.0)
+    labels = labels.reshape(-1, len(log_likelihood))
+    first_label = np.maximum(data.num_items - labels.sum(axis=0), 0.0)
+    return Expected(np.concatenate([first_label[None], labels]), np.concatenate([first[None], others]), log_likelihood)
+
+
+LARGE_WORK = 2**20
+"""Where a round of all starts adds up more numbers than this, the worse half is given up after 10, 20, 40 … rounds."""
+
+Parts = TypeVar("Parts", bound=tuple[Any, ...])
+
+
+class Optimum(NamedTuple):
+    """Where the iterations of each start ended."""
+
+    estimates: Estimates
+    log_likelihood: Float[np.ndarray, " start"]
+    objective: Float[np.ndarray, " start"]
+    """Log-likelihood plus log-density of the prior: what EM maximises."""
+    iterations: Int[np.ndarray, " start"]
+    converged: Bool[np.ndarray, " start"]
+    given_up: Bool[np.ndarray, " start"]
+    """Whether a start was given up because others were ahead of it."""
+
+    @property
+    def best(self) -> int:
+        """The start that ended highest."""
+        return int(np.argmax(self.objective))
+
+
+class Position(NamedTuple):
+    """Where the starts are, what the votes say there, and how high that is."""
+
+    estimates: Estimates
+    expected: Expected
+    objective: Float[np.ndarray, " start"]
+
+
+@dataclass(frozen=True, eq=False)
+class Ascent:
+    """What all starts have in common.
+
+    Attributes:
+        data: The rows.
+        rule: What is added to the counts. It may depend on them: then a round and a jump are judged by what is added
+            in the round, under which a round never falls.
+        tolerance: A start has converged when a plain round gains less than this in mean log-likelihood.
+        max_iterations: Limit on the number of rounds.
+        large_work: Where a round adds up more numbers than this, starts that are behind are given up.
+    """
+
+    data: CountedRows
+    rule: PriorRule
+    tolerance: float
+    max_iterations: int
+    large_work: int = LARGE_WORK
+
+    def climb(self, expected: Expected) -> Optimum:
+        """From expected counts of several starts to where each ends; the first one is never given up."""
+        with task("Expectation–maximisation") as advance:
+            return self._climb(expected, advance)
+
+    def _climb(self, expected: Expected, advance: Advance) -> Optimum:
+        prior = self.rule.given(expected)
+        at = self._stand(maximisation(expected, prior), prior)
+        running, bounds = np.arange(len(at.objective)), np.full(len(at.objective), FIRST_JUMP)
+        optimum = _record(_empty_optimum(expected), running, at, rounds := 1)
+        while rounds < self.max_iterations and len(running):
+            stop_if_asked()
+            advance(f"Expectation–maximisation, round {rounds}, starts left: {len(running)}")
+            prior = self.rule.given(at.expected)
+            after = self._stand(maximisation(at.expected, prior), prior)
+            _record(optimum, running, after, rounds := rounds + 1)
+            gains = after.objective - self._judged(at, prior).objective
+            done = gains < self.tolerance * after.expected.labels.sum(axis=0)
+            optimum.converged[running[done]] = True
+            behind = ~done & self._behind(running, after, rounds)
+            optimum.given_up[running[behind]] = True
+            going = ~done & ~behind
+            at, after = _take(at, going), _take(after, going)
+            running, bounds = running[going], bounds[going]
+            if rounds < PLAIN_ROUNDS or rounds == self.max_iterations or not len(running):
+                at = after
+                continue
+            at, bounds = self._jump(at, after, bounds)
+            _record(optimum, running, at, rounds := rounds + 1)
+        return optimum
+
+    def _stand(self, estimates: Estimates, prior: VotePrior) -> Position:
+        logs = Estimates(*map(safe_log, estimates))
+        expected = expectation_at_logs(self.data, logs)
+        return Position(estimates, expected, expected.log_likelihood + prior.log_density(logs))
+
+    def _judged(self, at: Position, prior: VotePrior) -> Position:
+        """The same place, as high as another prior says."""
+        if prior is self.rule:
+            return at
+        logs = Estimates(*map(safe_log, at.estimates))
+        return at._replace(objective=at.expected.log_likelihood + prior.log_density(logs))
+
+    def _behind(self, running: Int[np.ndarray, " running"], at: Position, rounds: int) -> Bool[np.ndarray, " running"]:
+        """Which starts to give up after so many rounds."""
+        work = self.data.incidence.num_entries * (len(at.expected.labels) - 1) * len(running)
+        checkpoint, left = divmod(rounds, PLAIN_ROUNDS)
+        if work <= self.large_work or left > 1 or checkpoint.bit_count() != 1:
+            return np.zeros(len(running), dtype=bool)
+        kept = np.argsort(-at.objective)[: max(2, len(running) // 2)]
+        return ~np.isin(np.arange(len(running)), kept) & (running > 0)
+
+    def _jump(
+        self, at: Position, after: Position, bounds: Float[np.ndarray, " start"]
+    ) -> tuple[Position, Float[np.ndarray, " start"]]:
+        """Ahead of two plain rounds, or where the first of them led; and the bounds of further jumps."""
+        prior = self.rule.given(after.expected)
+        after = self._judged(after, prior)
+        rounds = zip(at.estimates, after.estimates, maximisation(after.expected, prior), strict=True)
+        (shares, confusion), length = squared_jump(list(rounds), bounds, axis=1)
+        ahead = Estimates(shares / shares.sum(axis=0), confusion / confusion.sum(axis=3, keepdims=True))
+        landed = self._stand(ahead, prior)
+        good = landed.objective >= after.objective
+        return _choose(good, landed, after), next_bound(length, bounds, good)
+
+
+def _spread(values: Float[np.ndarray, " start"], like: np.ndarray) -> np.ndarray:
+    """One value a start, to be broadcast against an array (label, start, …)."""
+    return values.reshape(-1, *(1,) * (like.ndim - 2))
+
+
+def _take(parts: Parts, starts: Bool[np.ndarray, " start"]) -> Parts:
+    """Some of the starts of arrays (start) and (label, start, …)."""
+    if starts.all():
+        return parts
+    return _each(lambda part: part[starts] if part.ndim == 1 else part[:, starts], parts)
+
+
+def _choose(first: Bool[np.ndarray, " start"], some: Parts, others: Parts) -> Parts:
+    """Each start from one or the other."""
+    if first.all():
+        return some
+    return _each(lambda one, other: np.where(_spread(first, one) if one.ndim > 1 else first, one, other), some, others)
+
+
+def _each(function: Any, *parts: Any) -> Any:
+    """A function of the arrays in named tuples of named tuples."""
+    if isinstance(parts[0], np.ndarray):
+        return function(*parts)
+    return type(parts[0])(*(_each(function, *inner) for inner in zip(*parts, strict=True)))
+
+
+def _empty_optimum(expected: Expected) -> Optimum:
+    worst = np.full(expected.labels.shape[1], -np.inf)
+    estimates = Estimates(np.empty_like(expected.labels), np.empty_like(expected.votes))
+    never = np.zeros(len(worst), dtype=bool)
+    return Optimum(estimates, worst, worst.copy(), np.zeros(len(worst), dtype=int), never, never.copy())
+
+
+def _record(optimum: Optimum, starts: Int[np.ndarray, " running"], at: Position, rounds: int) -> Optimum:
+    optimum.estimates.shares[:, starts] = at.estimates.shares
+    optimum.estimates.confusion[:, starts] = at.estimates.confusion
+    optimum.log_likelihood[starts] = at.expected.log_likelihood
+    optimum.objective[starts] = at.objective
+    optimum.iterations[starts] = rounds
+    return optimum

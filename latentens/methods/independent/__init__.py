@@ -1,1 +1,0 @@
-"""What methods for voters who err independently given the label share."""

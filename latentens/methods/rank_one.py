@@ -1,0 +1,292 @@
+"""SML, RL and iMLE: two classes, from the rank-one covariance of voters who are independent given the label.
+
+SML is the spectral meta-learner (Parisi, Strino, Nadler & Kluger 2014), RL the restricted likelihood (Jaffe, Nadler &
+Kluger 2015), iMLE maximum likelihood iterated with hard labels.
+"""
+
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Literal, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Int
+
+from latentens.inference.orient import orientation, vote_shares
+from latentens.methods.base import Arrays, Diagnostics, Estimate, GoldCodes, Method, Posterior, nested_fit
+from latentens.methods.independent import Confusion, lean_to_score, log_odds, most_likely_posterior, posterior
+from latentens.methods.moments import (
+    Rates,
+    RatesAt,
+    Vector,
+    VoteMoments,
+    complete_blocks,
+    complete_sparse_diagonal,
+    leading_sparse_vector,
+    leading_vector,
+    likelihood_imbalance,
+    published_rates_at,
+    rates_at,
+    scale_of,
+    signed_votes,
+    sparse_moments,
+    sparse_scale_of,
+    third_moment_imbalance,
+    vote_moments,
+)
+from latentens.methods.rows import (
+    Indicator,
+    LabelledRows,
+    by_blocks,
+    in_blocks,
+    labelled_rows,
+    require_two_classes,
+    vote_indicator,
+)
+from latentens.programs.components import two_class_confusion
+from latentens.runtime.parallel import stop_if_asked
+from latentens.runtime.settings import Count
+from latentens.votes import Votes
+from latentens.votes.distinct import Patterns
+
+DENSE_VOTERS = 3000
+"""Covariances of up to this many voters are a full matrix, those of more who share few items a sparse one."""
+
+
+class RankOne(NamedTuple):
+    """The covariance of the votes as v vᵀ."""
+
+    mean: Vector
+    """The mean of each voter's votes."""
+    vector: Vector
+    """v, oriented and scaled; entries of voters worse than chance are negative."""
+    scale: float
+    """C ≤ 0: the votes hold no usable structure, and `vector` is not scaled."""
+
+
+@dataclass(frozen=True)
+class SpectralMetaLearner(Method):
+    """Label by the sign of Σ v_i f_i, v vᵀ being the covariance of the votes f ∈ {−1, 1} off its diagonal.
+
+    The probabilities are the posterior of conditionally independent voters whose rates follow from v and from the
+    class imbalance of highest likelihood, moved to even odds where they contradict the label. Gold labels make their
+    own items certain and take part in the sign of v.
+    """
+
+    counts_rows = True
+
+    def estimate(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
+        del key, gold  # nothing here is random, and covariances hold no labels
+        require_two_classes(votes, self)
+        votes.refuse_repeats(type(self).__name__)
+        rank_one = rank_one_structure(votes)
+        if rank_one.scale <= 0:
+            return without_structure(rank_one.scale)
+        rates_given = partial(rates_at, mean=rank_one.mean, vector=rank_one.vector)
+        imbalance = likelihood_imbalance(votes.patterns, rates_given, refine=True)
+        rates = rates_given(imbalance)
+        score = spectral_score(votes.patterns.votes, rank_one.vector)[votes.patterns.inverse]
+        diagnostics = Diagnostics(
+            "posterior at the estimated rates, even where it contradicts the label sign(v·f)",
+            extra={"scale": rank_one.scale, "score": score},
+        )
+        params = {**rates_params(imbalance, rates), "spectral_vector": rank_one.vector}
+        return Estimate(params, diagnostics)
+
+    def has_fixed_order(self, estimate: Estimate) -> bool:
+        """Vote shares have nothing to orient."""
+        return not estimate.params
+
+    def relabel(self, estimate: Estimate, order: Int[np.ndarray, " label"]) -> Estimate:
+        params = relabelled_rates(estimate.params, order)
+        return replace(estimate, params={**params, "spectral_vector": -params["spectral_vector"]})
+
+    @in_blocks
+    def posterior(self, estimate: Estimate, votes: Votes) -> Posterior:
+        if not estimate.params:
+            return vote_shares(votes)
+        probs = posterior(vote_indicator(votes, 2), estimate.params["prevalence"], estimate.params["confusion"])
+        return lean_to_score(probs, spectral_score(votes, estimate.params["spectral_vector"]))
+
+
+def rank_one_structure(votes: Votes) -> RankOne:
+    """The vector v of the votes: leading eigenvector of their completed covariance, oriented and scaled."""
+    if votes.is_sparse and votes.num_voters > DENSE_VOTERS:
+        mean, covariance = sparse_moments(votes)
+        vector = leading_sparse_vector(complete_sparse_diagonal(covariance))
+        vector = oriented(np.where(covariance.diagonal() > 0, vector, 0.0), votes.patterns)
+        return _scaled(mean, vector, sparse_scale_of(vector, covariance))
+    return rank_one_of(vote_moments(votes), votes.patterns)
+
+
+def rank_one_of(moments: VoteMoments, rows: Patterns) -> RankOne:
+    """The same of rows whose moments are known."""
+    mean, covariance = moments
+    alone = np.arange(len(mean))
+    vector = leading_vector(complete_blocks(covariance, alone))
+    vector = oriented(np.where(np.diag(covariance) > 0, vector, 0.0), rows)
+    return _scaled(mean, vector, scale_of(vector, covariance, alone))
+
+
+def _scaled(mean: Vector, vector: Vector, scale: float) -> RankOne:
+    return RankOne(mean, vector * np.sqrt(scale) if scale > 0 else vector, scale)
+
+
+def spectral_score(rows: Votes, vector: Vector) -> np.ndarray:
+    """Σ v_i f_i over the votes that were cast."""
+
+    def score(block: Votes) -> np.ndarray:
+        return signed_votes(vote_indicator(block, 2))[0] @ vector
+
+    return by_blocks(score, rows)
+
+
+def oriented(vector: Vector, rows: Patterns) -> Vector:
+    """The vector, or its negative, whose scores agree better with the majority."""
+    says_one = (1 + np.sign(spectral_score(rows.votes, vector))) / 2
+    flipped = orientation(np.stack([1 - says_one, says_one], axis=1), rows.votes, counts=rows.counts)[0] == 1
+    return -vector if flipped else vector
+
+
+def independent_posterior(rows: Votes, imbalance: float, rates: Rates) -> Posterior:
+    """`p(label | votes)` of conditionally independent voters."""
+    shares = np.array([1 - imbalance, 1 + imbalance]) / 2
+    return posterior(vote_indicator(rows, 2), shares, two_class_confusion(*rates))
+
+
+def rates_params(imbalance: float, rates: Rates) -> dict[str, np.ndarray]:
+    """Parameters under their names."""
+    return {"prevalence": np.array([1 - imbalance, 1 + imbalance]) / 2, "confusion": two_class_confusion(*rates)}
+
+
+def relabelled_rates(params: Arrays, order: Int[np.ndarray, " label"]) -> dict[str, np.ndarray]:
+    """Parameters with the labels of shares and rates in another order, whatever else is among them."""
+    return {**params, "prevalence": params["prevalence"][order], "confusion": params["confusion"][:, order]}
+
+
+def without_structure(scale: float) -> Estimate:
+    """No parameters, hence vote shares, for votes whose covariances hold no rank-one structure."""
+    diagnostics = Diagnostics(
+        "vote shares, not the posterior of a model",
+        fallback="the covariances of the votes hold no rank-one structure: vote shares instead",
+        extra={"scale": scale},
+    )
+    return Estimate(diagnostics=diagnostics)
+
+
+Grid = Literal["exact", "published"]
+Imbalance = Literal["likelihood", "tensor"]
+
+
+@dataclass(frozen=True)
+class RestrictedLikelihood(Method):
+    """Rates from the rank-one vector v and the class imbalance b; labels by maximum likelihood without a prior.
+
+    The probabilities are the posterior at the estimated rates and prevalence, moved to even odds where the prior
+    would turn the label round. Gold labels make their own items certain and take part in the sign of v.
+
+    Attributes:
+        grid: How rates depend on b in the search for b. "exact" is right; "published" divides v by 1 − b² in place
+            of √(1 − b²) and stays on a grid of step .01, as in the code of Shaham et al. (2016).
+        imbalance: Whether b maximises the likelihood, or comes from the third moments.
+    """
+
+    grid: Grid = "exact"
+    imbalance: Imbalance = "likelihood"
+
+    def estimate(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
+        del key, gold  # nothing here is random, and covariances hold no labels
+        require_two_classes(votes, self)
+        votes.refuse_repeats(type(self).__name__)
+        rank_one = rank_one_structure(votes)
+        if rank_one.scale <= 0:
+            return without_structure(rank_one.scale)
+        imbalance = self._estimate_imbalance(votes, rank_one)
+        rates = rates_at(imbalance, rank_one.mean, rank_one.vector)
+        diagnostics = Diagnostics(
+            "posterior at the estimated rates, even where it contradicts the maximum-likelihood label",
+            extra={"scale": rank_one.scale},
+        )
+        return Estimate(rates_params(imbalance, rates), diagnostics)
+
+    def has_fixed_order(self, estimate: Estimate) -> bool:
+        """Vote shares have nothing to orient."""
+        return not estimate.params
+
+    def relabel(self, estimate: Estimate, order: Int[np.ndarray, " label"]) -> Estimate:
+        return replace(estimate, params=relabelled_rates(estimate.params, order))
+
+    @in_blocks
+    def posterior(self, estimate: Estimate, votes: Votes) -> Posterior:
+        return (
+            most_likely_posterior(estimate.params, vote_indicator(votes, 2)) if estimate.params else vote_shares(votes)
+        )
+
+    def _estimate_imbalance(self, votes: Votes, rank_one: RankOne) -> float:
+        mean, vector = rank_one.mean, rank_one.vector
+        if self.imbalance == "tensor":
+            return third_moment_imbalance(votes.patterns, mean, vector, np.arange(votes.num_voters))
+        exact = self.grid == "exact"
+        rates_given: RatesAt = partial(rates_at if exact else published_rates_at, mean=mean, vector=vector)
+        return likelihood_imbalance(votes.patterns, rates_given, refine=exact)
+
+
+@dataclass(frozen=True)
+class IterativeMaximumLikelihood(Method):
+    """From labels to the voters' rates and back, by maximum likelihood without a prior, until nothing changes.
+
+    The probabilities are the posterior at the final rates and share of labels, moved to even odds where the prior
+    would turn the label round.
+
+    Attributes:
+        start: The method whose labels come first.
+        max_rounds: Limit on the number of rounds; labels can run in circles.
+    """
+
+    start: Method = field(default_factory=RestrictedLikelihood)
+    max_rounds: Count = 100
+
+    def estimate(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
+        require_two_classes(votes, self)
+        rows = labelled_rows(votes, gold)
+        labels = np.zeros(len(rows.counts), dtype=np.int64)
+        labels[rows.inverse] = nested_fit(self.start, votes, key, gold).codes
+        confusion, prevalence, rounds, converged = self._iterate(rows, labels)
+        shares = np.array([1 - prevalence, prevalence])
+        diagnostics = Diagnostics(
+            "posterior at the estimated rates, even where it contradicts the maximum-likelihood label",
+            iterations=rounds,
+            converged=converged,
+        )
+        return Estimate({"prevalence": shares, "confusion": confusion}, diagnostics)
+
+    def relabel(self, estimate: Estimate, order: Int[np.ndarray, " label"]) -> Estimate:
+        return replace(estimate, params=relabelled_rates(estimate.params, order))
+
+    @in_blocks
+    def posterior(self, estimate: Estimate, votes: Votes) -> Posterior:
+        return most_likely_posterior(estimate.params, vote_indicator(votes, 2))
+
+    def _iterate(self, rows: LabelledRows, labels: Int[np.ndarray, " row"]) -> tuple[Confusion, float, int, bool]:
+        """Confusion matrices, prevalence, rounds, and whether the labels came to rest."""
+        indicator, counts = vote_indicator(rows.votes, 2), rows.counts
+        labels, rounds, at_rest = np.where(rows.gold >= 0, rows.gold, labels), 0, False
+        while rounds < self.max_rounds and not at_rest:
+            stop_if_asked()
+            confusion = hard_confusion(indicator, counts, labels)
+            odds = log_odds(indicator, confusion)
+            relabelled = np.where((odds == 0) | (rows.gold >= 0), labels, odds > 0)
+            rounds, at_rest = rounds + 1, np.array_equal(relabelled, labels)
+            labels = relabelled
+        return confusion, float(counts @ labels / counts.sum()), rounds, at_rest
+
+
+def hard_confusion(indicator: Indicator, counts: Int[np.ndarray, " row"], labels: Int[np.ndarray, " row"]) -> Confusion:
+    """Frequencies of votes among the items of each label, drawn towards ½ by n⁻²; ½ where there are none."""
+    members = counts[:, None] * (labels[:, None] == np.arange(2))
+    cast = (indicator.T @ members).reshape(-1, 2, 2)  # voter, vote, label
+    total = cast.sum(axis=1)
+    right = np.stack([cast[:, 0, 0], cast[:, 1, 1]], axis=1)
+    frequency = np.where(total > 0, right / np.maximum(total, 1), 0.5)
+    shrunk = ((1 - float(counts.sum()) ** -2) * (2 * frequency - 1) + 1) / 2
+    return two_class_confusion(shrunk[:, 1], shrunk[:, 0])

@@ -1,1 +1,0 @@
-"""How far a posterior is to be believed, told by votes that it has not seen."""
