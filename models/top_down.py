@@ -8,6 +8,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from jaxtyping import Array, Float, Int
+from scipy.special import expit
 
 from latentens.programs.components import Classes, Prior, even_prevalence, keep_positive, sample_prevalence
 from latentens.programs.model import GenerativeModel, Params
@@ -85,7 +86,7 @@ class TopDown(GenerativeModel):
         """Each hidden unit."""
         weights = np.asarray(params["label_weights"]).reshape(self.num_hidden, -1)
         scores = np.asarray(params["hidden_bias"])[:, None] + np.pad(weights, ((0, 0), (1, 0)))
-        is_on = 1 / (1 + np.exp(-scores))
+        is_on = expit(scores)
         return list(np.stack([1 - is_on, is_on], axis=-1))
 
     def permute(self, params: Params, order: Int[np.ndarray, " label"]) -> dict[str, np.ndarray]:

@@ -9,14 +9,15 @@ import pytest
 from scipy.stats import binom
 from sklearn.isotonic import IsotonicRegression
 
-from latentens import GenerativeModel
-from latentens.checks import sbc, simulation_based_calibration
+from latentens import GenerativeModel, simulate
+from latentens.checks import posterior_sbc, sbc, simulation_based_calibration
 from latentens.checks.sbc import uniformity
 from latentens.errors import LatentensError
 from latentens.methods import MajorityVote, Nuts
 from latentens.models import DawidSkene
 from latentens.runtime.numerics import numpy_generator
 from latentens.scores.reliability import reliabilities, reliability
+from tests.reference import as_triplets
 from tests.test_scores import calibrated, overconfident
 
 KEY = jax.random.key(2)
@@ -211,3 +212,33 @@ def test_nuts_is_calibrated_on_dawid_skene():
         *(f"confusion[{voter}, {label}, {vote}]" for voter, label, vote in np.ndindex(4, 2, 2)),
     )
     assert result.p_value > 0.01
+
+
+def test_labels_have_ranks_too_and_coverage_follows_from_ranks():
+    settings = {"num_simulations": 60, "num_items": 12, "key": KEY, "labels": True}
+    right = simulation_based_calibration(OneSkill(), by_grid, **settings)
+    assert right.names == ("skill", "label of the first item", "number of label 1", "log probability of all labels")
+    assert right.p_value > 0.05
+    coverage = right.coverage(np.array([0.5, 0.9]))
+    assert coverage.shape == (2, 4)
+    assert (np.abs(coverage - [[0.5], [0.9]]) < 4 * np.sqrt(0.25 / 60)).all()
+
+    def sure(votes, key):
+        return {"skill": np.full(99, 0.999)}  # labels are those of the majority
+
+    wrong = simulation_based_calibration(OneSkill(), sure, **settings)
+    assert wrong.p_values[2] < 0.01
+    assert wrong.p_values[3] < 0.01
+
+
+def test_calibration_given_ones_own_votes():
+    votes = simulate(OneSkill(), 15, key=KEY, params={"skill": 0.8}).votes
+    settings = {"num_simulations": 60, "key": KEY, "labels": True}
+    right, wrong = (posterior_sbc(OneSkill(), votes, sampler, **settings) for sampler in (by_grid, too_narrow))
+    assert right.ranks.shape == (60, 4)
+    assert right.p_value > 0.05
+    sparse = posterior_sbc(OneSkill(), as_triplets(votes), by_grid, **settings)
+    assert np.array_equal(sparse.ranks, right.ranks)
+    with pytest.raises(LatentensError, match="99 draws are fewer than num_simulations=100"):
+        posterior_sbc(OneSkill(), votes, by_grid, num_simulations=100, key=KEY)
+    assert wrong.p_values[0] < right.p_values[0]

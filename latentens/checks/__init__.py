@@ -16,7 +16,7 @@ from latentens.checks.held_out import (
     rank_predictions,
 )
 from latentens.checks.predictive_check import PredictiveCheck, check_fit
-from latentens.checks.sbc import SimulationRanks, simulation_based_calibration
+from latentens.checks.sbc import SimulationRanks, posterior_sbc, simulation_based_calibration
 from latentens.checks.signal import SignalCheck, check_signal, signal_summary
 
 __all__ = [
@@ -38,6 +38,7 @@ __all__ = [
     "held_out_log_likelihood",
     "label_dependence",
     "leave_one_out",
+    "posterior_sbc",
     "rank_predictions",
     "signal_summary",
     "simulation_based_calibration",

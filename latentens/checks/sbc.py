@@ -1,37 +1,42 @@
 """Simulation-based calibration of posterior draws."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import bdtr, bdtrc
 
-from latentens.datasets import simulate
+from latentens.datasets import Dataset, simulate, simulate_like
 from latentens.errors import LatentensError
+from latentens.inference.draws import label_posteriors
 from latentens.inference.orient import orientation
 from latentens.methods.base import Method
 from latentens.methods.nuts import Nuts
 from latentens.programs.contract import structure_of
-from latentens.programs.likelihood import bayes_posterior
+from latentens.programs.likelihood import bayes_posterior, observe
 from latentens.programs.model import GenerativeModel, Params
-from latentens.runtime.numerics import numpy_generator
+from latentens.runtime.blocks import fetch
+from latentens.runtime.numerics import double_precision, numpy_generator, safe_log
 from latentens.runtime.progress import track_late
 from latentens.runtime.store import Record, Store
 from latentens.scores.reliability import upper_tail
-from latentens.votes import Votes
+from latentens.votes import Triplets, Votes
 
 Sampler = Callable[[Votes, jax.Array], Mapping[str, np.ndarray]]
+LABEL_ORDERS = "label orders"
+"""Under this name, draws of a model that cannot be relabelled bring the order of each draw's labels."""
 
 
 class SimulationRanks(NamedTuple):
-    """Ranks of the true parameters among posterior draws; uniform if the draws are right.
+    """Ranks of the true parameters, and labels, among posterior draws; uniform if the draws are right.
 
     Attributes:
-        names: The parameters, element by element.
+        names: The parameters, element by element, and the quantities of the labels if they were asked for.
         ranks: Number of draws below the truth; ties are broken at random.
         num_draws: Number of draws, the largest possible rank.
         uniforms: The ranks made continuous, uniform on [0, 1] if the draws are right.
@@ -50,6 +55,11 @@ class SimulationRanks(NamedTuple):
         """The smallest p-value, corrected for the number of elements (Bonferroni)."""
         return min(1.0, float(self.p_values.min()) * len(self.p_values))
 
+    def coverage(self, levels: Float[np.ndarray, " level"]) -> Float[np.ndarray, "level element"]:
+        """The share of simulations in which the central interval of each level has the truth; expected is the level."""
+        distance = np.abs(2 * self.uniforms - 1)
+        return np.stack([(distance <= level).mean(axis=0) for level in np.asarray(levels)])
+
 
 def simulation_based_calibration(
     model: GenerativeModel,
@@ -59,6 +69,7 @@ def simulation_based_calibration(
     num_items: int,
     key: jax.Array,
     num_draws: int = 99,
+    labels: bool = False,
     folder: str | Path | None = None,
 ) -> SimulationRanks:
     """Rank true parameters among posterior draws, over parameters and votes drawn from the model (Talts et al. 2018).
@@ -75,23 +86,92 @@ def simulation_based_calibration(
         num_items: Number of items of each.
         key: Random key; the same key gives the same ranks.
         num_draws: Draws kept of each fit, evenly spaced, so that they are nearly independent.
+        labels: Whether to rank labels, too, among labels drawn from their posterior at each draw: that of the first
+            item, with ties broken at random, the number of items of each class but the first, and the log posterior
+            probability of all labels.
         folder: Where finished simulations are kept, so that an interrupted run resumes where it stopped.
     """
-    if num_simulations < 2:
-        raise LatentensError("num_simulations must be at least 2: fewer say nothing about a distribution")
+    method = Nuts(model) if method is None else method
+    sampler = _sampler(method)
+
+    def simulated(index: int, key: jax.Array) -> Record:
+        del index
+        data_key, *keys = jax.random.split(key, 3)
+        dataset = simulate(model, num_items, key=data_key)
+        return _rank(model, dataset, dataset.votes, sampler, num_draws, labels, *keys)
+
+    settings = ("simulation-based calibration", model, method, num_items, num_draws, labels)
+    return _calibrate(model, simulated, num_simulations, num_draws, labels, Store(folder), settings, key)
+
+
+def posterior_sbc(
+    model: GenerativeModel,
+    votes: Votes,
+    method: Method | Sampler | None = None,
+    *,
+    num_simulations: int,
+    key: jax.Array,
+    num_draws: int = 99,
+    labels: bool = False,
+    folder: str | Path | None = None,
+) -> SimulationRanks:
+    """Simulation-based calibration given your own votes: are draws right where your posterior is?
+
+    Parameters are drawn from the posterior given the votes instead of the prior, new votes in the same pattern are
+    simulated from them, and the parameters are ranked among draws of the posterior given both the votes and the new
+    ones (Säilynoja et al. 2025). Ranks are uniform if the method is right for votes like these, whatever it does
+    elsewhere under the prior.
+
+    Args:
+        model: The generative model.
+        votes: Your votes.
+        method: As in `simulation_based_calibration`.
+        num_simulations: Number of parameters drawn and of data sets.
+        key: Random key; the same key gives the same ranks.
+        num_draws: Draws kept of each fit, evenly spaced, so that they are nearly independent.
+        labels: Whether to rank the labels of the new items, too.
+        folder: Where finished simulations are kept, so that an interrupted run resumes where it stopped.
+    """
     method = Nuts(model) if method is None else method
     sampler, store = _sampler(method), Store(folder)
-    work = store.key("simulation-based calibration", model, method, num_items, num_draws)
+    first_key, key = jax.random.split(key)
+    settings = ("posterior calibration", model, votes, method, num_simulations, num_draws, labels)
+    first = store.recall(store.key(*settings, first_key), lambda: Record({}, {**sampler(votes, first_key)})).arrays
+    chosen = _evenly(len(next(iter(first.values()))), num_simulations, "num_simulations")
+
+    def simulated(index: int, key: jax.Array) -> Record:
+        data_key, *keys = jax.random.split(key, 3)
+        params = {name: first[name][chosen[index]] for name in structure_of(model).parameter_shapes}
+        dataset = simulate_like(model, votes, key=data_key, params=params)
+        return _rank(model, dataset, _joined(votes, dataset.votes), sampler, num_draws, labels, *keys)
+
+    return _calibrate(model, simulated, num_simulations, num_draws, labels, store, settings, key)
+
+
+def _calibrate(
+    model: GenerativeModel,
+    simulated: Callable[[int, jax.Array], Record],
+    num_simulations: int,
+    num_draws: int,
+    labels: bool,
+    store: Store,
+    settings: tuple[Any, ...],
+    key: jax.Array,
+) -> SimulationRanks:
+    """The ranks of all simulations, those that are in the store taken from there, and whether they are uniform."""
+    if num_simulations < 2:
+        raise LatentensError("num_simulations must be at least 2: fewer say nothing about a distribution")
+    work = store.key(*settings)
     simulation_key, uniform_key = jax.random.split(key)
     rows = []
     for index in track_late(range(num_simulations), "Simulation-based calibration"):
         own_key = jax.random.fold_in(simulation_key, index)
-        simulated = partial(_simulated_ranks, model, sampler, num_items, num_draws, own_key)
-        rows.append(store.recall(store.key(work, own_key), simulated).arrays["ranks"])
+        rows.append(store.recall(store.key(work, own_key), partial(simulated, index, own_key)).arrays["ranks"])
     ranks = np.stack(rows)
     generator = numpy_generator(uniform_key)
     uniforms = (ranks + generator.random(ranks.shape)) / (num_draws + 1)
-    return SimulationRanks(_element_names(model), ranks, num_draws, uniforms, uniformity(uniforms, generator))
+    names = _element_names(model) + (_label_names(structure_of(model).num_labels) if labels else ())
+    return SimulationRanks(names, ranks, num_draws, uniforms, uniformity(uniforms, generator))
 
 
 def uniformity(
@@ -120,30 +200,93 @@ def _sampler(method: Method | Sampler) -> Sampler:
         return method
 
     def draw(votes: Votes, key: jax.Array) -> Mapping[str, np.ndarray]:
-        draws = method.fit(votes, key=key).draws
-        if draws is None:
-            raise LatentensError(f"{type(method).__name__} has no posterior draws; use Nuts")
-        return {name: value.reshape(-1, *value.shape[2:]) for name, value in draws.items()}
+        fit = method.fit(votes, key=key)
+        if fit.draws is None:
+            raise LatentensError(f"{type(method).__name__} has no posterior draws; use Nuts, Laplace or Variational")
+        draws = {name: value.reshape(-1, *value.shape[2:]) for name, value in fit.draws.items()}
+        return {**draws, LABEL_ORDERS: fit.state["label_orders"]} if "label_orders" in fit.state else draws
 
     return draw
 
 
-def _simulated_ranks(
-    model: GenerativeModel, sampler: Sampler, num_items: int, num_draws: int, key: jax.Array
+def _evenly(available: int, wanted: int, name: str) -> Int[np.ndarray, " chosen"]:
+    if available < wanted:
+        raise LatentensError(f"{available} draws are fewer than {name}={wanted}; draw more, or lower {name}")
+    return np.linspace(0, available - 1, wanted).round().astype(int)
+
+
+def _rank(
+    model: GenerativeModel,
+    dataset: Dataset,
+    votes: Votes,
+    sampler: Sampler,
+    num_draws: int,
+    labels: bool,
+    sample_key: jax.Array,
+    tie_key: jax.Array,
 ) -> Record:
-    data_key, sample_key, tie_key = jax.random.split(key, 3)
-    dataset = simulate(model, num_items, key=data_key)
+    """The ranks of a data set's parameters and labels among draws given some votes, which decide on the order."""
     assert dataset.params is not None, "simulated data come with their parameters"
-    truth = _oriented(model, dataset.params, dataset.votes)
-    draws = sampler(dataset.votes, sample_key)
-    available = min(len(draws[name]) for name in truth)
-    if available < num_draws:
-        raise LatentensError(f"{available} draws are fewer than num_draws={num_draws}; draw more, or lower num_draws")
-    kept = np.linspace(0, available - 1, num_draws).round().astype(int)
-    columns = np.concatenate([np.asarray(draws[name])[kept].reshape(num_draws, -1) for name in truth], axis=1)
+    generator = numpy_generator(tie_key)
+    truth = _oriented(model, dataset.params, votes)
+    draws = sampler(votes, sample_key)
+    kept = _evenly(min(len(draws[name]) for name in truth), num_draws, "num_draws")
+    chosen = {name: np.asarray(value)[kept] for name, value in draws.items()}
+    columns = np.concatenate([chosen[name].reshape(num_draws, -1) for name in truth], axis=1)
     values = np.concatenate([np.ravel(value) for value in truth.values()])
+    if labels:
+        drawn, true = _label_quantities(model, dataset, votes, truth, chosen, generator)
+        columns, values = np.concatenate([columns, drawn], axis=1), np.concatenate([values, true])
     ties = (columns == values).sum(axis=0)
-    return Record({}, {"ranks": (columns < values).sum(axis=0) + numpy_generator(tie_key).integers(ties + 1)})
+    return Record({}, {"ranks": (columns < values).sum(axis=0) + generator.integers(ties + 1)})
+
+
+@double_precision
+def _label_quantities(
+    model: GenerativeModel,
+    dataset: Dataset,
+    votes: Votes,
+    truth: Params,
+    draws: Mapping[str, np.ndarray],
+    generator: np.random.Generator,
+) -> tuple[Float[np.ndarray, "draw quantity"], Float[np.ndarray, " quantity"]]:
+    """Functions of labels drawn from their posterior at each draw, and of the true labels; labels in order."""
+    exact = bayes_posterior(model, dataset.params or {}, dataset.votes)
+    order = np.arange(exact.shape[1])
+    if not model.anchored:
+        order = orientation(bayes_posterior(model, dataset.params or {}, votes), votes)
+    observations, inverse = observe(model, dataset.votes)
+    params = {name: draws[name] for name in truth}
+    probs = fetch(label_posteriors(model, params, observations))[:, :, inverse]  # draw, label, item
+    if LABEL_ORDERS in draws:
+        probs = np.take_along_axis(probs, draws[LABEL_ORDERS][:, :, None], axis=1)
+    below = np.cumsum(probs, axis=1)
+    drawn = (generator.random(probs[:, :1].shape) * below[:, -1:] > below).sum(axis=1)
+    true = np.argsort(order)[dataset.labels]
+
+    def quantities(labels: np.ndarray, probs: np.ndarray) -> np.ndarray:
+        numbers = [(labels == label).sum() for label in range(1, len(probs))]
+        log_probability = safe_log(probs[labels, np.arange(len(labels))]).sum()
+        return np.array([labels[0], *numbers, log_probability], dtype=float)
+
+    found = np.stack([quantities(*pair) for pair in zip(drawn, probs, strict=True)])
+    return found, quantities(true, exact[:, order].T)
+
+
+def _label_names(num_labels: int) -> tuple[str, ...]:
+    numbers = (f"number of label {label}" for label in range(1, num_labels))
+    return ("label of the first item", *numbers, "log probability of all labels")
+
+
+def _joined(votes: Votes, more: Votes) -> Votes:
+    """Votes on some items and on as many others in the same pattern."""
+    if isinstance(votes.storage, np.ndarray):
+        storage: Any = np.concatenate([votes.storage, np.asarray(more.storage)])
+    else:
+        (item, *rest), (other, *others) = votes.triplets, more.triplets
+        columns = [np.concatenate(pair) for pair in zip(rest, others, strict=True)]
+        storage = Triplets(np.concatenate([item, other + item.dtype.type(votes.num_items)]), *columns)
+    return replace(votes, storage=storage, num_items=2 * votes.num_items, item_names=())
 
 
 def _oriented(model: GenerativeModel, params: Params, votes: Votes) -> dict[str, np.ndarray]:
