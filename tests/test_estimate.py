@@ -38,17 +38,17 @@ def first_row(votes, gold, **settings):
     return le.estimate(votes, gold, **cheap, **settings).iloc[1]
 
 
-def without_proxies(values, weights=None, unit=None):
+def without_proxies(values, weights=None):
     size = len(values)
     none = np.zeros((size, 0)), np.zeros((size, 0)), np.zeros((1, 0)), np.zeros((1, 0))
     weights = np.ones(size) if weights is None else weights
-    return Sample(np.asarray(values, float), np.ones(size), *none, weights, BINARY, unit)
+    return Sample(np.asarray(values, float), np.ones(size), *none, weights, BINARY, np.arange(size))
 
 
 @pytest.mark.parametrize(("hits", "size"), [(0, 20), (1, 20), (7, 30), (30, 30)])
 def test_interval_of_a_proportion_is_exact_mid_p(hits, size):
     urn = draw_urn(np.random.default_rng(0), 200_000, size, math.inf)
-    found = rectify(without_proxies(np.arange(size) < hits), urn).gold
+    found = rectify([without_proxies(np.arange(size) < hits)], urn)[0].gold
     grid = np.linspace(0, 1, 20_001)
     above = binom.sf(hits, size, grid) + binom.pmf(hits, size, grid) / 2  # mid-P of a value this large
     inside = grid[(above > 0.025) & (above < 0.975)] if 0 < hits < size else None
@@ -61,7 +61,7 @@ def test_interval_of_a_proportion_is_exact_mid_p(hits, size):
 def test_interval_of_a_finite_population_is_exact_mid_p(hits):
     size, items = 40, 100
     urn = draw_urn(np.random.default_rng(0), 200_000, size, items)
-    found = rectify(without_proxies(np.arange(size) < hits), urn).gold
+    found = rectify([without_proxies(np.arange(size) < hits)], urn)[0].gold
     totals = np.arange(items + 1)
     above = hypergeom.sf(hits, items, totals, size) + hypergeom.pmf(hits, items, totals, size) / 2
     possible = (totals >= hits) & (totals <= items - size + hits)
@@ -88,10 +88,10 @@ def test_agrees_with_ppi_python():
     for power in (0.0, 0.3, 1.0):
         sample = Sample(
             truth, np.ones(80), proxy[:, None], np.zeros((80, 1)), others.mean(keepdims=True)[None],
-            np.zeros((1, 1)), np.ones(80), BINARY,
+            np.zeros((1, 1)), np.ones(80), BINARY, np.arange(80),
         )  # fmt: skip
         urn = draw_urn(generator, 4000, 80, math.inf)
-        found = rectify(sample, urn, slopes=np.array([power]))
+        (found,) = rectify([sample], urn, slopes=np.array([power]))
         theirs = ppi.ppi_mean_pointestimate(truth, proxy, others, lam=power)
         assert found.rectified.estimate == pytest.approx(float(np.squeeze(theirs)), abs=1e-6)
     low, high = ppi.classical_mean_ci(truth, alpha=0.05)
@@ -142,9 +142,17 @@ def test_rare_class_with_one_label_of_it_is_covered():
     truth[0] = 1
     proxies = truth[:, None]
     sample = Sample(
-        truth, np.ones(50), proxies, np.zeros((50, 1)), np.full((1, 1), 0.03), np.zeros((1, 1)), np.ones(50), BINARY
+        truth,
+        np.ones(50),
+        proxies,
+        np.zeros((50, 1)),
+        np.full((1, 1), 0.03),
+        np.zeros((1, 1)),
+        np.ones(50),
+        BINARY,
+        np.arange(50),
     )
-    found = rectify(sample, draw_urn(np.random.default_rng(0), 4000, 50, 10_000)).rectified
+    found = rectify([sample], draw_urn(np.random.default_rng(0), 4000, 50, 10_000))[0].rectified
     assert found.low < 0.01
     assert found.high > 0.05
 

@@ -86,37 +86,37 @@ def estimate(
     labelled = np.flatnonzero(codes >= 0)
     _check(votes, codes, level)
     model_key, fold_key, urn_key, test_key = jax.random.split(key, 4)
-    generator = numpy_generator(urn_key)
     unit, item_weights = _units(votes, cluster, labelled), _weights(votes, weights, labelled)
     proxies = _proxies(votes, method or DawidSkeneEM(), codes, folds, unit, model_key, fold_key)
-    if unit is None and weights is None:
+    if cluster is None and weights is None:
         _warn_if_not_random(proxies[0], labelled, test_key)
-    num_units = len(labelled) if unit is None else int(unit.max()) + 1
+    num_units = int(unit.max()) + 1
     grown = num_units / len(labelled)
     urn = draw_urn(
-        generator,
+        numpy_generator(urn_key),
         draws,
         num_units,
         votes.num_items * grown,
         None if population is None else max(population, votes.num_items) * grown,
-        None if weights is None or unit is not None else 1 / item_weights,
+        None if weights is None or cluster is not None else 1 / item_weights,
     )
     design = Design(codes, labelled, item_weights, unit, urn, proxies, level, population)
     quantities = list(list_quantities(votes, compare, functions))
+    everywhere = design.rows(quantities)
     if by is None:
-        table = pd.DataFrame([design.row(quantity) for quantity in quantities])
-        return table if compare is not None else table.drop(columns="p_value")
+        return pd.DataFrame(everywhere).drop(columns=[] if compare is not None else "p_value")
     segments = per_item(by, votes, "segment")
     names = list(dict.fromkeys(segments[~pd.isna(segments)]))
     empty = [name for name in names if not (segments[labelled] == name).any()]
     if empty:
         words = "nothing but the method's own value is known there"
         _warn(f"there is no gold label in segment {listed(empty)}: {words}")
+    parts = [design.rows(quantities, np.asarray(segments == name)) for name in names]
     rows = []
-    for quantity in quantities:
-        inside = [design.row(quantity, np.asarray(segments == name)) for name in names]
+    for number, overall in enumerate(everywhere):
+        inside = [part[number] for part in parts]
         adjusted = holm([row["p_value"] for row in inside])
-        rows.append({"segment": "all", **design.row(quantity)})
+        rows.append({"segment": "all", **overall})
         rows += [
             {"segment": name, **row, "p_value": p_value}
             for name, row, p_value in zip(names, inside, adjusted, strict=True)
@@ -138,6 +138,15 @@ class Predictions(NamedTuple):
     unseen: Int[np.ndarray, " item"]
 
 
+class Measured(NamedTuple):
+    """A quantity, if gold labels say anything about it; its value by the method alone; numbers of labels and items."""
+
+    found: Rectified | None
+    label_free: float
+    labels: int
+    size: int
+
+
 class Design(NamedTuple):
     """How gold labels were sampled, and what predicts them.
 
@@ -145,7 +154,7 @@ class Design(NamedTuple):
         codes: The code of each item's label, −1 where it is unknown.
         labelled: The labelled items.
         weights: How many items each of them stands for.
-        unit: The sampling unit of each of them, if units are not items.
+        unit: The sampling unit of each of them.
         urn: Resampled populations of the units.
         predictions: What predicts labels, fold by fold.
         level: Coverage of the intervals.
@@ -155,41 +164,56 @@ class Design(NamedTuple):
     codes: Int[np.ndarray, " item"]
     labelled: Int[np.ndarray, " label"]
     weights: Float[np.ndarray, " label"]
-    unit: Int[np.ndarray, " label"] | None
+    unit: Int[np.ndarray, " label"]
     urn: Urn
     predictions: list[Predictions]
     level: float
     population: float | None
 
-    def row(self, quantity: Quantity, mask: np.ndarray | None = None) -> dict[str, Any]:
-        """A quantity on all items or on those of a segment, which is then tested against the others."""
-        found, label_free, labels, size = self.rectified(quantity, mask)
-        row = {"quantity": quantity.name, "of": quantity.of, "label_free": label_free}
-        gold, best = found if found is not None else (None, None)
-        row |= _ends(gold, "gold_only", "gold_low", "gold_high") | _ends(best, "estimate", "low", "high")
-        if gold is None or best is None:
-            return row | {"standard_error": np.nan, "labels": labels, "worth_labels": 0.0, "p_value": np.nan}
-        unit_share = 1.0 if self.unit is None else (int(self.unit.max()) + 1) / len(self.labelled)
-        left = 1 - labels / size
-        beyond = 0.0 if self.population is None else max(1 / size - 1 / max(self.population, size), 0.0)
-        error = np.sqrt((left * best.variance / labels + beyond * gold.variance) / unit_share)
-        worth = (
-            labels * gold.variance / (left * best.variance + labels / size * gold.variance) if gold.variance else labels
-        )
-        row |= {"standard_error": float(error), "labels": labels, "worth_labels": float(worth)}
-        if mask is None or not np.isnan(quantity.null):
-            return row | {"p_value": _p_value(best.draws - quantity.null)}
-        rest, *_ = self.rectified(quantity, ~mask)
-        return row | {"p_value": np.nan if rest is None else _p_value(best.draws - rest.rectified.draws)}
+    def rows(self, quantities: Sequence[Quantity], mask: np.ndarray | None = None) -> list[dict[str, Any]]:
+        """Quantities on all items or on those of a segment, which are then tested against the others."""
+        here = self.measured(quantities, mask)
+        rest = here if mask is None else self.measured(quantities, ~mask)
+        rows = []
+        for quantity, part, other in zip(quantities, here, rest, strict=True):
+            found, labels, size = part.found, part.labels, part.size
+            row: dict[str, Any] = {"quantity": quantity.name, "of": quantity.of, "label_free": part.label_free}
+            row |= _ends(found and found.gold, "gold_only", "gold_low", "gold_high")
+            row |= _ends(found and found.rectified, "estimate", "low", "high")
+            error, worth, p_value = np.nan, 0.0, np.nan
+            if found is not None:
+                gold, best = found
+                left = 1 - labels / size
+                beyond = 0.0 if self.population is None else max(1 / size - 1 / max(self.population, size), 0.0)
+                number = len(np.unique(self.unit)) / len(self.labelled)  # of units per item
+                error = float(np.sqrt((left * best.variance / labels + beyond * gold.variance) / number))
+                total = left * best.variance + labels / size * gold.variance
+                worth = labels * gold.variance / total if gold.variance > 0 else float(labels)
+                if not np.isnan(quantity.null):
+                    p_value = _p_value(best.draws - quantity.null)
+                elif mask is not None and other.found is not None:
+                    p_value = _p_value(best.draws - other.found.rectified.draws)
+            rows.append(row | {"standard_error": error, "labels": labels, "worth_labels": worth, "p_value": p_value})
+        return rows
 
-    def rectified(self, quantity: Quantity, mask: np.ndarray | None) -> tuple[Rectified | None, float, int, int]:
-        """The quantity with and without votes, if gold labels say anything; by the method alone; numbers of items."""
+    def measured(self, quantities: Sequence[Quantity], mask: np.ndarray | None) -> list[Measured]:
+        """The quantities on the items of a mask."""
+        prepared = [self.sample(quantity, mask) for quantity in quantities]
+        usable = [sample for sample, *_ in prepared if sample is not None]
+        found = iter(rectify(usable, self.urn, self.level))
+        return [
+            Measured(None if sample is None else next(found), label_free, labels, size)
+            for sample, label_free, labels, size in prepared
+        ]
+
+    def sample(self, quantity: Quantity, mask: np.ndarray | None) -> tuple[Sample | None, float, int, int]:
+        """A quantity on the labelled items; by the method alone; numbers of labels and of items."""
         about = np.ones(len(quantity.items), dtype=bool) if mask is None else mask[quantity.items]
         items, top, bottom = quantity.items[about], quantity.top[about], quantity.bottom[about]
         inside = np.flatnonzero(np.isin(self.labelled, items))
         places = np.searchsorted(items, self.labelled[inside])
         codes = self.codes[self.labelled[inside]]
-        free, proxies, means = [], np.zeros((2, len(inside), 2)), np.zeros((2, len(inside), 2))
+        free, proxies, means = np.zeros(2), np.zeros((2, len(inside), 2)), np.zeros((2, len(inside), 2))
         for probs, fold, unseen in self.predictions:
             mine, open_items = np.isin(inside, fold), np.isin(items, unseen)
             for number, predicted in enumerate(probs):
@@ -197,17 +221,13 @@ class Design(NamedTuple):
                     expected = (predicted[items] * values).sum(axis=1)
                     proxies[part, mine, number] = expected[places[mine]]
                     means[part, mine, number] = expected[open_items].mean() if open_items.any() else 0.0
-                    free += [expected.sum()] if number == 0 else []
-        label_free = float(sum(free[::2]) / sum(free[1::2])) if sum(free[1::2]) > 0 else np.nan
+                    free[part] += expected.sum() if number == 0 else 0.0
+        label_free = float(free[0] / free[1]) if free[1] > 0 else np.nan
         a, b = top[places, codes], bottom[places, codes]
-        if not len(inside) or not b.any():
-            return None, label_free, len(inside), len(items)
-        unit, columns = None, inside
-        if self.unit is not None:
-            columns, unit = np.unique(self.unit[inside], return_inverse=True)
-        urn = self.urn if len(inside) == len(self.labelled) else self.urn.of_units(columns)
-        sample = Sample(a, b, proxies[0], proxies[1], means[0], means[1], self.weights[inside], quantity.possible, unit)
-        return rectify(sample, urn, self.level), label_free, len(inside), len(items)
+        sample = Sample(
+            a, b, proxies[0], proxies[1], means[0], means[1], self.weights[inside], quantity.possible, self.unit[inside]
+        )
+        return sample if len(inside) and b.any() else None, label_free, len(inside), len(items)
 
 
 def _ends(interval: Interval | None, *names: str) -> dict[str, float]:
@@ -223,16 +243,14 @@ def _p_value(differences: Float[np.ndarray, " draw"]) -> float:
 
 
 def _proxies(
-    votes: Votes, method: Method, codes: np.ndarray, folds: int, unit: np.ndarray | None, key: jax.Array, fold_key: Any
+    votes: Votes, method: Method, codes: np.ndarray, folds: int, units: np.ndarray, key: jax.Array, fold_key: Any
 ) -> list[Predictions]:
     """The method's posterior and vote shares, by fits that have not seen the gold labels that they predict."""
     labelled = np.flatnonzero(codes >= 0)
-    prior = votes.tally.sum(axis=0) / votes.tally.sum()
-    shares = (votes.tally + prior) / (votes.tally.sum(axis=1, keepdims=True) + 1)
+    shares = smoothed_shares(votes)
     everything = np.arange(votes.num_items)
     if folds == 0:
         return [Predictions((_posterior(method, votes, key), shares), np.arange(len(labelled)), everything)]
-    units = np.arange(len(labelled)) if unit is None else unit
     number = int(units.max()) + 1
     if not 2 <= folds <= number:
         raise VotesError(f"folds={folds} must be 0, or between 2 and the number of labelled units, {number}")
@@ -246,6 +264,12 @@ def _proxies(
         posterior = _posterior(method, votes, key, known)
         found.append(Predictions((posterior, shares), fold, np.setdiff1d(everything, seen)))
     return found
+
+
+def smoothed_shares(votes: Votes) -> Posterior:
+    """The share of each class in the votes on an item, one more vote being divided among them as all votes are."""
+    prior = votes.tally.sum(axis=0) / votes.tally.sum()
+    return (votes.tally + prior) / (votes.tally.sum(axis=1, keepdims=True) + 1)
 
 
 def _posterior(method: Method, votes: Votes, key: jax.Array, known: np.ndarray | None = None) -> Posterior:
@@ -279,9 +303,9 @@ def per_item(values: PerItem, votes: Votes, what: str) -> np.ndarray:
     return found
 
 
-def _units(votes: Votes, cluster: PerItem | None, labelled: np.ndarray) -> np.ndarray | None:
+def _units(votes: Votes, cluster: PerItem | None, labelled: np.ndarray) -> np.ndarray:
     if cluster is None:
-        return None
+        return np.arange(len(labelled))
     names = per_item(cluster, votes, "cluster")[labelled]
     if pd.isna(names).any():
         raise VotesError(f"{pd.isna(names).sum()} of the {len(labelled)} labelled items have no cluster")

@@ -20,6 +20,7 @@ is the exact binomial or hypergeometric mid-P interval where the votes say nothi
 proxies may exist though the sample shows none.
 """
 
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -36,16 +37,12 @@ class Urn(NamedTuple):
     Attributes:
         items: Shares in resampled versions of the voted items.
         population: Shares in resampled versions of the population that the items are a sample of.
+        has_weights: Whether units that were sampled with a small probability have larger shares.
     """
 
     items: Float[np.ndarray, "draw unit_and_one"]
     population: Float[np.ndarray, "draw unit_and_one"]
-
-    def of_units(self, units: Int[np.ndarray, " some"]) -> "Urn":
-        """The same populations without the other units."""
-        kept = np.append(units, self.items.shape[1] - 1)
-        items, population = self.items[:, kept], self.population[:, kept]
-        return Urn(items / items.sum(axis=1, keepdims=True), population / population.sum(axis=1, keepdims=True))
+    has_weights: bool = False
 
 
 def draw_urn(
@@ -81,15 +78,15 @@ def draw_urn(
         if num_items > num_units:
             for block in row_blocks(num_draws, num_units + 1, BLOCK_ELEMENTS):
                 counts[block] += generator.multinomial(round(num_items) - num_units, shares[block])
-    items = counts / counts.sum(axis=1, keepdims=True)
+    items, has_weights = counts / counts.sum(axis=1, keepdims=True), probabilities is not None
     if population is None or population <= num_items:
-        return Urn(items, items)
+        return Urn(items, items, has_weights)
     grown = generator.standard_gamma(counts)
     grown /= grown.sum(axis=1, keepdims=True)
     if np.isfinite(population):
         grown = counts + generator.multinomial(round(population - num_items), grown)
         grown /= grown.sum(axis=1, keepdims=True)
-    return Urn(items, grown)
+    return Urn(items, grown, has_weights)
 
 
 class Sample(NamedTuple):
@@ -105,7 +102,7 @@ class Sample(NamedTuple):
         mean_bottom_proxies: Likewise of b.
         weights: One over the probability with which each labelled item was sampled, or a constant.
         possible: All pairs (a, b) that an item may have.
-        unit: The sampling unit of each labelled item, 0 … n−1.
+        unit: The sampling unit of each labelled item, as its place in the urn.
     """
 
     top: Float[np.ndarray, " label"]
@@ -116,7 +113,7 @@ class Sample(NamedTuple):
     mean_bottom_proxies: Float[np.ndarray, "#label proxy"]
     weights: Float[np.ndarray, " label"]
     possible: Float[np.ndarray, "pair 2"]
-    unit: Int[np.ndarray, " label"] | None = None
+    unit: Int[np.ndarray, " label"]
 
 
 class Interval(NamedTuple):
@@ -145,43 +142,66 @@ class Rectified(NamedTuple):
 
 
 def rectify(
-    sample: Sample, urn: Urn, level: float = 0.95, slopes: Float[np.ndarray, " proxy"] | None = None
-) -> Rectified:
-    """Estimate a quantity with and without proxies; `sample.bottom` must not sum to zero.
+    samples: Sequence[Sample], urn: Urn, level: float = 0.95, slopes: Float[np.ndarray, " proxy"] | None = None
+) -> list[Rectified]:
+    """Estimate quantities with and without proxies; no `bottom` may sum to zero.
 
     Args:
-        sample: The quantity on the labelled items.
+        samples: The quantities on the labelled items.
         urn: Resampled populations of the units.
         level: Coverage of the intervals.
         slopes: Slopes β to take instead of fitted ones.
     """
-    weights = sample.weights / sample.weights.mean()
-    ratio = float(weights @ sample.top / (weights @ sample.bottom))
-    correction = corrections(sample, ratio, slopes)
-    pairs = sample.possible[np.argsort(sample.possible @ [1.0, -ratio])[[-1, 0]]]
-    within = sample.possible[sample.possible[:, 1] > 0]
-    ends = (within[:, 0] / within[:, 1]).min(), (within[:, 0] / within[:, 1]).max()
-    values = np.stack([sample.top, correction, sample.bottom], axis=1)
-    weighted = weights[:, None] * values
-    if sample.unit is not None:  # the values of a unit are sums over its items
-        values = weighted = np.stack([np.bincount(sample.unit, column) for column in weighted.T], axis=1)
-    size = weights.sum() / len(values)  # of the unit that nobody saw, favourable in the first half of the populations
-    favourable = np.arange(len(urn.items)) < len(urn.items) // 2
-    padded = np.vstack([values, np.zeros(3)])
-    above, _, below = (urn.population @ padded).T + size * urn.population[:, -1] * np.where(
-        favourable, *(np.array([[a, 0.0, b]]).T for a, b in pairs)
+    blocks = row_blocks(len(samples), 4.0 * len(urn.items), BLOCK_ELEMENTS)
+    return [found for block in blocks for found in _rectify(samples[block], urn, level, slopes)]
+
+
+def _rectify(samples: Sequence[Sample], urn: Urn, level: float, slopes: np.ndarray | None) -> Iterator[Rectified]:
+    (num_draws, columns), count = urn.items.shape, len(samples)
+    favourable = np.arange(num_draws) < num_draws // 2  # so is the unit that nobody saw in these populations
+    values, unseen, of_units = np.zeros((4, columns, count)), np.zeros((2, 4, count)), []
+    for number, sample in enumerate(samples):
+        weights = sample.weights / sample.weights.mean()
+        ratio = float(weights @ sample.top / (weights @ sample.bottom))
+        change = corrections(sample, ratio, slopes)
+        of_items = np.stack([sample.top, change, sample.bottom, np.ones(len(change))], axis=1)
+        units, place = np.unique(sample.unit, return_inverse=True)
+        weighted = np.stack([np.bincount(place, weights * column) for column in of_items.T], axis=1)
+        of_units.append(weighted)
+        values[:, units, number] = (of_items[np.argsort(sample.unit)] if urn.has_weights else weighted).T
+        extremes = sample.possible[np.argsort(sample.possible @ [1.0, -ratio])[[-1, 0]]]
+        for side, ((top, bottom), furthest) in enumerate(zip(extremes, (change.max(), change.min()), strict=True)):
+            unseen[side, :, number] = weights.sum() / len(units) * np.array([top, furthest, bottom, 1.0])
+    # Sums over each population: of a, of the corrections, of b, and of the size of the part that a quantity is about.
+    values[:, -1, :] = unseen.mean(axis=0)
+    half = (unseen[0] - unseen[1]) / 2
+    swing = np.where(favourable, 1.0, -1.0)[:, None]
+    top, bottom, size = (
+        urn.population @ values[part] + swing * urn.population[:, -1:] * half[part] for part in (0, 2, 3)
     )
-    changes = correction.max(), correction.min()
-    changed = urn.items @ padded[:, 1] + size * urn.items[:, -1] * np.where(favourable, *changes)
-    found = []
-    for used in (0.0, 1.0):
-        drawn = ((above + used * changed) / np.where(below > 0, below, np.nan)).clip(*ends)
-        low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
-        estimate = float(np.clip(weighted.sum(axis=0) @ [1.0, used, 0.0] / weighted[:, 2].sum(), *ends))
-        linear = weighted @ [1.0, used, -estimate] / weighted[:, 2].mean()
-        variance = float(linear.var(ddof=1)) if len(linear) > 1 else np.nan
-        found.append(Interval(estimate, min(float(low), estimate), max(float(high), estimate), variance, drawn))
-    return Rectified(*found)
+    change, own_size = (urn.items @ values[part] + swing * urn.items[:, -1:] * half[part] for part in (1, 3))
+    change *= size / own_size
+    bottom[bottom <= 0] = np.nan
+    ends = np.array([_ends(sample.possible) for sample in samples]).T
+    drawn = (np.stack([top, top + change]) / bottom).clip(*ends)
+    limits = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2], axis=1)
+    for number, weighted in enumerate(of_units):
+        intervals = []
+        for used in (0, 1):
+            estimate = float(np.clip(weighted.sum(axis=0) @ [1, used, 0, 0] / weighted[:, 2].sum(), *ends[:, number]))
+            linear = weighted @ [1, used, -estimate, 0] / weighted[:, 2].mean()
+            variance = float(linear.var(ddof=1)) if len(linear) > 1 else np.nan
+            low, high = limits[:, used, number].tolist()
+            intervals.append(
+                Interval(estimate, min(low, estimate), max(high, estimate), variance, drawn[used, :, number])
+            )
+        yield Rectified(*intervals)
+
+
+def _ends(possible: Float[np.ndarray, "pair 2"]) -> tuple[float, float]:
+    """The range of the quantity."""
+    ratios = possible[possible[:, 1] > 0, 0] / possible[possible[:, 1] > 0, 1]
+    return float(ratios.min()), float(ratios.max())
 
 
 SIGNAL = np.append(0.0, 4.0 ** np.arange(-2, 8))
@@ -218,7 +238,7 @@ def corrections(
         return np.zeros(len(values))
     prior = SIGNAL[:, None] / spread
     left = np.maximum(power - (prior * along**2 / (1 + prior * sizes)).sum(axis=1), np.finfo(float).eps * power)
-    units = len(values) if sample.unit is None else int(sample.unit.max()) + 1
+    units = len(np.unique(sample.unit))
     evidence = -(units - 1) / 2 * np.log(left) - np.log1p(prior * sizes).sum(axis=1) / 2
     best = int(np.argmax(evidence))
     if best == 0:

@@ -1,0 +1,168 @@
+"""Coverage and width of the intervals of `estimate`, what chosen labels are worth, and whom to ask.
+
+    python analyses/estimate.py --data ROOT [--out DIR] [--resamples 1000] [--sets 20] [--parts real simulated]
+
+ROOT holds `panels` and `ensembles`. Of each set every label is known; gold labels are drawn again and again from all
+items with a label (20, 50, 100 and 200; at most a third of them), and the intervals are asked whether they hold the
+value of the whole set. The posterior of Dawid–Skene does not see gold labels and is fitted once per set. Quantities
+are the prevalence of every class, accuracy (and sensitivity and specificity) of at most 12 voters, and the difference
+of two of them. What is done is kept in DIR/estimate, one file per set.
+"""
+
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import jax
+import numpy as np
+import pandas as pd
+from common import run, write
+from gold import real_sets, simulated_sets
+
+from latentens import Dataset
+from latentens.estimation.estimate import smoothed_shares
+from latentens.estimation.quantities import Quantity, list_quantities
+from latentens.estimation.rectified import Sample, draw_urn, rectify
+from latentens.methods import DawidSkeneEM
+from latentens.runtime.parallel import one_blas_thread
+
+COUNTS = (20, 50, 100, 200)
+MOST_VOTERS = 12
+URNS = 10
+"""Resampled populations are drawn anew this many times per number of labels."""
+
+
+def main(
+    data: Path | None,
+    out: Path,
+    seed: int,
+    resamples: int = 1_000,
+    sets: int = 20,
+    items: int = 1_000,
+    parts: tuple[str, ...] = ("real", "simulated"),
+) -> pd.DataFrame:
+    tables = []
+    sources = {"real": real_panels(data), "simulated": simulated_sets(seed, sets, items)}
+    for part in parts:
+        for dataset in sources[part]:
+            tables.append(covered(dataset, resamples, out / "estimate" / part, seed).assign(part=part))
+    table = pd.concat(tables, ignore_index=True)
+    write(out, "estimate_coverage", table=summarise(table).set_index(["part", "labels"]))
+    write(out, "estimate_sets", table=by_set(table).set_index("set"))
+    return table
+
+
+def real_panels(data: Path | None) -> Iterator[Dataset]:
+    """Panels and ensembles, with the items whose label is known."""
+    for dataset in real_sets(data):
+        if dataset.name in ("bluebird", "dog", "rte", "zencrowd_us"):
+            continue
+        known = np.flatnonzero(dataset.labels >= 0)
+        yield Dataset(dataset.name, dataset.votes.take(known), dataset.labels[known])
+
+
+def chosen_quantities(dataset: Dataset) -> list[Quantity]:
+    """All classes, some voters, and a difference."""
+    votes = dataset.votes
+    voters = np.unique(np.linspace(0, votes.num_voters - 1, MOST_VOTERS).astype(int))
+    names = {str(votes.voter_names[voter]) for voter in voters}
+    pair = [votes.voter_names[0], votes.voter_names[1]]
+    voter_kinds = ("accuracy", "sensitivity", "specificity")
+    return [q for q in list_quantities(votes, pair) if q.name not in voter_kinds or q.of in names]
+
+
+@one_blas_thread()
+def covered(dataset: Dataset, resamples: int, folder: Path, seed: int) -> pd.DataFrame:
+    """How often intervals hold the truth, and how wide they are, by quantity and number of labels; kept on disk."""
+    path = folder / f"{dataset.name.replace('/', '_')}_{resamples}_{seed}.csv"
+    if path.exists():
+        return pd.read_csv(path)
+    votes, labels = dataset.votes, np.asarray(dataset.labels)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        posterior = DawidSkeneEM().fit(votes, key=jax.random.key(seed)).label_probs
+    probs = posterior, smoothed_shares(votes)
+    known, generator = [], np.random.default_rng(seed)
+    for quantity in chosen_quantities(dataset):
+        place = np.full(votes.num_items, -1)
+        place[quantity.items] = np.arange(len(quantity.items))
+        expected = [
+            np.stack([(predicted[quantity.items] * values).sum(axis=1) for predicted in probs], axis=1)
+            for values in (quantity.top, quantity.bottom)
+        ]
+        rows = np.arange(len(quantity.items)), labels[quantity.items]
+        top, bottom = quantity.top[rows], quantity.bottom[rows]
+        if bottom.sum() > 0:
+            means = [values.mean(axis=0)[None] for values in expected]
+            known.append((quantity, place, expected, means, top, bottom))
+    found = []
+    for count in COUNTS:
+        if 3 * count > votes.num_items:
+            continue
+        urns = [draw_urn(generator, 1_000, count, votes.num_items) for _ in range(URNS)]
+        sums = np.zeros((len(known), 7))
+        for resample in range(resamples):
+            drawn = np.sort(generator.choice(votes.num_items, count, replace=False))
+            samples, numbers = [], []
+            for number, (quantity, place, expected, means, top, bottom) in enumerate(known):
+                inside = np.flatnonzero(place[drawn] >= 0)
+                at = place[drawn[inside]]
+                if bottom[at].any():
+                    proxies = (expected[0][at], expected[1][at])
+                    rest = np.ones(len(at)), quantity.possible, inside
+                    samples.append(Sample(top[at], bottom[at], *proxies, *means, *rest))
+                    numbers.append(number)
+            for number, result in zip(numbers, rectify(samples, urns[resample % URNS]), strict=True):
+                *_, top, bottom = known[number]
+                truth = top.sum() / bottom.sum()
+                gold, best = result
+                widths = best.high - best.low, gold.high - gold.low
+                inside_both = best.low <= truth <= best.high, gold.low <= truth <= gold.high
+                errors = (best.estimate - truth) ** 2, (gold.estimate - truth) ** 2
+                sums[number] += [1, *inside_both, *widths, *errors]
+        for (quantity, *_, top, bottom), (number, *rest) in zip(known, sums, strict=True):
+            hit, gold_hit, width, gold_width, error, gold_error = np.array(rest) / max(number, 1)
+            row = {"set": dataset.name, "labels": count, "quantity": quantity.name, "of": quantity.of}
+            row |= {"truth": top.sum() / bottom.sum(), "resamples": int(number), "coverage": hit}
+            row |= {"gold_coverage": gold_hit, "width": width, "gold_width": gold_width}
+            row |= {"error": np.sqrt(error), "gold_error": np.sqrt(gold_error)}
+            found.append(row)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    table = pd.DataFrame(found)
+    table.to_csv(path, index=False)
+    print(dataset.name, flush=True)
+    return table
+
+
+def summarise(table: pd.DataFrame) -> pd.DataFrame:
+    """Coverage and width by number of labels and kind of quantity."""
+    table = table[table["resamples"] >= 50].assign(ratio=table["width"] / table["gold_width"])
+    rows = []
+    for (part, labels, quantity), some in table.groupby(["part", "labels", "quantity"], sort=False):
+        plain = some[(some["truth"].abs() >= 0.05) & (some["truth"].abs() <= 0.95)]
+        lowest = some.loc[some["coverage"].idxmin()]
+        rows.append(
+            {"part": part, "labels": labels, "quantity": quantity, "intervals": len(some)}
+            | {"coverage": some["coverage"].mean(), "gold_coverage": some["gold_coverage"].mean()}
+            | {"lowest": lowest["coverage"], "lowest_at": f"{lowest['set']}, {lowest['of']}, {lowest['truth']:.3f}"}
+            | {"below_93": (some["coverage"] < 0.93).mean(), "above_97": (some["coverage"] > 0.97).mean()}
+            | {"above_97_not_rare": (plain["coverage"] > 0.97).mean() if len(plain) else np.nan}
+            | {"width_ratio": some["ratio"].mean(), "worst_ratio": some["ratio"].max()}
+            | {"error_ratio": np.sqrt((some["error"] ** 2).sum() / (some["gold_error"] ** 2).sum())}
+        )
+    return pd.DataFrame(rows)
+
+
+def by_set(table: pd.DataFrame) -> pd.DataFrame:
+    """Each set: mean and lowest coverage, and mean width against gold labels alone."""
+    table = table[table["resamples"] >= 50].assign(ratio=table["width"] / table["gold_width"])
+    table["set"] = np.where(table["part"] == "real", table["set"], table["set"].str.rpartition("/")[0])
+    groups = table.groupby(["set", "labels"], sort=False)
+    found = groups.agg(
+        coverage=("coverage", "mean"), lowest=("coverage", "min"), ratio=("ratio", "mean"), worst_ratio=("ratio", "max")
+    )
+    return found.reset_index()
+
+
+if __name__ == "__main__":
+    run(main, __doc__)
