@@ -19,7 +19,12 @@ from .comparison import save_comparison as save_comparison
 from .datasets import Dataset as Dataset
 from .datasets import simulate as simulate
 from .datasets import simulate_like as simulate_like
+from .estimation import effective_judges as effective_judges
 from .estimation import estimate as estimate
+from .estimation import judge_worth as judge_worth
+from .estimation import labels_needed as labels_needed
+from .estimation import next_labels as next_labels
+from .estimation import next_votes as next_votes
 from .inference.density import log_density as log_density
 from .methods.base import Estimate as Estimate
 from .methods.base import Fit as Fit

@@ -63,7 +63,7 @@ def list_quantities(
         yield mean_of("prevalence", name, np.eye(votes.num_classes)[code])
     for title, function in (functions or {}).items():
         yield mean_of("mean", title, _values(title, function, names))
-    ballots = _ballots(votes)
+    ballots = ballots_of(votes)
     if compare is not None:
         pair = _pair(compare, votes.voter_names)
         if pair is not None:
@@ -91,7 +91,7 @@ def list_quantities(
 Ballots = list[tuple[Int[np.ndarray, " some"], Float[np.ndarray, "some label"]]]
 
 
-def _ballots(votes: Votes) -> Ballots:
+def ballots_of(votes: Votes) -> Ballots:
     """For each voter the items with a vote, and the share of each class in the votes on them: repeated ones average."""
     item, voter, vote = votes.triplets
     order = np.lexsort((item, voter))

@@ -135,7 +135,7 @@ class Interval(NamedTuple):
 
 
 class Rectified(NamedTuple):
-    """A quantity from gold labels alone, and with the proxies."""
+    """A quantity from gold labels alone, and with the proxies if that makes its interval narrower."""
 
     gold: Interval
     rectified: Interval
@@ -195,7 +195,9 @@ def _rectify(samples: Sequence[Sample], urn: Urn, level: float, slopes: np.ndarr
             intervals.append(
                 Interval(estimate, min(low, estimate), max(high, estimate), variance, drawn[used, :, number])
             )
-        yield Rectified(*intervals)
+        gold, rectified = intervals
+        is_narrower = rectified.high - rectified.low < gold.high - gold.low
+        yield Rectified(gold, rectified if is_narrower or slopes is not None else gold)
 
 
 def _ends(possible: Float[np.ndarray, "pair 2"]) -> tuple[float, float]:
@@ -204,8 +206,9 @@ def _ends(possible: Float[np.ndarray, "pair 2"]) -> tuple[float, float]:
     return float(ratios.min()), float(ratios.max())
 
 
-SIGNAL = np.append(0.0, 4.0 ** np.arange(-2, 8))
-"""Prior variances of the slopes that are tried, in units of the noise of one label over the spread of the proxies."""
+SIGNAL = np.append(0.0, 4.0 ** np.arange(-5, 2))
+"""Prior variances of the slopes that are tried, the noise being all of the values' variance. A proxy predicts the value
+itself, so a slope of one takes it at its word, and slopes beyond two or so are not to be believed."""
 
 
 def corrections(
@@ -230,15 +233,14 @@ def corrections(
     total = weights.sum()
     centred = proxies - weights @ proxies / total
     values = values - weights @ values / total
-    # Marginal likelihood of labels with slopes β ~ N(0, s σ² / spread): the noise variance σ² is profiled out.
+    # Marginal likelihood of labels with slopes β ~ N(0, s σ² n / Σ u²): the noise variance σ² is profiled out.
     sizes, axes = np.linalg.eigh((weights[:, None] * centred).T @ centred)
     along = axes.T @ (centred.T @ (weights * values))
-    spread, power = sizes.sum() / max(len(sizes), 1), float(weights @ values**2)
-    if spread <= 0 or power <= 0:
+    power, units = float(weights @ values**2), len(np.unique(sample.unit))
+    if power <= 0:
         return np.zeros(len(values))
-    prior = SIGNAL[:, None] / spread
+    prior = SIGNAL[:, None] * units / power
     left = np.maximum(power - (prior * along**2 / (1 + prior * sizes)).sum(axis=1), np.finfo(float).eps * power)
-    units = len(np.unique(sample.unit))
     evidence = -(units - 1) / 2 * np.log(left) - np.log1p(prior * sizes).sum(axis=1) / 2
     best = int(np.argmax(evidence))
     if best == 0:

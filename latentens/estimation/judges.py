@@ -1,0 +1,162 @@
+"""What judges are worth against gold labels: how many independent ones they amount to, and what each one adds."""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import jax
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+
+from latentens.errors import LatentensWarning, VotesError
+from latentens.estimation.quantities import ballots_of
+from latentens.methods.base import Method, Posterior
+from latentens.methods.dawid_skene_em import DawidSkeneEM
+from latentens.runtime.numerics import numpy_generator
+from latentens.scores import compare_accuracy, compare_log_scores, log_losses
+from latentens.votes import Triplets, Votes
+from latentens.votes.matching import Gold, gold_codes
+
+
+class EffectiveJudges(NamedTuple):
+    """How many judges with independent errors have a mean error that varies as much as that of these judges.
+
+    Attributes:
+        number: The number, J/(1 + (J − 1) ρ) for J judges whose errors have the mean correlation ρ.
+        low: Lower end of its interval.
+        high: Upper end.
+        correlation: The mean correlation ρ between the errors of two judges.
+        judges: Number of judges with votes on labelled items.
+        labels: Number of gold labels.
+    """
+
+    number: float
+    low: float
+    high: float
+    correlation: float
+    judges: int
+    labels: int
+
+
+def effective_judges(
+    votes: Votes, gold: Gold, *, key: jax.Array, level: float = 0.95, resamples: int = 1000
+) -> EffectiveJudges:
+    """The effective number of judges by their errors on gold labels, with a bootstrap interval over items.
+
+    Args:
+        votes: The votes; repeated votes of a judge on an item average.
+        gold: Gold labels of some items.
+        key: Random key of the bootstrap.
+        level: Coverage of the interval.
+        resamples: Number of bootstrap resamples.
+    """
+    codes = gold_codes(votes, gold)
+    labelled = np.flatnonzero(codes >= 0)
+    if len(labelled) < 2 or votes.num_voters < 2:
+        raise VotesError("at least two gold labels and two judges are needed to see whether judges err together")
+    wrong = np.full((len(labelled), votes.num_voters), np.nan)
+    place = np.full(votes.num_items, -1)
+    place[labelled] = np.arange(len(labelled))
+    for judge, (items, said) in enumerate(ballots_of(votes)):
+        known = codes[items] >= 0
+        wrong[place[items[known]], judge] = 1 - said[known, codes[items[known]]]
+    wrong = wrong[:, (~np.isnan(wrong)).sum(axis=0) > 1]
+    ones = np.ones(len(wrong))
+    number, correlation = _effective(wrong, ones)
+    generator = numpy_generator(key)
+    draws = generator.multinomial(len(wrong), np.full(len(wrong), 1 / len(wrong)), size=resamples)
+    found = np.array([_effective(wrong, weights)[0] for weights in draws.astype(float)])
+    low, high = np.nanquantile(found, [(1 - level) / 2, (1 + level) / 2])
+    return EffectiveJudges(number, float(low), float(high), correlation, wrong.shape[1], len(wrong))
+
+
+def _effective(wrong: Float[np.ndarray, "label judge"], weights: Float[np.ndarray, " label"]) -> tuple[float, float]:
+    """The effective number and the mean correlation, covariances being those of the items that two judges share."""
+    cast = ~np.isnan(wrong)
+    filled, shares = np.where(cast, wrong, 0.0), weights[:, None] * cast
+    totals = shares.sum(axis=0)
+    centred = np.where(cast, filled - (weights @ filled) / np.maximum(totals, 1e-300), 0.0)
+    together = shares.T @ cast
+    covariance = (weights[:, None] * centred).T @ centred / np.maximum(together, 1e-300)
+    pairs = together > 0
+    size, variance = len(covariance), np.diag(covariance).mean()
+    between = covariance[pairs & ~np.eye(size, dtype=bool)]
+    if variance <= 0 or not len(between):
+        return np.nan, np.nan
+    correlation = float(between.mean() / variance)
+    inflation = 1 + (size - 1) * correlation
+    return float(size / inflation) if inflation > 0 else np.inf, correlation
+
+
+def judge_worth(
+    votes: Votes, gold: Gold, *, key: jax.Array, method: Method | None = None, curve: bool = True
+) -> pd.DataFrame:
+    """What each judge adds to the panel, by gold labels that no fit has seen.
+
+    Args:
+        votes: The votes.
+        gold: Gold labels of some items, which only score the fits.
+        key: Random key of the fits.
+        method: The method that combines the judges, by default `DawidSkeneEM`.
+        curve: Whether to fit growing panels, too: judges are added from the best to the worst by the method's own
+            estimate of their accuracy, which has seen no gold label.
+
+    Returns:
+        One row for each judge: `judge`; `accuracy_without` and `log_score_without` of the panel without the judge;
+        `accuracy_added`, what the judge adds to the accuracy, with `low`, `high` and `p_value` (McNemar);
+        `log_score_added`, by how much the judge lowers the log score, with its own interval; with `curve` also `rank`,
+        and `accuracy_so_far` and `log_score_so_far` of the judges up to this rank. `attrs` has the scores of all.
+    """
+    method = method or DawidSkeneEM()
+    codes = gold_codes(votes, gold)
+    if (codes >= 0).sum() < 2 or votes.num_voters < 3:
+        raise VotesError("at least two gold labels and three judges are needed to see what each judge adds")
+    everyone = np.arange(votes.num_voters)
+    fit = method.fit(votes, key=key)
+    probs = fit.label_probs
+    rows = []
+    for judge in everyone.tolist():
+        others = _posterior(method, _judges(votes, np.delete(everyone, judge)), key)
+        accuracy = compare_accuracy(codes, probs, others)
+        log_score = compare_log_scores(codes, others, probs)
+        row = {"judge": votes.voter_names[judge], "accuracy_added": accuracy.difference, "low": accuracy.low}
+        row |= {"high": accuracy.high, "p_value": accuracy.p_value, "log_score_added": log_score.difference}
+        row |= {"log_score_low": log_score.low, "log_score_high": log_score.high}
+        without = _scores(codes, others)
+        rows.append(row | {"accuracy_without": without[0], "log_score_without": without[1]})
+    table = pd.DataFrame(rows)
+    table.attrs.update(zip(("accuracy", "log_score"), _scores(codes, probs), strict=True))
+    if curve:
+        skill = fit.summary.skill
+        order = np.argsort(-np.nan_to_num(skill.balanced_accuracy), kind="stable")
+        so_far = [
+            _scores(codes, _posterior(method, _judges(votes, np.sort(order[:size])), key)) for size in everyone + 1
+        ]
+        table["rank"] = np.argsort(order) + 1
+        table["accuracy_so_far"], table["log_score_so_far"] = np.array(so_far)[np.argsort(order)].T
+    return table
+
+
+def _scores(codes: np.ndarray, probs: Posterior) -> tuple[float, float]:
+    known = codes >= 0
+    return float((probs[known].argmax(axis=1) == codes[known]).mean()), float(log_losses(codes, probs)[known].mean())
+
+
+def _posterior(method: Method, votes: Votes, key: jax.Array) -> Posterior:
+    with warnings.catch_warnings():  # of small panels; the user wants the scores
+        warnings.simplefilter("ignore", LatentensWarning)
+        return method.fit(votes, key=key).label_probs
+
+
+def _judges(votes: Votes, judges: Sequence[int] | np.ndarray) -> Votes:
+    """The votes of some judges."""
+    names = np.asarray(votes.voter_names, dtype=object)[judges]
+    if isinstance(votes.storage, np.ndarray):
+        storage: np.ndarray | Triplets = votes.storage[:, judges].copy()
+    else:
+        item, voter, vote = votes.storage
+        kept = np.isin(voter, judges)
+        storage = Triplets(item[kept], np.searchsorted(judges, voter[kept]).astype(voter.dtype), vote[kept])
+    return replace(votes, storage=storage, num_voters=len(names), voter_names=names, anchor=())
