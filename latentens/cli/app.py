@@ -94,7 +94,7 @@ def compare(
     root: Annotated[Path | None, Option(help="Folder with the files of named data sets.")] = None,
     model: Annotated[list[str] | None, Option(help="A model to simulate data from. May be repeated.")] = None,
     methods: MethodNames = None,
-    items: Items = 5_000,
+    items: Items = 10_000,
     seed: Seed = 1,
     repetitions: Annotated[int, Option(min=1, help="Number of fits of each method, each with its own seed.")] = 1,
     folds: Annotated[
@@ -175,16 +175,17 @@ def default_methods(datasets: Sequence["Dataset"], showcase: bool) -> dict[str, 
 
     Args:
         datasets: The data sets.
-        showcase: Whether these are the paper's simulated sets, to which their true model is fitted too.
+        showcase: Whether these are the paper's simulated sets: then the paper's methods, and the true model fitted.
     """
     from latentens.cli.methods import find_methods
     from latentens.comparison.own_program import OWN_PROGRAM, own_program
 
-    names = ["Consensus", "MajorityVote", "DawidSkeneEM", "Tempered(DawidSkeneEM)"]
-    if any(dataset.votes.num_classes > 2 for dataset in datasets):
-        return {**find_methods([*names, "Glad", "Ebcc"])}
-    found = find_methods([*names, "SpectralMetaLearner", "LatentSpectral", "RBMStack"])
-    return {**found, OWN_PROGRAM: own_program(datasets)} if showcase else {**found}
+    two_classes = all(dataset.votes.num_classes == 2 for dataset in datasets)
+    further = ("SpectralMetaLearner", "LatentSpectral", "RBMStack") if two_classes else ("Glad", "Ebcc")
+    found = find_methods(["MajorityVote", "DawidSkeneEM", *further])
+    if showcase:
+        return {**found, OWN_PROGRAM: own_program(datasets)}
+    return {**find_methods(["Consensus", "Tempered(DawidSkeneEM)"]), **found}
 
 
 def _simulated(name: str, model: "GenerativeModel", items: int, seed: int) -> "Dataset":

@@ -40,7 +40,7 @@ NEARLY_ONE = 1 - np.finfo(np.float64).eps
 
 def flatten(arrays: Params, names: Shapes) -> Flat:
     """Arrays one after the other in the order of the names."""
-    return np.concatenate([np.ravel(arrays[name]) for name in names], dtype=np.float64)
+    return np.concatenate([np.zeros(0), *(np.ravel(arrays[name]) for name in names)], dtype=np.float64)
 
 
 def unflatten(flat: Any, shapes: Shapes) -> dict[str, Any]:

@@ -17,7 +17,6 @@ from latentens.comparison.result import EXACT, Outcome
 from latentens.comparison.sweep import MethodFactory, Progress, cells_of, key_data, named_methods, run_cells
 from latentens.datasets.dataset import Dataset
 from latentens.errors import LatentensError
-from latentens.methods import Tempered
 from latentens.methods.base import GoldCodes, Method
 from latentens.recommendation.candidates import (
     SAFEST,
@@ -114,8 +113,6 @@ def recommend(
     if not found.plausible and codes is None and not set(chosen) & set(SAFEST):
         chosen |= {name: method for name, method in usual.items() if name in SAFEST}
     found = rounds.score(found, chosen, 1 if quick else twins)
-    if methods is None and not quick:
-        found = rounds.temper(found, chosen, twins)
     return _tree(found, rounds.outcomes, key)
 
 
@@ -187,20 +184,6 @@ class _Rounds:
             found = without_disproved(found, score_on_gold(dataset.gold, predicted, key, unidentified))
         losses = {score: {part.model: part.losses(score, usable) for part in found.twins} for score in SCORES}
         return replace(found, choice=choose(losses, eligible, found.gold))
-
-    def temper(
-        self, found: Recommendation, methods: Mapping[str, Method | MethodFactory], num_twins: int, nats: float = 0.05
-    ) -> Recommendation:
-        """Try the chosen method with tempered probabilities too, if these are far from the exact posterior on twins."""
-        if found.choice is None or not found.twins:
-            return found
-        best = found.choice.tied[0]
-        poor = any(part.gain("log_score", None, best) > nats for part in found.twins)
-        if not poor or best.startswith("Tempered") or f"Tempered({best})" in methods:
-            return found
-        made = methods[best]
-        tempered = Tempered(made if isinstance(made, Method) else made(self.dataset.votes))
-        return self.score(found, {**methods, f"Tempered({best})": tempered}, num_twins)
 
 
 def without_disproved(found: Recommendation, gold: GoldScores) -> Recommendation:
