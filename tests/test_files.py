@@ -309,7 +309,7 @@ def test_tables_that_are_not_clear(file, text, message):
         ({"item": "c"}, "there is no column 'c'"),
         ({"vote": "a"}, "none of the columns 'item', 'b' is named like the voters: give voter=…"),
         ({"ignore": "a"}, "ignore=('a',)"),
-        ({"duplicates": "all"}, "none of 'error', 'first', 'last' and 'keep'"),
+        ({"duplicates": "all"}, "not one of 'error', 'first', 'last' and 'keep'"),
         ({"classes": ("x", "x")}, "names a class twice"),
     ],
 )

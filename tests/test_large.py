@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from latentens.errors import LimitError, VotesError
+from latentens.errors import LimitError
 from latentens.methods import DawidSkeneEM, SpectralMetaLearner, dawid_skene_em, moments
 from latentens.methods import moments as imbalance
 from latentens.methods import rank_one as spectral
@@ -231,10 +231,6 @@ def test_time_is_refused_if_a_limit_is_set(monkeypatch):
     check_time(59, "waiting", "do not")
     with pytest.raises(LimitError, match="waiting would take about 61 seconds, more than the limit of 60; do not"):
         check_time(61, "waiting", "do not")
-
-
-def test_limit_errors_are_errors_of_input():
-    assert not issubclass(LimitError, VotesError)
 
 
 def test_moments_and_imbalance_by_blocks_are_those_of_all_rows(monkeypatch):

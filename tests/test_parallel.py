@@ -107,10 +107,6 @@ def test_threads_within_threads_stop_too():
         in_threads(run, range(2), workers=2)
 
 
-def test_a_thread_of_nobody_is_never_stopped():
-    stop_if_asked()
-
-
 def test_time_is_up_in_threads_too(monkeypatch):
     monkeypatch.setenv("LATENTENS_SECONDS", "0.05")
     with (

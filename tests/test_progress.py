@@ -11,9 +11,8 @@ CODE = """
 import time
 from latentens.runtime import progress
 from latentens.runtime.parallel import in_threads
-progress.PATIENCE = -1.0
 with progress.task("outer [b]words[/b]", 3, patience=0.0) as advance:
-    for _ in progress.track_late(range(3), lambda step: f"inner {step}"):
+    for _ in progress.track_late(range(3), lambda step: f"inner {step}", patience=0.0):
         time.sleep(0.15)
         advance("")
 assert in_threads(lambda part: part + 1, [1, 2, 3], description="in threads") == [2, 3, 4]
@@ -70,8 +69,10 @@ def test_a_notebook_that_can_draw_bars_shows_them(monkeypatch, has_widgets):
 
 def test_a_long_step_is_named_though_it_says_nothing():
     """After a quick one, and before it ends."""
-    steps = "for _ in progress.track_late(['quick', 'long'], str): time.sleep(0.01 if _ == 'quick' else 0.6)"
-    shown, _ = on_terminal(f"import time\nfrom latentens.runtime import progress\nprogress.PATIENCE = 0.2\n{steps}")
+    steps = (
+        "for _ in progress.track_late(['quick', 'long'], str, patience=0.2): time.sleep(0.01 if _ == 'quick' else 0.6)"
+    )
+    shown, _ = on_terminal(f"import time\nfrom latentens.runtime import progress\n{steps}")
     assert "long" in shown
     assert "50%" in shown
     assert "quick" not in shown

@@ -1,4 +1,4 @@
-"""Data sets: votes together with what is known of the truth."""
+"""Data sets: votes with the labels, models and parameters that are known."""
 
 from latentens.datasets.dataset import Dataset, simulate, simulate_like
 from latentens.datasets.from_files import from_files, read_labels, read_votes

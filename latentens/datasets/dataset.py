@@ -24,7 +24,7 @@ from latentens.votes.matching import certain_where_known
 
 ITEMS_PER_KEY = 2**16
 VOTES_PER_KEY = 2**22
-"""Limits of what is drawn with one random key, which bound the memory. What a key gives depends on them."""
+"""Items and votes that are drawn with one random key, which limits the memory. The draws of a key depend on them."""
 
 Drawn = tuple[dict[str, Array], Int[Array, "item voter"]]
 """The hidden sites of items, and their votes."""
@@ -32,14 +32,14 @@ Drawn = tuple[dict[str, Array], Int[Array, "item voter"]]
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Votes with what is known of the truth: what a comparison is scored on.
+    """Votes with the labels, model and parameters that are known, to score a comparison on.
 
     Attributes:
-        name: What the data are called in tables.
+        name: The name of the data in tables.
         votes: The votes.
-        labels: The true label of each item, −1 where it is not known.
-        model: The model that the votes come from, where known.
-        params: Its true parameters, where known.
+        labels: The true label of each item, −1 if it is not known.
+        model: The model that the votes come from, if known.
+        params: Its true parameters, if known.
         gold: True labels that methods may use, −1 for the other items. Where no other label is known, methods are
             scored on these, each predicted by a fit that has not seen it; else they are not scored.
     """
@@ -108,7 +108,7 @@ def simulate_like(
 
     Args:
         model: The generative model.
-        pattern: Votes of which only the pattern counts; the result has their items, voters and classes.
+        pattern: Votes of which only the pattern is used; the result has their items, voters and classes.
         key: Random key; the same key gives the same data.
         params: A value for each parameter; by default a draw from the priors.
         items_per_key: The most items that are drawn at a time, which bounds the memory; another number, other data.

@@ -12,31 +12,33 @@ compile_quickly = partial(jax.jit, compiler_options={"xla_backend_optimization_l
 ONE_THREAD = {"xla_cpu_multi_thread_eigen": False}
 """Compiler options by which sums have the same order for any number of cores."""
 
-
-MAPPINGS = Path("/proc/self/maps")
-LIMIT = Path("/proc/sys/vm/max_map_count")
-
-FULL = 0.6
-"""Compiled programs are dropped when this share of the mappings is taken."""
-
-SECONDS = 5.0
-"""Mappings are counted at most this often."""
-
-_last_count = 0.0
+_last_count = -float("inf")
 
 
-def release_compiled() -> None:
-    """Drop compiled programs if more of them might exceed the system's limit on mappings and end the process."""
+def release_compiled(
+    *,
+    mappings: Path = Path("/proc/self/maps"),
+    limit: Path = Path("/proc/sys/vm/max_map_count"),
+    full: float = 0.6,
+    every: float = 5.0,
+) -> None:
+    """Drop compiled programs if more of them might exceed the system's limit on mappings and end the process.
+
+    Args:
+        mappings: The system's list of mappings, one per line; there is none outside of Linux.
+        limit: The file with their largest number.
+        full: Programs are dropped when this share of the mappings is taken.
+        every: Mappings are counted at most once in this many seconds.
+    """
     global _last_count
-    now = time.monotonic()
-    if now - _last_count < SECONDS:
+    if (now := time.monotonic()) - _last_count < every:
         return
     _last_count = now
     try:
-        with MAPPINGS.open("rb") as lines:
+        with mappings.open("rb") as lines:
             taken = sum(1 for _ in lines)
-        allowed = int(LIMIT.read_text())
-    except OSError:  # not Linux
+        allowed = int(limit.read_text())
+    except OSError:
         return
-    if taken > FULL * allowed:
+    if taken > full * allowed:
         jax.clear_caches()

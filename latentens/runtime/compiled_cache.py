@@ -17,12 +17,6 @@ CACHE_VARIABLE = "LATENTENS_CACHE"
 
 OFF = "off"
 
-LARGEST = 2**29
-"""Bytes that the folder may have when a process begins to use it."""
-
-SHORTEST = 0.0
-"""All programs are kept, however quickly they compile: the many small ones add up."""
-
 
 def user_folder() -> Path:
     """The user's folder for compiled programs, made when something is kept in it."""
@@ -30,12 +24,13 @@ def user_folder() -> Path:
     return (Path(caches) if caches else Path.home() / ".cache") / "latentens" / "compiled"
 
 
-def keep_compiled(folder: str | Path | None = None) -> None:
+def keep_compiled(folder: str | Path | None = None, *, largest: int = 2**29) -> None:
     """Keep compiled programs in a folder.
 
     Args:
         folder: The folder; by default that of the variable LATENTENS_CACHE, else the one JAX is configured with, else
             one in the user's cache folder. `off` keeps nothing.
+        largest: Bytes that the folder may have when a process begins to use it.
     """
     named = folder or os.environ.get(CACHE_VARIABLE)
     if str(named) == OFF or (not named and _of_jax()):
@@ -47,8 +42,8 @@ def keep_compiled(folder: str | Path | None = None) -> None:
         if named:
             raise
         return  # a user without a folder to write to compiles every time
-    remove_oldest(chosen, LARGEST)
-    _tell_jax(chosen)
+    remove_oldest(chosen, largest)
+    _configure_jax(chosen)
 
 
 def remove_oldest(folder: Path, largest: int) -> None:
@@ -72,11 +67,11 @@ def _of_jax() -> bool:
     return bool(os.environ.get("JAX_COMPILATION_CACHE_DIR"))
 
 
-def _tell_jax(folder: Path) -> None:
-    """By its configuration or, where it is not imported yet and need not be, by its variables."""
+def _configure_jax(folder: Path) -> None:
+    """By its configuration or, if it is not imported yet and need not be, by its variables."""
     settings = {
         "jax_compilation_cache_dir": str(folder),
-        "jax_persistent_cache_min_compile_time_secs": SHORTEST,
+        "jax_persistent_cache_min_compile_time_secs": 0.0,  # the many small programs add up
     }
     for name, value in settings.items():
         if "jax" in sys.modules:

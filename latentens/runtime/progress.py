@@ -19,9 +19,6 @@ Step = TypeVar("Step")
 Advance = Callable[[str], None]
 """Called after each step with the new description; "" leaves it as it is."""
 
-PATIENCE = 2.0
-"""Seconds without a bar."""
-
 
 class _Bars(Progress):
     """Bars that appear once their task has taken long, even while a step of it is silent."""
@@ -70,18 +67,18 @@ def is_shown() -> bool:
 
 
 @contextmanager
-def task(description: str, total: int | None = None, patience: float | None = None) -> Iterator[Advance]:
+def task(description: str, total: int | None = None, patience: float = 2.0) -> Iterator[Advance]:
     """A piece of work with its bar; the function that is yielded is called after each step, from any thread.
 
     Args:
         description: The text before the bar.
         total: Number of steps, if it is known.
-        patience: Seconds until the bar appears, by default two.
+        patience: Seconds until the bar appears.
     """
     if not is_shown():
         yield lambda _: None
         return
-    progress, patience = _display.begin(), PATIENCE if patience is None else patience
+    progress = _display.begin()
     number = progress.add_task(printable(description), total=total, visible=False, patience=patience)
     try:
         yield lambda words: progress.update(number, advance=1, description=printable(words) or None)
@@ -91,21 +88,23 @@ def task(description: str, total: int | None = None, patience: float | None = No
 
 
 def track_late(
-    steps: Iterable[Step], description: str | Callable[[Step], str], total: int | None = None
+    steps: Iterable[Step], description: str | Callable[[Step], str], total: int | None = None, patience: float = 2.0
 ) -> Iterator[Step]:
-    """Yield the steps, with a progress bar once they take longer than two seconds.
+    """Yield the steps, with a progress bar once they take long.
 
     Args:
         steps: The steps.
         description: The text before the bar, or a function that makes it of a step.
         total: Number of steps, if `steps` has no length.
+        patience: Seconds until the bar appears.
     """
     total = len(steps) if isinstance(steps, Sized) else total
-    says = (lambda _: description) if isinstance(description, str) else description
+    text = (lambda _: description) if isinstance(description, str) else description
     rest = iter(steps)
-    first = list(islice(rest, 0 if isinstance(description, str) else 1))  # which may have to be waited for
-    with task(description if isinstance(description, str) else "".join(map(says, first)), total) as advance:
+    first = list(islice(rest, 0 if isinstance(description, str) else 1))  # may take long to come
+    begin = description if isinstance(description, str) else "".join(map(text, first))
+    with task(begin, total, patience) as advance:
         for number, step in enumerate(chain(first, rest)):
             if number:
-                advance(says(step))
+                advance(text(step))
             yield step

@@ -92,9 +92,9 @@ def incidence_of(
 
     Args:
         votes: The votes.
-        elements_per_row: Size of what is made of a row, if that is more than the votes themselves.
+        elements_per_row: Size of the arrays of a row, if that is more than its votes.
         joint_votes: The most joint votes of a group of voters.
-        block_elements: Size of what is made of a block.
+        block_elements: Size of the arrays of a block.
     """
     if votes.is_sparse:
         columns, bounds, merged = votes.indicator_columns, votes.bounds, None

@@ -80,13 +80,9 @@ Chunk = Mapping[str, Coded]
 
 
 def code(values: Any) -> Coded:
-    """Number the distinct values of a column."""
-    return coded(*pd.factorize(values))
-
-
-def coded(codes: Int[np.ndarray, " entry"], values: Any) -> Coded:
-    """A column from the numbers of some values, which are written alike only if they are the same."""
-    names = written(np.asarray(values))
+    """Number the distinct values of a column; values that are written alike are the same."""
+    codes, uniques = pd.factorize(values)
+    names = written(np.asarray(uniques))
     if names.dtype.kind == "i":
         return Coded(codes.astype(_index_type(len(names))), names)
     names[names == ""] = None
@@ -144,15 +140,15 @@ class TableOptions(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Reading:
-    """What a user says about a table of votes.
+    """A user's options for reading a table of votes.
 
     Attributes:
         item: The column of items; by default it is found by its name.
         voter: The column of voters of a long table; by default it is found by its name.
         vote: The column of votes of a long table; by default it is found by its name.
-        ignore: Columns that do not count.
+        ignore: Columns to ignore.
         classes: The labels in order; by default the sorted distinct ones.
-        missing: What is written where a vote is missing; an empty cell always is.
+        missing: Labels that mean a missing vote; an empty cell always does.
         duplicates: What to do where a voter voted on an item repeatedly: refuse (`error`), take the `first` or the
             `last` vote, or `keep` them all, each of which then counts.
         chunk_cells: Number of cells of a file that are read at a time.
@@ -173,7 +169,7 @@ class Reading:
                 choice = Keyword(name, (value,))
                 raise VotesError(f"{name} takes several values: write {choice}", choice)
         if self.duplicates not in get_args(Duplicates):
-            raise VotesError(f"duplicates={self.duplicates!r} is none of 'error', 'first', 'last' and 'keep'")
+            raise VotesError(f"duplicates={self.duplicates!r} is not one of 'error', 'first', 'last' and 'keep'")
         if self.classes is not None and len(set(self.classes)) < len(self.classes):
             raise VotesError(f"classes={tuple(self.classes)!r} names a class twice")
 
@@ -182,7 +178,7 @@ MISSING = -1
 MAX_CLASSES = 2**15 - 1
 
 FEW_LABELS = 10
-"""More distinct labels than this are doubted where most votes have one of their own."""
+"""More distinct labels than this are doubted if there are few votes for each."""
 
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 WHOLE = re.compile(r"(-?\d+)\.0+", re.ASCII)
@@ -195,7 +191,7 @@ def code_type(num_classes: int) -> type[np.signedinteger]:
 
 
 def as_numbers(array: np.ndarray, truth_values: bool = False) -> np.ndarray | None:
-    """The array with a numeric type, what is missing in it becoming NaN; None if it holds text.
+    """The array with a numeric type, NaN where a vote is missing; None if it holds text.
 
     Args:
         array: The array.
