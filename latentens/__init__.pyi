@@ -9,6 +9,7 @@ from . import rbm as rbm
 from . import recommendation as recommendation
 from . import reporting as reporting
 from . import scores as scores
+from .checks import agreement as agreement
 from .checks import check_fit as check_fit
 from .checks import check_independence as check_independence
 from .checks import check_signal as check_signal

@@ -1,5 +1,6 @@
-"""Checks that need no label: signal, dependence between voters, predictive checks, simulation-based calibration."""
+"""Checks that need no label: signal, agreement, dependence, predictive checks, simulation-based calibration."""
 
+from latentens.checks.agreement import agreement
 from latentens.checks.dependence import (
     LabelDependence,
     ModelCheck,
@@ -28,6 +29,7 @@ __all__ = [
     "PredictiveRanking",
     "SignalCheck",
     "SimulationRanks",
+    "agreement",
     "candidate_pairs",
     "check_fit",
     "check_independence",

@@ -295,7 +295,7 @@ def check(
     """
     import jax
 
-    from latentens.checks import check_independence, effective_voters, signal_summary
+    from latentens.checks import agreement, check_independence, effective_voters, signal_summary
     from latentens.cli import io, printing
 
     io.check_file(out)
@@ -304,6 +304,7 @@ def check(
     with status("Checking whether voters err independently"):
         found = check_independence(read, key=key, level=level)
     console.print(signal_summary(read, key=key))
+    console.print(printing.agreement_table(agreement(read, key=key, max_paired=0)))
     console.print(found.summary)
     if found.rejected:
         console.print(printing.pair_table(found))

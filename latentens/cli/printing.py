@@ -188,6 +188,14 @@ def pair_frame(check: ModelCheck) -> pd.DataFrame:
     return frame.sort_values("residual_correlation", key=lambda values: -values.abs(), kind="stable")
 
 
+def agreement_table(found: pd.DataFrame) -> Table:
+    """Agreement statistics with their intervals."""
+    table = _table(("agreement", "of", "value", "95 % interval"), words=2)
+    for row in found.itertuples():
+        table.add_row(str(row.statistic), str(row.of), f"{row.value:.3f}", f"{row.low:.3f} to {row.high:.3f}")
+    return table
+
+
 def pair_table(check: ModelCheck, shown: int = 10) -> Table:
     """The pairs of voters that are most dependent."""
     number = len(check.dependent_pairs)
