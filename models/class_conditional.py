@@ -55,7 +55,7 @@ class ClassConditional(GenerativeModel):
 
     @property
     def anchored(self) -> bool:
-        """With more than two classes."""
+        """True with more than two classes."""
         return self.num_classes > 2
 
     def program(self, num_items: int, votes: Int[Array, "item voter"] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""The deep belief net of the paper's appendix: an RBM of votes and hidden units, and a label that hangs on them."""
+"""The deep belief net of the paper's appendix: an RBM of votes and hidden units, and a label that depends on them."""
 
 from dataclasses import dataclass
 
@@ -30,8 +30,8 @@ class DeepBeliefNet(GenerativeModel):
         visible_bias[voter], weights[voter, unit] → vote and hidden
         hidden_bias[unit] → hidden, label_bias, label_weights[unit] → label
 
-    Nothing identifies the label: it is a leaf, so simulation and the exact posterior are well defined, but votes say
-    nothing about p(y | h), and the model cannot be fitted to them.
+    Nothing identifies the label: it is a leaf, so simulation and the exact posterior are well defined, but votes hold
+    no information about p(y | h), so the model cannot be fitted to them.
 
     Reference: U. Shaham et al. (2016), A deep learning approach to unsupervised ensemble learning, ICML 2016,
     appendix.

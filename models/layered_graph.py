@@ -41,7 +41,7 @@ class LayeredGraph(GenerativeModel):
         layers: Sizes of the hidden layers, from the label down.
         prevalence_prior: Concentrations of the shares' Dirichlet prior, one for both classes or one for each.
         sensitivity_prior: Concentrations (right, wrong) of the sensitivities' beta prior.
-        specificity_prior: Likewise of the specificities'.
+        specificity_prior: Concentrations (right, wrong) of the specificities' beta prior.
         weight_prior: Concentration of the Dirichlet prior of a node's weights.
     """
 

@@ -58,7 +58,7 @@ class Mace(GenerativeModel):
 
     @property
     def anchored(self) -> bool:
-        """Always."""
+        """A label is the vote of competent voters."""
         return True
 
     def program(self, num_items: int, votes: Int[Array, "item voter"] | None = None) -> None:

@@ -54,7 +54,7 @@ class OneCoin(GenerativeModel):
 
     @property
     def anchored(self) -> bool:
-        """With more than two classes."""
+        """True with more than two classes."""
         return self.num_classes > 2
 
     def program(self, num_items: int, votes: Int[Array, "item voter"] | None = None) -> None:

@@ -55,7 +55,8 @@ class Tree(GenerativeModel):
         prevalence_prior: Concentrations of the shares' Dirichlet prior, one for all classes or one for each.
         hidden_prior: Concentrations of the Dirichlet priors of the groups' confusion matrices, (label, opinion) or
             (group, label, opinion); defaults as for `DawidSkene`.
-        voter_prior: Likewise of the voters' confusion matrices, (opinion, vote) or (voter, opinion, vote).
+        voter_prior: Concentrations of the Dirichlet priors of the voters' confusion matrices, (opinion,
+            vote) or (voter, opinion, vote).
     """
 
     groups: tuple[CountOrZero, ...] = (0,) * 5 + (1,) * 5 + (2,) * 5

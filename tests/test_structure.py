@@ -169,7 +169,7 @@ def forty_hidden_units(num_items, votes=None):
         (other_plate, "site 'label' is outside the plate 'item'"),
         (vote_not_factorised, "site 'vote' does not factorise over voters .MultivariateNormal.*to_event"),
         (vote_scalar, "site 'vote' does not factorise over voters"),
-        (vote_masked, "site 'vote' is masked; leave masks out"),
+        (vote_masked, "site 'vote' is masked; remove the mask"),
         (vote_in_second_plate, "site 'label' has batch shape"),
         (vote_continuous, "site 'vote' is continuous .Normal."),
         (continuous_hidden, "site 'difficulty' is continuous .Normal. inside the plate.*QuadratureNormal"),
@@ -181,7 +181,7 @@ def forty_hidden_units(num_items, votes=None):
         (hidden_plate, "site 'hidden' is also in the plate 'unit'"),
         (rescaled, "site 'label' is rescaled"),
         (label_not_codes, "site 'label' does not take the values 0, 1"),
-        (vote_by_chance, "site 'vote' depends on no site of its item; let votes depend on the label"),
+        (vote_by_chance, "site 'vote' does not depend on any site of its item; make votes depend on the label"),
         (label_after_vote, "site 'label' depends on 'vote'"),
         (forty_hidden_units, "'hidden' would be summed over 1,099,511,627,776 .*limit.*fewer hidden units"),
     ],
@@ -201,7 +201,7 @@ def test_unhashable_model_is_refused():
         def program(self, num_items, votes=None):
             raise NotImplementedError
 
-    with pytest.raises(ContractError, match="WithArray cannot be hashed.*tuples in place of arrays"):
+    with pytest.raises(ContractError, match="WithArray cannot be hashed.*tuples instead of arrays"):
         structure_of(WithArray())
 
 

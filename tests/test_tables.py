@@ -193,7 +193,7 @@ def test_caller_keeps_single_precision():
     [
         ({"confusion": None}, "'confusion'.*is missing"),
         ({"skill": 0.3}, "'skill'.*is unknown"),
-        ({"prevalence": 0.5}, r"shape \(\) in place of \(2,\)"),
+        ({"prevalence": 0.5}, r"shape \(\), expected \(2,\)"),
         ({"confusion": two_class_confusion([0.6, 0.7, 1.2], [0.8] * 3)}, "'confusion'.*out of range"),
         ({"confusion": two_class_confusion([0.6, 0.7, np.nan], [0.8] * 3)}, "'confusion'.*out of range"),
         ({"prevalence": [1.1, -0.1]}, "'prevalence'.*out of range"),

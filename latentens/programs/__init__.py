@@ -1,4 +1,4 @@
-"""Generative programs: the contract, the tables that a program is turned into, and what follows from them."""
+"""Generative programs: the contract, the tables a program is turned into, and their exact likelihoods."""
 
 from latentens.programs.components import two_class_confusion
 from latentens.programs.distributions import QuadratureNormal

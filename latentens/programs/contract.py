@@ -1,4 +1,4 @@
-"""The program contract: what is read off a program, and what is said where it is broken."""
+"""The program contract: reading the structure of a program, and errors that name the site and the line."""
 
 import sys
 import threading
@@ -30,7 +30,7 @@ _lock = threading.RLock()
 
 @contextmanager
 def run_alone() -> Iterator[None]:
-    """Run a program under handlers while no other thread does; fits that run side by side meet here only."""
+    """Hold the lock under which programs run: NumPyro's handlers are not thread-safe."""
     with _lock:
         yield
 
@@ -40,16 +40,16 @@ WORDS: tuple[tuple[type[Exception], str], ...] = (
         jax.errors.TracerBoolConversionError,
         "a Python `if`, `while`, `and` or `or` depends on a random value; use jnp.where, jnp.logical_and, …",
     ),
-    (jax.errors.TracerArrayConversionError, "NumPy is given a random value; use jax.numpy"),
-    (jax.errors.ConcretizationTypeError, "Python asks for the number behind a random value; use jax.numpy"),
+    (jax.errors.TracerArrayConversionError, "NumPy was called on a random value; use jax.numpy"),
+    (jax.errors.ConcretizationTypeError, "Python code needs the concrete value of a random value; use jax.numpy"),
     (jax.errors.TracerIntegerConversionError, "a random value is used as a Python index; use a jax.numpy array"),
 )
-"""Errors of JAX that come from Python code where code of JAX is needed."""
+"""Errors of JAX caused by Python control flow or NumPy calls on traced values, with remedies."""
 
 
 @contextmanager
-def told_with_their_line(model: GenerativeModel) -> Iterator[None]:
-    """Turn whatever a model's program raises into a `ContractError` that says where."""
+def located_errors(model: GenerativeModel) -> Iterator[None]:
+    """Turn any error of a model's program into a `ContractError` that names the line."""
     try:
         yield
     except LatentensError:
@@ -59,7 +59,7 @@ def told_with_their_line(model: GenerativeModel) -> Iterator[None]:
 
 
 def in_words(error: BaseException) -> str:
-    """The first line of an error, and what to do about it where that is known."""
+    """The first line of an error, with a remedy where one is known."""
     first = str(error).strip().partition("\n")[0]
     for kind, words in WORDS:
         if isinstance(error, kind):
@@ -67,7 +67,7 @@ def in_words(error: BaseException) -> str:
     if "truth value of an array" in first:
         return WORDS[0][1]
     if "ncompatible shapes" in first:
-        return f"{first}; a distribution of several voters at a time ends in .to_event(1)"
+        return f"{first}; a distribution over several voters must end in .to_event(1)"
     return f"{type(error).__name__}: {first}"
 
 
@@ -90,15 +90,15 @@ def site_place(model: GenerativeModel, site: str) -> str:
 
 
 def improper(model: GenerativeModel, site: str) -> ContractError:
-    """The error for a site whose probabilities are none."""
+    """The error for a site with improper probabilities."""
     return ContractError(
         f"{site_place(model, site)}: {model}: site {site!r} has probabilities outside 0 … 1, or shares that do not add "
-        "up to 1; mend their formula, or give logits"
+        "up to 1; fix the formula, or pass logits"
     )
 
 
 class _SiteLines(Messenger):
-    """Notes on which line of its program each site is sampled."""
+    """Records the line on which each site is sampled."""
 
     def __init__(self, model: GenerativeModel) -> None:
         self.places: dict[str, str] = {}
@@ -137,7 +137,7 @@ def _named(file: str, line: int) -> str:
 
 
 MAX_CONFIGURATIONS = 2**20
-"""The most joint configurations of hidden sites that are laid out in one table."""
+"""The largest number of joint configurations of hidden sites in one table."""
 
 PROBE_ITEMS = 3
 
@@ -183,7 +183,7 @@ class Structure:
 
     @property
     def label_informs_votes(self) -> bool:
-        """Whether the label is an ancestor of the votes, so that votes can say something about its parameters."""
+        """Whether the label is an ancestor of the votes, so that votes are informative about its parameters."""
         ancestors, pending = set(), set(self.vote_parents)
         while pending:
             name = pending.pop()
@@ -198,15 +198,16 @@ def structure_of(model: GenerativeModel) -> Structure:
         hash(model)
     except TypeError as error:
         raise ContractError(
-            f"{type(model).__name__} cannot be hashed ({error}); give it tuples in place of arrays"
+            f"{type(model).__name__} cannot be hashed ({error}); use tuples instead of arrays"
         ) from None
-    with told_with_their_line(model), run_alone():
+    with located_errors(model), run_alone():
         return _structure(model)
 
 
 @lru_cache(maxsize=256)
 @double_precision
 def _structure(model: GenerativeModel) -> Structure:
+    # the sites, and which of them are inside the plate
     sites = _probe(model, PROBE_ITEMS)
     inside = {name: site for name, site in sites.items() if site["in_plate"]}
     for name in ("label", "vote"):
@@ -216,18 +217,22 @@ def _structure(model: GenerativeModel) -> Structure:
                 model, name, f"is {where}", f"sample {name!r} inside `with numpyro.plate('item', num_items):`"
             )
     parameters = {name: site["shape"] for name, site in sites.items() if not site["in_plate"]}
+    # a parameter whose shape follows the number of items belongs inside the plate
     for name, site in _probe(model, PROBE_ITEMS + 1).items():
         if name in parameters and site["shape"] != parameters[name]:
             raise _broken(
                 model, name, "has one value per item but is outside the plate 'item'", "move it into the plate"
             )
+    # the graph of the hidden sites and the votes
     dependencies = get_dependencies(model.program, (PROBE_ITEMS,))["prior_dependencies"]
     parents = {name: frozenset(dependencies[name]) & set(inside) - {name} for name in inside}
     for name in inside:
         if "vote" in parents[name]:
-            raise _broken(model, name, "depends on 'vote'", "let votes depend on hidden sites, never the reverse")
+            raise _broken(model, name, "depends on 'vote'", "votes may depend on hidden sites, never the reverse")
     if not parents["vote"]:
-        raise _broken(model, "vote", "depends on no site of its item", "let votes depend on the label or a hidden site")
+        raise _broken(
+            model, "vote", "does not depend on any site of its item", "make votes depend on the label or a hidden site"
+        )
     hidden = {
         name: HiddenSite(name, site["support"], site["log_weights"], parents[name])
         for name, site in inside.items()
@@ -273,18 +278,18 @@ def _describe(model: GenerativeModel, site: dict[str, Any], num_items: int) -> d
     if site["is_observed"]:
         raise _broken(model, name, "is observed inside the plate 'item'", "observe nothing but `vote`, by obs=votes")
     if site["scale"] is not None:
-        raise _broken(model, name, "is rescaled", "leave out handlers.scale and plate subsampling")
+        raise _broken(model, name, "is rescaled", "remove handlers.scale and plate subsampling")
     if isinstance(innermost(distribution), dist.MaskedDistribution):
-        raise _broken(model, name, "is masked", "leave masks out: missing votes are allowed for everywhere")
+        raise _broken(model, name, "is masked", "remove the mask: missing votes are handled everywhere")
     if len(plates) > 1:
         others = ", ".join(repr(plate) for plate in plates if plate != "item")
-        raise _broken(model, name, f"is also in the plate {others}", "make it a vector of each item by .to_event(1)")
+        raise _broken(model, name, f"is also in the plate {others}", "make it a vector per item with .to_event(1)")
     if distribution.batch_shape != (num_items,):
         raise _broken(
             model,
             name,
             f"has batch shape {distribution.batch_shape} for {num_items} items",
-            "make vectors by .to_event(1)",
+            "make vectors with .to_event(1)",
         )
     if name == "vote":
         return {"in_plate": True, "shape": _vote_shape(model, distribution)}

@@ -1,4 +1,4 @@
-"""Distributions of hidden sites that NumPyro lacks, each of which can be summed out; and whether one is proper."""
+"""Distributions of hidden sites that can be summed out, and checks of probabilities."""
 
 import itertools
 import math
@@ -29,8 +29,8 @@ def binary_states(num_units: int) -> Int[np.ndarray, "state unit"]:
 def log_normal_cells(bounds: Float[Array, "*batch bound"]) -> Float[Array, "*batch cell"]:
     """Log-probabilities of a standard normal variable between ascending bounds, and below and above all of them.
 
-    Differences are taken on the side of the smaller tails, so that they are accurate in both; what is too small for a
-    number has the logarithm of the smallest one.
+    Differences are taken on the side of the smaller tails, so that they are accurate in both; probabilities that
+    underflow get the logarithm of the smallest float.
     """
     low = bounds <= 0
     tail = erfc(jnp.abs(bounds) / np.sqrt(2)) / 2  # beyond each bound, away from 0
@@ -59,7 +59,7 @@ class QuadratureNormal(dist.Normal):
 
     @classmethod
     def for_voters(cls, num_voters: int, num_nodes: int | None = None) -> "QuadratureNormal":
-        """Nodes enough for the votes of so many voters, whose product narrows like 1/√num_voters.
+        """Enough nodes for this many voters, whose product of votes narrows like 1/√num_voters.
 
         Posteriors are exact to rounding error where the factor explains four fifths of a vote's variance, and to about
         1e-9 where it explains nine tenths. Pass `num_nodes` to use fewer where items have few votes.
@@ -111,7 +111,7 @@ class BoltzmannHidden(dist.Distribution):
 
     def enumerate_support(self, expand: bool = True) -> Int[Array, "state hidden"]:
         """All states."""
-        del expand  # there is no batch to expand over
+        del expand  # no batch to expand over
         return self._states()
 
     def _states(self) -> Int[Array, "state hidden"]:

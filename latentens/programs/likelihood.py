@@ -98,8 +98,8 @@ def sum_votes(table: Float[Array, "state voter vote"], rows: EncodedRows) -> Flo
     flat = table.reshape(len(table), -1)
     if isinstance(rows, DenseRows):
         return flat @ rows.indicator
-    with_none = jnp.pad(flat, ((0, 0), (0, 1))).T
-    sums = reduce(jnp.add, (with_none[columns] for columns in rows.columns))
+    padded = jnp.pad(flat, ((0, 0), (0, 1))).T  # the last column stands for no vote
+    sums = reduce(jnp.add, (padded[columns] for columns in rows.columns))
     if rows.row is not None and rows.counter is not None:
         sums = jax.ops.segment_sum(sums, rows.row, len(rows.counter), indices_are_sorted=True)
     return sums.T
@@ -149,7 +149,7 @@ def row_log_likelihood(tables: Tables, rows: EncodedRows) -> Float[Array, " row"
 
 
 class Observations(NamedTuple):
-    """Distinct rows of votes with their counts and, where some items' labels are known, what those labels exclude."""
+    """Distinct rows of votes with their counts and, where some labels are known, the labels they exclude."""
 
     rows: EncodedRows
     counts: Float[Array, " row"]
@@ -218,7 +218,7 @@ def by_row_blocks(
     *,
     block_elements: int = BLOCK_ELEMENTS,
 ) -> Float[Array, "*value row"]:
-    """What a function says about each row, asked about some rows at a time where all at once would take much memory."""
+    """Apply a function to all rows, in blocks where all at once would take too much memory."""
     num_rows, elements_per_row = len(observations.counts), tables.log_prior.size
     in_pieces = getattr(observations.rows, "row", None) is not None  # of which a block of rows would cut some apart
     num_blocks = 1 if in_pieces else count_row_blocks(num_rows, elements_per_row, block_elements)

@@ -45,7 +45,7 @@ class GenerativeModel(Settings, ABC):
 
         Returns:
             For each part, or for the hidden unit above it, its distribution given each label, (label, outcome); None
-            where the model does not say.
+            if the model does not define them.
         """
         del params
         return None

@@ -72,7 +72,7 @@ class Rows:
         return self._sum(tables, self.counts if self.allowed is None else self.counts[:, None] * self.allowed, False)
 
     def expect_labelled(self, tables: Tables, totals: Float[np.ndarray, "row label"]) -> tuple[float, Tables]:
-        """The same of votes together with soft labels, given the sum of these over each row's items."""
+        """As `expect`, of votes with soft labels, given the sum of the labels over each row's items."""
         return self._sum(tables, totals, True)
 
     def label_log_joint(self, tables: Tables) -> Float[np.ndarray, "label row"]:
@@ -135,11 +135,12 @@ class _LaidOut:
         """Of a block of rows the log-likelihood, and the counts of states, by label if known, and of joint votes."""
         posterior, peak = self._joint(block)
         weight = weights[block.place]
-        if weight.ndim == 1:
+        if weight.ndim == 1:  # no label is known: posteriors of states alone
             totals = posterior.sum(axis=1)
             value = weight @ (np.log(totals) + peak)
             posterior *= (weight / totals)[:, None]
             return np.array(value), posterior.sum(axis=0), block.transpose @ posterior
+        # with labels, the posterior of a state is its share of each label, weighted by the label
         by_label = np.maximum(posterior @ self.share.T, SMALLEST)
         if labelled:
             value = np.sum(weight * (np.log(by_label) + peak[:, None]))
@@ -164,7 +165,7 @@ class _LaidOut:
         joint += self.log_weight
         peak = joint.max(axis=1)
         joint -= peak[:, None]
-        np.maximum(joint, LOG_ZERO, out=joint)  # the exponential takes ten times as long where it is no normal number
+        np.maximum(joint, LOG_ZERO, out=joint)  # exponentials of subnormal results are ten times slower
         return np.exp(joint, out=joint), peak
 
 
@@ -199,10 +200,10 @@ class CompiledProgram:
         return Evaluation(Tables(prior, emission), float(log_prior))
 
     def check(self, params: Flat) -> None:
-        """Raise `ParameterError` or `ContractError` where the program gives what are no probabilities of votes."""
+        """Raise `ParameterError` or `ContractError` if the program gives improper probabilities."""
         found, end = np.asarray(self._evaluate(params, self._nothing)), self._edges[-1]
         if not found[end] or np.isnan(found[:end]).any():
-            checked_tables(self.model, unflatten(params, self.shapes))  # says what is wrong
+            checked_tables(self.model, unflatten(params, self.shapes))  # raises the error
 
     def pull_back(self, params: Flat, derivatives: Tables) -> Flat:
         """The derivatives by the parameters of something plus the log prior density.

@@ -45,13 +45,13 @@ class Tables(NamedTuple):
 
 
 class LaidOut(NamedTuple):
-    """What a program says at some parameters.
+    """A program evaluated at some parameters.
 
     Attributes:
         tables: The tables.
         log_prior: The log density of the parameters' priors, factors included.
-        in_range: For each parameter, whether it is where its prior allows it to be.
-        proper: For each site inside the plate, whether its probabilities are probabilities.
+        in_range: For each parameter, whether it is in the support of its prior.
+        proper: For each site inside the plate, whether its probabilities are proper.
     """
 
     tables: Tables
@@ -66,10 +66,12 @@ def build_tables(model: GenerativeModel, params: Params) -> Tables:
 
 
 def lay_out(model: GenerativeModel, params: Params) -> LaidOut:
-    """The tables and all that a run of the program says beside them; what is not used is not computed if compiled."""
+    """Run the program on its configurations; unused parts of the result are not computed when compiled."""
     structure = structure_of(model)
+    # log p(label, state): one factor per hidden site, multiplied and summed over barren sites
     factors = {name: _log_factor(model, structure, params, name) for name in structure.hidden}
     log_prior = _eliminate(model, structure, [log_factor for log_factor, _ in factors.values()])
+    # log p(vote | state): one run with the joint states of the votes' parents as items; the label's axis comes first
     family = _in_order(structure, structure.vote_parents)
     _refuse_too_many(model, structure, family)
     trace = _run(model, structure, params, family)
@@ -99,7 +101,7 @@ def _log_factor(
 ) -> tuple[Float[Array, "..."], Bool[Array, ""]]:
     """`log p(site | parents)` with one axis for each hidden site of the program, of size one where it plays no part.
 
-    Also tells whether the probabilities of the site are probabilities.
+    Also returns whether the probabilities of the site are proper.
     """
     site, proper = structure.hidden[name], jnp.array(True)
     if site.log_weights is not None:
@@ -197,7 +199,7 @@ def checked_params(model: GenerativeModel, params: Params) -> dict[str, Float[np
     arrays = {name: np.asarray(params[name], dtype=np.float64) for name in shapes}
     for name, array in arrays.items():
         if array.shape != shapes[name]:
-            raise ParameterError(f"parameter {name!r} of {model} has shape {array.shape} in place of {shapes[name]}")
+            raise ParameterError(f"parameter {name!r} of {model} has shape {array.shape}, expected {shapes[name]}")
     return arrays
 
 

@@ -95,13 +95,14 @@ class LogLikelihood:
         return float(value), (self.visible @ probs.T, self.mean, probs.sum(axis=1))
 
     def _mixture(self, machine: Machine) -> tuple[float, Gradient]:
-        """The same where hidden units depend on each other given a row, since votes are missing or repeated."""
+        """As `_complete` with missing or repeated votes, given which hidden units depend on each other."""
         assert self.votes is not None
         tables = state_tables(machine)
         log_votes = tables.log_votes.reshape(-1, len(tables.states))
         counts, mass, value = np.zeros_like(log_votes), np.zeros(len(tables.states)), 0.0
         for block in row_blocks(len(self.weight), len(tables.states)):
             votes, weight = self.votes[block], self.weight[block]
+            # posterior of the hidden states given each row, and with it expected votes and states
             joint = votes @ log_votes + tables.log_mass
             if self.impossible is not None:
                 joint = np.where(self.impossible[:, block].T, -np.inf, joint)
@@ -130,7 +131,7 @@ class LogLikelihood:
 
 
 class StateTables(NamedTuple):
-    """All states of a hidden layer, and what they say about the visible units."""
+    """All states of a hidden layer, and the probabilities of the visible units given each."""
 
     states: Float[np.ndarray, "state hidden"]
     log_mass: Float[np.ndarray, " state"]
@@ -157,12 +158,14 @@ def log_partition_slopes(machine: Machine, *, block_elements: int = BLOCK_ELEMEN
     units, num_units = machine.hidden_units, machine.num_hidden
     total, sums = -np.inf, (np.zeros_like(weights), np.zeros_like(visible_bias), np.zeros_like(hidden_bias))
     for block in row_blocks(units.num_states**num_units, len(visible_bias), block_elements):
+        # of a block of states: its mass, and the expectations of x, h and xh within it
         states = units.states(num_units, block)
         probs, log_norms = _softmax(visible_bias[:, None] + weights @ states.T, machine.visible_units)
         log_mass = states @ hidden_bias + log_norms.sum(axis=0)
         of_block = _log_sum(log_mass, axis=0)
         mass = np.exp(log_mass - of_block)
         probs *= mass
+        # running log-sum: expectations so far and those of the block are averaged by their mass
         before, total = total, np.logaddexp(total, of_block)
         old, new = np.exp(before - total), np.exp(of_block - total)
         sums = (
@@ -322,8 +325,9 @@ class ExactTraining(Training):
     The penalty is for each vote: the weights of a voter who voted on a tenth of the items have a tenth of it. A machine
     with one hidden unit is trained with that unit clamped on rows whose label is known.
 
-    Starts compete: after some iterations the worse half is given up, after as many again half of the rest, and so on;
-    the last two run until they converge. If they end at different optima, more starts are drawn. The best end wins.
+    Notes:
+        Starts compete: after some iterations the worse half is stopped, after as many again half of the rest, and so
+        on; the last two run until they converge. If they end at different optima, more starts are drawn.
 
     Attributes:
         penalty: Weight of the L2 penalty, on W only and per vote.
@@ -331,8 +335,8 @@ class ExactTraining(Training):
             the items' votes, and random ones for the rest.
         batches: Largest number of such competitions; another one follows while the best two ends of all are farther
             apart than ten times the tolerance.
-        trial: Iterations after which the worse half of the starts is given up; after a few the order of the starts
-            says hardly anything about the order of their ends.
+        trial: Iterations after which the worse half of the starts is stopped; after only a few, the order of the starts
+            hardly predicts the order of their ends.
         max_iterations: Limit on the iterations of each start.
         tolerance: A start has converged when no entry of its gradient exceeds this, or when 20 iterations together gain
             less than this in mean log-likelihood.

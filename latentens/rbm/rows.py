@@ -1,4 +1,4 @@
-"""Rows of visible units: what a machine is trained on and scored by, each distinct row once."""
+"""Distinct rows of visible units, on which machines are trained and scored."""
 
 from typing import NamedTuple
 
@@ -88,16 +88,16 @@ class VisibleRows(NamedTuple):
 
     @property
     def means(self) -> Float[AnyArray, " visible"]:
-        """The mean of each indicator over the votes, kept off 0 and 1; equal shares if there were none."""
+        """The mean of each indicator over the votes, kept away from 0 and 1; equal shares without votes."""
         counts = self.units.by_unit(self.weight @ self.visible)
         cast = self.vote_shares[:, None] + self.units.num_states * MEAN_PSEUDO
         return ((counts + MEAN_PSEUDO) / cast).reshape(-1)
 
     def refuse_repeats(self, who: str) -> None:
-        """Raise `VotesError` if there are repeated votes, in the name of what cannot take them."""
+        """Raise `VotesError` if there are repeated votes, naming the procedure that cannot use them."""
         if self.observed is not None and self.observed.dtype != bool:
             raise VotesError(
-                f"{who} takes one vote of each voter on an item, but some votes are repeated: have few enough hidden "
+                f"{who} needs one vote of each voter per item, but some votes are repeated: use few enough hidden "
                 f"units to enumerate, or read the votes with {LAST}",
                 LAST,
             )
@@ -122,7 +122,7 @@ class VisibleRows(NamedTuple):
         return parts[0], parts[1]
 
     def row_of_items(self, num_items: int | None = None) -> Int[np.ndarray, " item"]:
-        """The row of each item, in the order of the rows: each row as often as its weight says.
+        """The row of each item, in the order of the rows: each row in proportion to its weight.
 
         Args:
             num_items: Number of items; by default as many as the rows stand for.
@@ -164,7 +164,7 @@ def rows_from_votes(votes: Votes, gold: Int[np.ndarray, " item"] | None = None) 
 
 
 def sizes_from_votes(votes: Votes) -> RowSizes:
-    """The sizes of what `rows_from_votes` would make, without making it."""
+    """The sizes of the result of `rows_from_votes`, without computing it."""
     rows = votes.patterns.votes
     cast = rows.tally.sum(axis=1)
     gaps = bool((cast != votes.num_voters).any()) or votes.has_repeats

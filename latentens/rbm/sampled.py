@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 class SampledTraining(Training):
     """Stochastic gradient ascent of the likelihood, its gradient estimated by Gibbs chains.
 
-    Of the starts that are handed to `train` the first is taken, in place of the random one.
+    If `train` is given starts, the first replaces the random one.
 
     Attributes:
         penalty: Weight of the L2 penalty `penalty/2 · ‖W‖²`.
@@ -128,7 +128,7 @@ class SampledTraining(Training):
         return shuffled[size:], shuffled[:size] if size else shuffled
 
     def _check(self, scores: list[float]) -> None:
-        """Raise an error if training diverges: no number, or far worse than before the first step."""
+        """Raise an error if training diverges: NaN, or far worse than before the first step."""
         if not np.isfinite(scores[-1]) or scores[-1] < 2 * scores[0] - 1:
             raise LatentensError(
                 f"sampled training diverged (log-likelihood per item {scores[-1]:.4g}, at the start {scores[0]:.4g}); "
@@ -138,7 +138,7 @@ class SampledTraining(Training):
 
 class _Learner(NamedTuple):
     centred: Machine
-    """What is learnt: the machine in centred variables, where the gradient is far better conditioned."""
+    """The machine in centred variables, where the gradient is far better conditioned."""
     optimiser: Any
     chains: Float[Array, "chain visible"]
 
@@ -214,7 +214,7 @@ class Likelihood(NamedTuple):
     """The mean log-likelihood of rows, in nats.
 
     Attributes:
-        mean: The value; not a number for a machine too large to enumerate on rows with gaps.
+        mean: The value; NaN for a machine too large to enumerate on rows with gaps.
         standard_error: Its standard error by annealing; zero if the value is exact.
     """
 

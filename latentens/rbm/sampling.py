@@ -74,8 +74,8 @@ class PartitionEstimate(NamedTuple):
     Attributes:
         log_partition: The estimate.
         standard_error: Its standard error, from the spread of the chains' weights.
-        effective_chains: How many equally weighted chains the weighted ones are worth; where they are few, the error
-            is underestimated.
+        effective_chains: Effective sample size of the weighted chains; where it is small, the error is
+            underestimated.
     """
 
     log_partition: Float[Array, ""]

@@ -1,4 +1,4 @@
-"""Stacks of machines: training one, what its hidden units pass on to the next, and the label at the top."""
+"""Stacks of machines: training one, passing its hidden units on to the next, and the label at the top."""
 
 import logging
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ def choose_training(
     """Exact training where the machine can be enumerated, sampled training elsewhere, which is announced.
 
     Args:
-        rows: What is to be trained on.
+        rows: The training rows.
         num_hidden: Number of hidden units.
         exact: Exact training, by default with its default settings.
         sampled: Sampled training, likewise.
@@ -49,7 +49,7 @@ def choose_training(
 
 @lru_cache(maxsize=256)
 def announce(message: str) -> None:
-    """Say something once, to the log and on standard error."""
+    """Print a message once, to the log and on standard error."""
     logging.getLogger("latentens").info(message)
     Console(stderr=True).print(message, highlight=False, soft_wrap=True)
 
@@ -74,11 +74,11 @@ def is_exact(machine: Machine) -> bool:
 
 @double_precision
 def rows_above(machine: Machine, rows: VisibleRows, passing: Passing | None, *, key: jax.Array) -> VisibleRows:
-    """What the hidden units of a machine are to the next one: the rows that it is trained on.
+    """The training rows of the next machine, from the hidden units of this one.
 
     Args:
         machine: The machine.
-        rows: What it was trained on: votes, or what the layers below passed on.
+        rows: Its own training rows: votes, or the hidden units of the layer below.
         passing: `exact`: every hidden state with its probability under the rows; `sampled`: one hidden state for each
             item. By default exact unless the layer is large.
         key: Random key, for sampling.
@@ -150,17 +150,17 @@ def hidden_representations(
 
 
 def permute_hidden(machine: Machine, order: Sequence[int] | Int[np.ndarray, " state"]) -> Machine:
-    """The same distribution of the visible units with the states of every hidden unit in another order.
+    """A machine with the same distribution of the visible units and the hidden states in another order.
 
     Args:
         machine: The machine.
-        order: The present state of what becomes state 0, 1, ….
+        order: The present states that become states 0, 1, ….
     """
     tables = [
         np.insert(machine.hidden_units.by_unit(np.asarray(part)), 0, 0.0, axis=-1)[..., list(order)]
         for part in (machine.weights, machine.hidden_bias)
     ]
-    shift = tables[0][..., 0].sum(axis=-1)  # of what becomes state 0, over all units
+    shift = tables[0][..., 0].sum(axis=-1)  # of the new state 0, over all units
     weights, bias = (table[..., 1:] - table[..., :1] for table in tables)
     return machine._replace(
         weights=weights.reshape(machine.weights.shape),

@@ -52,7 +52,7 @@ class Training(Settings, ABC):
         """Train a machine.
 
         Args:
-            rows: What to train on.
+            rows: The training rows.
             num_hidden: Number of hidden units.
             key: Random key; the same key gives the same machine.
             starts: Machines of that size to start from, the most promising first; by default starts are random.

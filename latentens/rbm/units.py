@@ -1,6 +1,6 @@
 """Units with any number of states: all that makes a machine of many classes differ from a binary one.
 
-A unit with K states is K − 1 indicators: state 0 has none, and with it no bias and no weights. This is the gauge of
+A unit with K states is K − 1 indicators: state 0 has none, and so neither bias nor weights. This is the gauge of
 every machine. A layer's indicators lie side by side, those of the first unit first. Binary units are the case of one
 indicator each, for which sigmoid and softplus take the place of softmax and log-sum-exp.
 """
@@ -32,7 +32,7 @@ MOST_EXACT_STATES = 2**12
 @jax.tree_util.register_static
 @dataclass(frozen=True)
 class Units(Settings):
-    """The kind of a layer's units: part of the structure of what has it, not of its data.
+    """The kind of a layer's units: part of the structure of a machine or its rows, not of their data.
 
     Attributes:
         num_states: Number of states K of each unit.
@@ -50,7 +50,7 @@ class Units(Settings):
         return int(indicators.shape[-1]) // self.width
 
     def by_unit(self, indicators: AnyArray, axis: int = -1) -> Any:
-        """The same with one axis for the units and one, after it, for their indicators."""
+        """Reshape to one axis for the units and one, after it, for their indicators."""
         axis %= indicators.ndim
         shape = indicators.shape
         return indicators.reshape(*shape[:axis], -1, self.width, *shape[axis + 1 :])

@@ -1,4 +1,4 @@
-"""The rule for the width of a layer: how many hidden units the votes call for, and how many they support."""
+"""The rule for the width of a layer: how many hidden units the weights suggest, and how many held-out votes support."""
 
 import math
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from latentens.runtime.numerics import double_precision
 from latentens.runtime.settings import Count, NotNegative, PartialShare, Settings
 
 SIGNIFICANT = 2.0
-"""A gain of more standard errors than this is no accident: the usual level, since several sizes are tried."""
+"""Standard errors by which a gain must exceed zero to count."""
 
 FEWEST = 3
 """Units below a label that they determine (Kruskal 1977)."""
@@ -28,7 +28,7 @@ SingleUnit = Callable[[Bool[np.ndarray, " item"]], Machine]
 
 
 class Gain(NamedTuple):
-    """What one more hidden unit gains on held-out rows, in nats a row."""
+    """The gain in mean held-out log-likelihood from more hidden units, in nats per row."""
 
     mean: float
     standard_error: float
@@ -40,14 +40,14 @@ class Gain(NamedTuple):
 
 
 class Width(NamedTuple):
-    """What the rule found.
+    """The result of the rule.
 
     Attributes:
         num_hidden: The number of hidden units.
         cumulative: Cumulative share of the singular values of the wide machine; all of it if one unit is enough.
-        effective_rank: The effective rank of its weights; 1 if one unit is enough, NaN where there is no room for more
-            than three.
-        gains: What one hidden unit gains on held-out rows, what three gain beside it, what a fourth gains, ….
+        effective_rank: The effective rank of its weights; 1 if one unit is enough, NaN if no more than three
+            are possible.
+        gains: The gain of one hidden unit on held-out rows, of three over one, of a fourth over three, ….
         starts: Machines of that size where training may start, the best first.
     """
 
@@ -62,22 +62,23 @@ class Width(NamedTuple):
 class SingularValueRule(Settings):
     """As many hidden units as the weights have effective directions, and no more than held-out rows support.
 
-    **Directions.** More units than needed are trained under an L2 penalty. A unit with vanishing weights starts to grow
-    only if a direction of the data's covariance exceeds the machine's by more than four times the penalty. Sampling
-    noise alone exceeds it by about `(1/2) √(voters/items)`, so a penalty of `(1/8) √(voters/items)` lets only signal
-    grow; of K states, indicators have variance 1/K and there are K − 1 of them for each voter, which makes it
-    `√((K − 1) voters/items) / (2K²)`. The singular values s_k of W, as shares p_k of their sum, then have the effective
-    rank `exp(−Σ p_k log p_k)` (Roy & Vetterli 2007), and a layer has as many units as that, rounded up.
+    Notes:
+        *Directions.* More units than needed are trained under an L2 penalty. A unit with vanishing weights starts to
+        grow only if a direction of the data's covariance exceeds the machine's by more than four times the penalty.
+        Sampling noise alone exceeds it by about `(1/2) √(voters/items)`, so a penalty of `(1/8) √(voters/items)` lets
+        only signal grow; with K states, indicators have variance 1/K and there are K − 1 of them for each voter, which
+        makes it `√((K − 1) voters/items) / (2K²)`. The singular values s_k of W, as shares p_k of their sum, have the
+        effective rank `exp(−Σ p_k log p_k)` (Roy & Vetterli 2007); a layer has as many units as that, rounded up.
 
-    **Support.** Machines are trained on part of the items, each with a machine of one unit on top of it, and the two
-    together give the other items' votes a probability: a layer's units are there for the label above them. More units
-    are supported if they raise the mean log-likelihood of these items by more than two standard errors of the
-    difference. One unit is the label itself. Two leave the label above them open, since they have fewer probabilities
-    than it has parameters, so next come three, then four, …, as long as each size is supported. The likelihood of the
-    machine alone would not do: on votes of a tree it asks for a unit for the label beside one for each group, and the
-    label above them gets worse by it.
+        *Support.* Machines are trained on part of the items, each with a machine of one unit on top of it, and the two
+        together give the held-out votes a probability: a layer's units serve the label above them. More units are
+        supported if they raise the mean held-out log-likelihood by more than two standard errors of the difference.
+        One unit is the label itself. Two do not identify the label above them, since they have fewer probabilities
+        than it has parameters, so next come three, then four, …, as long as each size is supported. The likelihood of
+        the machine alone is not enough: on votes of a tree it asks for a unit for the label beside one for each group,
+        which makes the label above them worse.
 
-    A machine with more parameters than there are items, as many units as voters, or too many states is not tried.
+        A machine with more parameters than items, as many units as voters, or too many states is not tried.
 
     Attributes:
         penalty: Weight of the L2 penalty on the wide machine; by default that of the noise.
@@ -106,11 +107,13 @@ class SingularValueRule(Settings):
             single: How one unit is found that others compete with; by default by training like theirs.
         """
         single_key, wide_key, nested_key = jax.random.split(key, 3)
+        # no unit, then one: is there a label at all?
         held_out = held_out_items(int(rows.num_items), self.held_out)
         training, others = rows.split(held_out)
         one = single(~held_out) if single else self._training.train(training, 1, key=single_key).machine
         judge = _Judge(others, exact_log_likelihoods(_without_units(training), others))
         judge.accept(exact_log_likelihoods(one, others))
+        # then three with a unit on top of them
         if not self.has_room(rows.sizes, int(rows.num_items), FEWEST):
             return Width(1, np.ones(1), 1.0, tuple(judge.gains), (one,))
         last = self._train_stack(training, FEWEST, nested_key)
@@ -118,6 +121,7 @@ class SingularValueRule(Settings):
             return Width(1, np.ones(1), 1.0, tuple(judge.gains), (one,))
         if not self.has_room(rows.sizes, int(rows.num_items), FEWEST + 1):
             return Width(FEWEST, np.ones(1), np.nan, tuple(judge.gains), last.lower.ends[:1])
+        # then one more at a time, up to the effective rank of a wide machine
         wide = self._train_wide(rows, wide_key)
         shares, rank = effective_rank(unit_strengths(wide.machine))
         num_hidden = FEWEST
@@ -147,7 +151,7 @@ class SingularValueRule(Settings):
 
     @property
     def _training(self) -> Training:
-        # what is supported hardly hangs on the best optimum
+        # the number of supported units hardly depends on finding the best optimum
         return self.training or ExactTraining(restarts=4, batches=1)
 
     def _train_stack(self, rows: VisibleRows, num_hidden: int, key: jax.Array) -> "_Stack":
@@ -195,8 +199,8 @@ class _Judge:
         self.gains: list[Gain] = []
 
     def accept(self, values: Float[np.ndarray, " row"] | None) -> Gain:
-        """What a larger model gains; it is what the next one is compared with."""
-        if values is None or self.values is None:  # nothing is known of it, so nothing is gained
+        """The gain of a larger model, with which the next one is then compared."""
+        if values is None or self.values is None:  # unknown, so it counts as no gain
             gain = Gain(-np.inf, 0.0)
         else:
             gain = paired_gain(values - self.values, np.asarray(self.rows.weight), int(self.rows.num_items))
