@@ -14,8 +14,7 @@ def test_accuracy_scatters_around_the_reference_mean(name, expected):
 
 @pytest.mark.parametrize("missing", [0.0, 0.2])
 @pytest.mark.parametrize("num_classes", [2, 4])
-def test_posterior_is_the_product_over_votes(num_classes, missing, monkeypatch):
-    monkeypatch.setattr(glad, "FACTORS", 2)
+def test_posterior_is_the_product_over_votes(num_classes, missing):
     votes, _ = votes_of_classes(num_classes, num_items=30, missing=missing)
     generator = np.random.default_rng(1)
     ability, ease = generator.normal(1, 1, 5), generator.normal(0, 0.5, 30)

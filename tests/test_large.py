@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from latentens.errors import LimitError
-from latentens.methods import DawidSkeneEM, SpectralMetaLearner, dawid_skene_em, moments
+from latentens.methods import SpectralMetaLearner, dawid_skene_em, moments
 from latentens.methods import moments as imbalance
 from latentens.methods import rank_one as spectral
 from latentens.methods import rows as indicator
@@ -117,15 +117,6 @@ def test_expectation_by_blocks_gives_the_same(storage):
     assert len(parts.incidence.blocks) > len(whole.incidence.blocks) == 1
     for one, other in zip(expectation(whole, estimates), expectation(parts, estimates), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-10)
-
-
-def test_random_starts_compete_on_a_sample_of_many_rows(monkeypatch):
-    made, _ = votes_of_classes(5, num_items=800, num_voters=6, right=0.5)
-    alone = DawidSkeneEM(random_starts=0).fit(made, key=KEY).diagnostics
-    monkeypatch.setattr(dawid_skene_em, "SCREENED_ROWS", 200)
-    screened = DawidSkeneEM(random_starts=5).fit(made, key=KEY).diagnostics
-    assert len(screened["start_log_likelihoods"]) == 2
-    assert screened.log_likelihood >= alone.log_likelihood - 1e-6
 
 
 def test_hundreds_of_sure_voters_do_not_overflow():

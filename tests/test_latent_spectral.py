@@ -6,7 +6,6 @@ from latentens import simulate
 from latentens.datasets import simulate_paper
 from latentens.methods import LatentSpectral
 from latentens.methods import groups as groups_module
-from latentens.methods import latent_spectral as likelihood_module
 from latentens.methods import latent_spectral as tree_estimates
 from latentens.methods.groups import group_residual, group_scores
 from latentens.methods.latent_spectral import (
@@ -137,8 +136,7 @@ def likelihoods_by_loops(matrix, groups, hidden, voter):
 
 
 @pytest.mark.parametrize("groups", [[0, 1, 1, 2, 3, 3, 3, 0], [0, 1, 2, 3, 4, 5, 6, 7], [0, 0, 0, 1, 1, 1, 1, 0]])
-def test_likelihood_of_a_tree_equals_the_sum_by_loops(groups, monkeypatch):
-    monkeypatch.setattr(likelihood_module, "FACTORS", 2)
+def test_likelihood_of_a_tree_equals_the_sum_by_loops(groups):
     groups, generator = np.array(groups), np.random.default_rng(0)
     votes, _ = independent_votes(40, np.full(8, 0.8), np.full(8, 0.7), missing=0.2)
     hidden, voter = (Rates(*generator.uniform(0.1, 0.9, (2, size))) for size in (groups.max() + 1, 8))

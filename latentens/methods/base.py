@@ -564,6 +564,31 @@ def _estimated_confusion(params: Arrays, shape: tuple[int, ...]) -> Confusion | 
     return found if found.shape == shape else None
 
 
+PARTS = ("params", "draws", "state")
+"""What a method's `posterior` reads."""
+
+
+def packed(fits: Sequence[Fit]) -> dict[str, np.ndarray]:
+    """The arrays of several fits under names of their own, to be kept in the state of one that rests on them."""
+    return {
+        f"method_{number}.{part}.{name}": value
+        for number, fit in enumerate(fits)
+        for part in PARTS
+        for name, value in (getattr(fit, part) or {}).items()
+    }
+
+
+def unpacked(estimate: Estimate, number: int) -> Estimate:
+    """One of the fits that `packed` put into the state of an estimate."""
+    parts: dict[str, dict[str, np.ndarray]] = {part: {} for part in PARTS}
+    for path, value in estimate.state.items():
+        method, _, rest = path.partition(".")
+        part, _, name = rest.partition(".")
+        if method == f"method_{number}":
+            parts[part][name] = value
+    return Estimate(parts["params"], draws=parts["draws"] or None, state=parts["state"])
+
+
 def warnings_of(fits: Iterable[Fit]) -> list[str]:
     """The warnings of several fits, each with the name of its method."""
     return [f"{type(fit.method).__name__}: {words}" for fit in fits for words in fit.diagnostics.all_warnings]

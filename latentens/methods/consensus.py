@@ -15,7 +15,9 @@ from latentens.methods.base import (
     Method,
     Posterior,
     nested_fit,
+    packed,
     posterior_of,
+    unpacked,
     warnings_of,
 )
 from latentens.methods.dawid_skene_em import DawidSkeneEM
@@ -33,8 +35,6 @@ from latentens.methods.tempered import (
 )
 from latentens.runtime.settings import at_least
 from latentens.votes import Votes
-
-SEPARATOR = "__"
 
 
 @dataclass(frozen=True)
@@ -84,16 +84,13 @@ class Consensus(Method):
             member_temperatures=np.array(temperatures),
             member_changes=np.array([np.mean(fit.codes != labels) for fit in fits]),
         )
-        state = {"usual_shares": base, "member_temperatures": np.array(temperatures)}
-        for place, fit in enumerate(fits):
-            state |= {f"{place}{SEPARATOR}params{SEPARATOR}{name}": value for name, value in fit.params.items()}
-            state |= {f"{place}{SEPARATOR}state{SEPARATOR}{name}": value for name, value in fit.state.items()}
+        state = {"usual_shares": base, "member_temperatures": np.array(temperatures), **packed(fits)}
         params = {"temperature": np.array(found.value)}
         return Estimate(params, diagnostics, state=state, label_probs=temper_voted(mean, votes, found.value, base))
 
     def posterior(self, estimate: Estimate, votes: Votes) -> Posterior:
         members, base = self.chosen_members(votes.num_classes), estimate.state["usual_shares"]
-        parts = [posterior_of(member, _member_estimate(estimate, place), votes) for place, member in enumerate(members)]
+        parts = [posterior_of(member, unpacked(estimate, place), votes) for place, member in enumerate(members)]
         mean = _mean(parts, estimate.state["member_temperatures"].tolist(), base)
         return temper_voted(mean, votes, float(estimate.params["temperature"]), base)
 
@@ -110,14 +107,3 @@ def _mean_held(held: Sequence[HeldOut], temperatures: Sequence[float], base: Flo
         return parts[0]._replace(label_probs=_mean([part.label_probs for part in parts], temperatures, base))
 
     return HeldOut(*([together(same) for same in zip(*kinds, strict=True)] for kinds in zip(*held, strict=True)))
-
-
-def _member_estimate(estimate: Estimate, place: int) -> Estimate:
-    """What a member found, from the state of the whole."""
-    arrays: dict[str, dict[str, np.ndarray]] = {"params": {}, "state": {}}
-    for name, value in estimate.state.items():
-        member, _, rest = name.partition(SEPARATOR)
-        if rest and member == str(place):
-            kind, _, own = rest.partition(SEPARATOR)
-            arrays[kind][own] = value
-    return Estimate(arrays["params"], state=arrays["state"])

@@ -171,9 +171,6 @@ SHRINKING_ROUNDS, SETTLED = 100, 1e-4
 """Shrinkage is chosen anew in each round until one gains less than this many nats per item, a hundred at most: by then
 labels no longer change, and what changes the shrinkage after is a small part of a voter's votes."""
 
-SCREENED_ROWS = 2**18
-"""Random starts compete on a sample of this many distinct rows, if there are twice as many; only the best survives."""
-
 
 @dataclass(frozen=True)
 class DawidSkeneEM(Method):
@@ -269,7 +266,7 @@ class DawidSkeneEM(Method):
             data = data._replace(known=expect_labels(known, [np.eye(votes.num_classes)[gold[labelled]]]))
         informed = expect_labels(data, self._informed_starts(votes, gold))
         rule = self._rule(data, informed)
-        expected = self._with_random(votes, data, informed, rule, key)
+        expected = self._with_random(votes, data, informed, key)
         optimum = Ascent(data, rule, self.tolerance, self.max_iterations).climb(expected)
         at_best = expectation(data, Estimates(*(part[:, [optimum.best]] for part in optimum.estimates)))
         return optimum, rule, rule.given(at_best).added(votes.num_voters)
@@ -283,27 +280,14 @@ class DawidSkeneEM(Method):
             starts += _spectral_starts(votes)
         return starts
 
-    def _with_random(
-        self, votes: Votes, data: CountedRows, informed: Expected, rule: PriorRule, key: jax.Array
-    ) -> Expected:
+    def _with_random(self, votes: Votes, data: CountedRows, informed: Expected, key: jax.Array) -> Expected:
         """Expected counts of all starts."""
         affordable = MOST_ENTRIES // informed.votes[:, 0].size
         if not min(self.random_starts, affordable):
             return informed
-        generator = numpy_generator(key)
-        sizes = votes.num_voters, votes.num_classes
-        drawn = random_estimates(generator, min(self.random_starts, affordable), *sizes)
-        if len(votes.patterns.counts) >= 2 * SCREENED_ROWS:
-            drawn = self._screen(votes, drawn, rule, generator)
+        number = min(self.random_starts, affordable)
+        drawn = random_estimates(numpy_generator(key), number, votes.num_voters, votes.num_classes)
         return _side_by_side(informed, expectation(data, drawn))
-
-    def _screen(self, votes: Votes, drawn: Estimates, rule: PriorRule, generator: np.random.Generator) -> Estimates:
-        """The best of some starts on a sample of the rows."""
-        rows, counts, _ = votes.patterns
-        chosen = np.sort(generator.choice(len(counts), SCREENED_ROWS, replace=False))
-        sample = count_rows(rows.take(chosen), counts[chosen])
-        optimum = Ascent(sample, rule, self.tolerance, self.max_iterations).climb(expectation(sample, drawn))
-        return Estimates(optimum.estimates.shares[:, [optimum.best]], optimum.estimates.confusion[:, [optimum.best]])
 
     def _rule(self, data: CountedRows, informed: Expected) -> PriorRule:
         """The pseudo-counts of the settings, or strengths chosen by the votes from where the best start leads."""

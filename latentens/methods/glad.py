@@ -23,12 +23,6 @@ LEAST_STEP = 1e-6
 WORTH_LEAVING = 0.5
 """Rows whose ease has converged are left out once no more than this share of the rows still moves."""
 
-FACTORS = 512
-"""So many factors between one and two are multiplied before a logarithm is taken."""
-
-EASE_GROUPS = 2**12
-"""Voters' rates of being right are averaged over at most so many different eases."""
-
 Result = TypeVar("Result")
 
 Abilities = Float[np.ndarray, " voter"]
@@ -240,11 +234,7 @@ def _log_likelihoods(
 ) -> Float[np.ndarray, " row"]:
     """Of each row; Σ log σ(−s) = −Σ max(s, 0) − Σ log(1 + e^−|s|)."""
     positive = voted.cells.sum_by_row(voted.cells.ones, np.maximum(ability, 0.0)) * np.exp(ease)
-    if isinstance(voted.cells.votes, np.ndarray):
-        first = np.arange(0, len(ability), FACTORS)
-        rest = np.log(np.multiply.reduceat(1 + expected.decay, first, axis=1)).sum(axis=1)
-    else:
-        rest = voted.cells.sum_by_row(np.log1p(expected.decay), np.ones(len(ability)))
+    rest = voted.cells.sum_by_row(np.log1p(expected.decay), np.ones(len(ability)))
     shared = voted.cast * np.log(voted.num_classes - 1) + np.log(voted.num_classes)
     return expected.log_total - positive - rest - shared
 
@@ -286,22 +276,8 @@ def _params(
     ability: Abilities, ease: Eases, counts: Int[np.ndarray, " row"], num_classes: int
 ) -> dict[str, np.ndarray]:
     """Abilities, and each voter's probability of being right about the items at hand, whatever their class."""
-    scale, weight = _grouped_eases(ease, counts)
-    right = np.array([weight @ expit(a * scale) for a in ability]) / counts.sum()
+    scale = np.exp(ease)
+    right = np.array([counts @ expit(a * scale) for a in ability]) / counts.sum()
     wrong = ((1 - right) / (num_classes - 1))[:, None, None]
     confusion = np.where(np.eye(num_classes, dtype=bool), right[:, None, None], wrong)
     return {"prevalence": np.full(num_classes, 1 / num_classes), "confusion": confusion, "ability": ability}
-
-
-def _grouped_eases(ease: Eases, counts: Int[np.ndarray, " row"]) -> tuple[np.ndarray, np.ndarray]:
-    """`e^β` and how many items have it; many eases are brought together with others that nearly equal them.
-
-    A group is so narrow that its mean stands for it: with 2¹² groups what is averaged changes by less than 1e-6.
-    """
-    if len(ease) > 2 * EASE_GROUPS:
-        edges = np.linspace(ease.min(), ease.max(), EASE_GROUPS + 1)
-        group = np.searchsorted(edges[1:-1], ease)
-        weight = np.bincount(group, counts, EASE_GROUPS)
-        ease = np.bincount(group, counts * ease, EASE_GROUPS) / np.maximum(weight, 1)
-        counts = weight
-    return np.exp(ease), counts

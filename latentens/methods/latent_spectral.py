@@ -36,9 +36,6 @@ from latentens.runtime.settings import Count
 from latentens.votes import Votes
 from latentens.votes.distinct import Patterns
 
-FACTORS = 64
-"""So many factors of at least a hundredth are multiplied before a logarithm is taken."""
-
 ByLabel = Float[np.ndarray, "row label"]
 
 
@@ -90,12 +87,11 @@ def sum_out(likelihoods: HiddenLikelihoods, hidden: Rates) -> ByLabel:
     if not len(numbers):
         return np.zeros((len(log_scale), 2))
     given_label = two_class_confusion(*(rate[numbers] for rate in hidden)).transpose(1, 2, 0)  # label, hidden, group
-    first = np.arange(0, len(numbers), FACTORS)
     by_label = []
     for of_zero, of_one in given_label:
         factors = scaled[0] * of_zero
         factors += scaled[1] * of_one
-        by_label.append(np.log(np.multiply.reduceat(factors, first, axis=1)).sum(axis=1) + log_scale)
+        by_label.append(np.log(factors).sum(axis=1) + log_scale)
     return np.stack(by_label, axis=1)
 
 

@@ -19,7 +19,9 @@ from latentens.methods.base import (
     Method,
     Posterior,
     nested_fit,
+    packed,
     posterior_of,
+    unpacked,
     warnings_of,
 )
 from latentens.methods.dawid_skene_em import DawidSkeneEM
@@ -93,8 +95,7 @@ class Stacked(Method):
             "num_items": np.array(votes.num_items),
             "class_share": (votes.tally.sum(axis=0) + 1) / (votes.tally.sum() + votes.num_classes),
         }
-        for number, fit in enumerate(fits):
-            state |= _packed(number, fit)
+        state |= packed(fits)
         diagnostics = Diagnostics(
             warnings=[] if gold is not None else warnings_of(fits),  # gold labels answer most of them
             extra={
@@ -142,7 +143,7 @@ class Stacked(Method):
         state = estimate.state
         weights = state["weights"].T
         posteriors = [
-            posterior_of(method, _unpacked(number, estimate), votes) for number, method in enumerate(self.methods)
+            posterior_of(method, unpacked(estimate, number), votes) for number, method in enumerate(self.methods)
         ]
         pool, of_voters = _pool_features(posteriors, votes, state), _voter_features(votes)
         probs = np.empty((votes.num_items, votes.num_classes))
@@ -207,24 +208,3 @@ def _named(weights: Float[np.ndarray, " weight"], sizes: tuple[int, int, int]) -
         "voter_weight": voters,
         "intercept": intercepts,
     }
-
-
-PARTS = ("params", "draws", "state")
-"""What a method's `posterior` reads."""
-
-
-def _packed(number: int, fit: Fit) -> dict[str, np.ndarray]:
-    """A fit's arrays under names of their own."""
-    parts = {part: getattr(fit, part) or {} for part in PARTS}
-    return {f"method_{number}.{part}.{name}": value for part, found in parts.items() for name, value in found.items()}
-
-
-def _unpacked(number: int, estimate: Estimate) -> Estimate:
-    """The estimate of one of the methods."""
-    parts: dict[str, dict[str, np.ndarray]] = {part: {} for part in PARTS}
-    for path, value in estimate.state.items():
-        method, _, rest = path.partition(".")
-        part, _, name = rest.partition(".")
-        if method == f"method_{number}":
-            parts[part][name] = value
-    return Estimate(parts["params"], draws=parts["draws"] or None, state=parts["state"])
