@@ -182,10 +182,10 @@ def test_a_first_column_with_another_value_in_every_row_names_the_items(file, ta
     ("text", "message"),
     [
         ("x,a,b,c\nk,yes,no,no\nl,no,no,yes\nm,yes,yes,no\n", "'x' has a different value in every row"),
-        ("x,a,b\nk,yes,no\nl,no,no\nm,yes,yes\n", "may be three voters"),
+        ("x,a,b\nk,yes,no\nl,no,no\nm,yes,yes\n", "may be voters"),
         ("x,a\n" + "".join(f"q{i},{'yes' if i % 3 else 'no'}\n" for i in range(9)), "'x' has a different value"),
-        ("x,a,b\n" + "".join(f"{i / 7:.3f},yes,{'yes' if i % 3 else 'no'}\n" for i in range(9)), "may be three"),
-        ("x,a,b\n" + "".join(f"q{i},w{i % 3},{'yes' if i % 2 else 'no'}\n" for i in range(9)), "may be three"),
+        ("x,a,b\n" + "".join(f"{i / 7:.3f},yes,{'yes' if i % 3 else 'no'}\n" for i in range(9)), "may be voters"),
+        ("x,a,b\n" + "".join(f"q{i},w{i % 3},{'yes' if i % 2 else 'no'}\n" for i in range(9)), "may be voters"),
         ("q0,yes,no\n" + "".join(f"q{i},{('yes', 'no')[i % 2]},no\n" for i in range(1, 9)), "first row looks like"),
     ],
     ids=["few rows", "few rows of three columns", "one voter", "measurements", "a long table", "no headings"],
@@ -198,7 +198,7 @@ def test_a_voter_whose_votes_all_differ_in_a_small_file_is_a_voter(file):
     votes = Votes.from_csv(file("m1,m2,m3,m4\na,b,a,a\nb,b,c,b\nc,a,c,c\nd,d,d,d\n"))
     assert votes.num_voters == 4
     scale = "m1,m2,m3\n" + "".join(f"{i},{1 + i % 2},{1 + i // 4}\n" for i in range(1, 7))
-    refused(file(scale), "may be three voters", "classes=…")
+    refused(file(scale), "may be voters", "classes=…")
     assert Votes.from_csv(file(scale), classes=range(1, 7)).num_voters == 3
 
 

@@ -95,34 +95,30 @@ def refuse_strange_columns(names: Sequence[str], has_items: bool, votes: Coded, 
                     ignore,
                 )
         return
-    if not has_items and len(names) == len(columns) == 3 and _may_be_long(votes, [c.labels for c in columns.values()]):
-        raise VotesError(
-            f"the columns {listed(names)} may be three voters, or the item, the voter and the vote of each "
-            f"row: give {ITEM}, {VOTER} and {VOTE} or, if they are voters, list the labels by {CLASSES}",
-            *CHOICES,
-        )
-    if identifiers:
-        item, ignore = Keyword("item", identifiers[0]), Keyword("ignore", (identifiers[0],))
-        either = f"{ignore}" if has_items else f"{item} if it names the items, or {ignore}"
-        raise VotesError(f"column {identifiers[0]!r} has a different value in every row: give {either}", item, ignore)
     strangers = [
         name
         for name, (labels, _) in columns.items()
         if len(columns) > 1 and (own[name] == len(labels) or 2 * own[name] > len(labels) > FEW_LABELS)
     ]
-    if len(strangers) == len(columns) > 2:
+    three = not has_items and len(names) == len(columns) == 3
+    if len(strangers) == len(columns) > 2 or (three and _may_be_long(votes, [c.labels for c in columns.values()])):
         raise VotesError(
-            f"no two of the columns {listed(columns)} share their labels: if each row is one vote, give {ITEM}, "
-            f"{VOTER} and {VOTE}; if each column is a voter, list the labels by {CLASSES}",
+            f"the columns {listed(names)} may be voters, or the item, the voter and the vote of each row: give {ITEM}, "
+            f"{VOTER} and {VOTE} or, if they are voters, list the labels by {CLASSES}",
             *CHOICES,
         )
-    if strangers:
-        name, ignore = strangers[0], Keyword("ignore", (strangers[0],))
+    for name in (*identifiers, *strangers):
+        item, ignore = Keyword("item", name), Keyword("ignore", (name,))
+        reason, first = f"does not share its labels ({listed(sorted(columns[name].labels))}) with other columns", ""
+        if name in identifiers:
+            reason, first = (
+                "has a different value in every row",
+                "" if has_items else f"{item} if it names the items, or ",
+            )
         raise VotesError(
-            f"column {name!r} does not share its labels ({listed(sorted(columns[name].labels))}) with other columns: "
-            f"give {ignore} if it holds no votes, or list all labels by {CLASSES} if it does",
-            ignore,
-            CLASSES,
+            f"column {name!r} {reason}: give {first}{ignore} if it holds no votes, or list all labels by {CLASSES} if "
+            "it does",
+            *(item, ignore, CLASSES),
         )
 
 
