@@ -13,6 +13,7 @@ import typer
 from rich.table import Table
 from typer import Argument, Option
 
+from latentens.cli.estimate_command import estimate, next_command
 from latentens.cli.options import (
     Anchor,
     GoldFile,
@@ -389,6 +390,10 @@ def print_next_command(method: str, votes: Path, gold: Path | None, reading: "Ta
     known = ["--gold", shlex.quote(str(gold))] if gold else []
     words = ["latentens fit", shlex.quote(method), shlex.quote(str(votes)), *as_options(reading), *known]
     tell(f"\nTo label the votes with it:\n{' '.join(words)} --out labels.csv")
+
+
+app.command()(reads_votes(estimate))
+app.command("next")(reads_votes(next_command))
 
 
 @app.command()

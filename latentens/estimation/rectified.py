@@ -207,14 +207,16 @@ def _ends(possible: Float[np.ndarray, "pair 2"]) -> tuple[float, float]:
 
 
 SIGNAL = np.append(0.0, 4.0 ** np.arange(-5, 2))
-"""Prior variances of the slopes that are tried, the noise being all of the values' variance. A proxy predicts the value
-itself, so a slope of one takes it at its word, and slopes beyond two or so are not to be believed."""
+"""Prior variances of the slopes that are tried, the noise being all of the values' variance."""
 
 
 def corrections(
     sample: Sample, ratio: float, slopes: Float[np.ndarray, " proxy"] | None = None
 ) -> Float[np.ndarray, " label"]:
     """The correction of each labelled item, rᵢ = (x̄ − xᵢ)·β.
+
+    A proxy predicts the value itself, so a slope of one takes it at its word. Together the slopes are at most one: what
+    they predict lies in the range of the values, and a steep piece of a curve is not extended beyond it.
 
     What the slopes took from the residuals is given back: these are stretched by √((n − 1)/(n − 1 − f)), where f are
     the degrees of freedom of the slopes.
@@ -247,6 +249,7 @@ def corrections(
         return np.zeros(len(values))
     penalised = sizes + 1 / prior[best, 0]
     slopes = axes @ (along / penalised)
+    slopes /= max(np.abs(slopes).sum(), 1.0)
     spent = (sizes / penalised).sum()  # degrees of freedom
     residual = values - centred @ slopes
     stretch = np.sqrt((units - 1) / max(units - 1 - spent, 1.0))

@@ -1,0 +1,216 @@
+"""The commands `latentens estimate` and `latentens next`: numbers to report, and what to label next."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+from typer import Option
+
+from latentens.cli.options import Anchor, GoldFile, Seed, VotesFile
+from latentens.cli.terminal import console, status, tell
+from latentens.errors import LatentensError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from latentens.votes.labels import TableOptions
+
+
+class Purpose(StrEnum):
+    """What labels are for."""
+
+    prevalence = "prevalence"
+    accuracy = "accuracy"
+    labels = "labels"
+    orientation = "orientation"
+    votes = "votes"
+
+
+MethodName = Annotated[str, Option("--method", "-m", help="The method whose posterior predicts labels.")]
+
+
+def estimate(
+    votes: VotesFile,
+    gold: Annotated[Path, Option(help="CSV or Parquet file of gold labels (item, gold) of a random sample of items.")],
+    by: Annotated[str | None, Option(help="Column of segments, in the file of gold labels or in --about.")] = None,
+    compare: Annotated[
+        tuple[str, str] | None, Option(help="Two voters (difference of accuracies) or two classes (win rate).")
+    ] = None,
+    cluster: Annotated[str | None, Option(help="Column of clusters, such as the prompt of an item.")] = None,
+    weights: Annotated[
+        str | None, Option(help="Column of weights in the file of gold labels, one over the sampling probability.")
+    ] = None,
+    about: Annotated[
+        Path | None, Option(help="CSV file with a row per item, which has the columns of --by and --cluster.")
+    ] = None,
+    method: MethodName = "DawidSkeneEM",
+    folds: Annotated[int, Option(min=0, help="Folds of the gold labels, if the method is to use them (0: not).")] = 0,
+    level: Annotated[float, Option(min=0.0, max=1.0, help="Coverage of the intervals.")] = 0.95,
+    beyond: Annotated[bool, Option("--beyond", help="Speak about items like these, not about these items.")] = False,
+    half_width: Annotated[float | None, Option(help="Also say how many labels this half-width needs.")] = None,
+    out: Annotated[Path | None, Option(help="CSV file for the table.")] = None,
+    seed: Seed = 1,
+    *,
+    reading: "TableOptions",
+) -> None:
+    """Estimate prevalences, accuracies of voters and differences, with intervals that do not trust the model.
+
+    Gold labels of a random sample of the items are combined with what votes say about all items. The intervals hold
+    however wrong the votes are, as long as the sample is random.
+
+    Examples:
+        latentens estimate votes.csv --gold gold.csv
+
+        latentens estimate votes.csv --gold gold.csv --compare judge_a judge_b --by segment --about items.csv
+    """
+    import math
+
+    import jax
+
+    from latentens.cli import io
+    from latentens.estimation import estimate, explain, labels_needed
+
+    io.check_file(out)
+    chosen = _method(method)
+    read = io.read_users_votes(votes, reading)
+    tell(io.described(votes, read))
+    known = io.read_gold(read, gold, reading)
+    assert known is not None, "the option is required"
+    columns: dict[str, Any] = {
+        name: None if column is None else _column(name, column, about if name != "weights" else None, gold, reading)
+        for name, column in (("by", by), ("cluster", cluster), ("weights", weights))
+    }
+    with status("Estimating"):
+        table = estimate(
+            read,
+            io.by_name(read, known),
+            key=jax.random.key(seed),
+            method=chosen(read),
+            folds=folds,
+            compare=compare,
+            level=level,
+            population=math.inf if beyond else None,
+            **columns,
+        )
+    if half_width is not None:
+        table["labels_needed"] = labels_needed(table, half_width, None if beyond else read.num_items)
+    console.print(_printed(table, level))
+    for words in explain(table):
+        tell(f"• {words}")
+    if out:
+        io.write_files({out: io.frame_writer(table)})
+        tell(f"estimates written to {out}")
+
+
+def next_command(
+    votes: VotesFile,
+    budget: Annotated[int, Option(min=1, help="Number of labels, or of votes, to ask for.")],
+    out: Annotated[Path, Option(help="CSV file for the items to label, with their sampling probabilities.")],
+    purpose: Annotated[
+        Purpose, Option("--for", help="What the labels are for; votes: whom to ask about which item.")
+    ] = Purpose.prevalence,
+    gold: GoldFile = None,
+    anchor: Anchor = None,
+    method: MethodName = "DawidSkeneEM",
+    floor: Annotated[
+        float, Option(min=0.0, max=1.0, help="Share of the probability that is spread evenly; 1: simple random sample.")
+    ] = 0.5,
+    seed: Seed = 1,
+    *,
+    reading: "TableOptions",
+) -> None:
+    """Choose which items to label next, or whom to ask for another vote.
+
+    Items whose label the votes leave open are drawn with a larger probability, which is written beside them: label
+    them, and pass the column `weight` to `latentens estimate --weights weight`.
+
+    Examples:
+        latentens next votes.csv --budget 50 --out ask.csv
+
+        latentens next votes.csv --budget 200 --for votes --out ask.csv
+    """
+    import jax
+
+    from latentens.cli import io
+    from latentens.estimation import next_labels, next_votes
+
+    io.check_file(out)
+    chosen = _method(method)
+    read = io.read_users_votes(votes, reading, anchor)
+    tell(io.described(votes, read))
+    known = io.read_gold(read, gold, reading)
+    with status("Choosing"):
+        fit = chosen(read).fit(read, key=jax.random.key(seed))
+        if purpose is Purpose.votes:
+            table = next_votes(fit, budget)
+            words = f"{len(table)} votes to ask for"
+        else:
+            so_far = None if known is None else io.by_name(read, known)
+            options: dict[str, Any] = {"for_": purpose.value, "gold": so_far, "floor": floor}
+            table = next_labels(fit, budget, key=jax.random.key(seed + 1), **options)
+            worth = table.attrs["worth"]
+            words = f"{budget} items to label, worth {worth:.0f} labels of random items if the posterior is right,"
+    io.write_files({out: io.frame_writer(table)})
+    tell(f"{words} written to {out}")
+
+
+def _method(name: str) -> Any:
+    """A function from votes to the method."""
+    from latentens.cli.methods import find_methods
+
+    ((_, chosen),) = find_methods([name]).items()
+    return chosen
+
+
+def _column(name: str, column: str, about: Path | None, gold: Path, reading: "TableOptions") -> Mapping[Any, Any]:
+    """A column of a file by the name of the item."""
+    from latentens.votes.labels import Reading, join
+    from latentens.votes.tables import naming, open_table
+
+    path = about or gold
+    table = open_table(path)
+    item = reading.get("item") or next(
+        (found for found in ("item", "id", *table.names) if found in table.names), "item"
+    )
+    for wanted in (column, item):
+        if wanted not in table.names:
+            listed = ", ".join(table.names)
+            raise LatentensError(f"{path} has no column {wanted!r}, which --{name} needs; it has {listed}")
+    with naming(path):
+        parts = [(chunk[item], chunk[column]) for chunk in table.read([item, column], Reading())]
+        items, values = (join(each) for each in zip(*parts, strict=True))
+    found: dict[Any, Any] = {}
+    for place, value in zip(items.codes.tolist(), values.codes.tolist(), strict=True):
+        if min(place, value) >= 0 and found.setdefault(items.names[place], values.names[value]) != values.names[value]:
+            raise LatentensError(f"item {items.names[place]} has more than one {column} in {path}")
+    return found
+
+
+def _printed(table: "pd.DataFrame", level: float) -> Table:
+    """The table for the terminal."""
+    with_segment, with_p = "segment" in table, "p_value" in table
+    printed = Table(box=SIMPLE_HEAD, pad_edge=False, title=f"estimates with {level:.0%} intervals")
+    heads = ["quantity", "of", *(["segment"] if with_segment else []), "label-free", "gold only", "estimate"]
+    heads += ["labels", "worth", *(["p"] if with_p else [])]
+    needed = "labels_needed" in table
+    for head in (*heads, *(["needed"] if needed else [])):
+        printed.add_column(head, justify="left" if head in ("quantity", "of", "segment") else "right", overflow="fold")
+    for row in table.to_dict("records"):
+        ends = [
+            f"{row[value]:.3f} ({row[low]:.3f}–{row[high]:.3f})" if row[value] == row[value] else "–"
+            for value, low, high in (("gold_only", "gold_low", "gold_high"), ("estimate", "low", "high"))
+        ]
+        cells = [
+            row["quantity"],
+            row["of"],
+            *([str(row["segment"])] if with_segment else []),
+            f"{row['label_free']:.3f}",
+        ]
+        cells += [*ends, str(row["labels"]), f"{row['worth_labels']:.0f}"]
+        cells += [("" if row["p_value"] != row["p_value"] else f"{row['p_value']:.3f}")] if with_p else []
+        cells += [f"{row['labels_needed']:.0f}"] if needed else []
+        printed.add_row(*cells)
+    return printed
