@@ -97,7 +97,7 @@ class Sampler:
     def _extend(
         self, density: "_Density", observations: Observations, advance: Advance, chain: "_Chain", num_chunks: int
     ) -> "_Chain":
-        """A chain with so many chunks."""
+        """A chain extended to a number of chunks."""
         state, kept = chain.state, list(chain.kept)
         for number in range(chain.num_chunks, num_chunks):
             stop_if_asked()
@@ -114,7 +114,7 @@ class Sampler:
 
 
 class _Chain(NamedTuple):
-    """Where a chain is after so many chunks, and the points and statistics of its draws up to there."""
+    """Where a chain is after some chunks, and the points and statistics of its draws up to there."""
 
     state: HMCState
     num_chunks: int

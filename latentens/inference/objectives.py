@@ -1,4 +1,4 @@
-"""What is minimised in fitting a program: in unconstrained space, per item, with its gradient, in NumPy.
+"""Objectives for fitting a program: in unconstrained space, per item, with their gradients, in NumPy.
 
 An objective is anything whose value and derivatives by the tables are known. The compiled program gives the tables and
 takes the derivatives back to the parameters.
@@ -25,7 +25,7 @@ class Objective:
 
     Attributes:
         model: The generative model.
-        score: What is to be large.
+        score: The quantity to maximise.
         num_items: Number of items.
         use_prior: Whether the log prior density is added.
     """

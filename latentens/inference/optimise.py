@@ -49,7 +49,7 @@ def local_optimum_warnings(start: str, end: float, best: float) -> list[str]:
 GiveUp = Callable[[Float[np.ndarray, " element"], float, float], bool]
 ValueAndGradient = Callable[[Float[np.ndarray, " element"]], tuple[float, Float[np.ndarray, " element"]]]
 STALLED = 20
-"""This many iterations together tell whether a start still gets anywhere."""
+"""Window, in iterations, over which a start must still improve."""
 
 Start = TypeVar("Start")
 End = TypeVar("End")

@@ -1,4 +1,4 @@
-"""Method: what turns votes into labels. Fit: what every method returns."""
+"""`Method` turns votes into labels, `Fit` is the result of every method."""
 
 import time
 from abc import ABC, abstractmethod
@@ -153,7 +153,7 @@ class Fit(Estimate):
         voter_names: Names of the voters; later votes are matched to them by name.
         class_names: The labels that the columns of `label_probs` stand for.
         source: The votes that were fitted; a fit from a file has only what it keeps of them.
-        known: The codes of the labels that the method was told, −1 where it was not, if it was told any.
+        known: The codes of the gold labels, −1 where an item has none; None without gold labels.
     """
 
     label_probs: Posterior = field(kw_only=True)
@@ -391,9 +391,9 @@ class Predictor(Settings, ABC):
 class Method(Predictor):
     """A frozen dataclass of settings that turns votes, and gold labels if there are any, into a `Fit`.
 
-    A method of your own says two things: `estimate` finds parameters from votes, and `posterior` gives the posterior of
-    labels under them. `fit` does the rest: double precision, time, names, the order of the labels, and the posterior of
-    the fitted items.
+    A method of your own defines two hooks: `estimate` finds parameters from votes, and `posterior` gives the posterior
+    of labels under them. `fit` does the rest: double precision, time, names, the order of the labels, and the posterior
+    of the fitted items.
 
     Gold labels mean the same for every method: their items are certain, and they take part in the order of the labels
     (`latentens.inference.orient`). What a method learns from them besides is for its docstring to say.
@@ -475,7 +475,7 @@ def nested_fit(method: Method, votes: Votes, key: jax.Array, gold: GoldCodes | N
 
 
 def _oriented(method: Method, estimate: Estimate, votes: Votes, gold: GoldCodes | None, nested: bool) -> Estimate:
-    """The estimate with its labels in the order that votes and gold labels say, and a word where that is not sure."""
+    """The estimate with its labels in the order that agrees best with votes and gold labels, and doubts about that."""
     probs = estimate.label_probs
     is_fixed = method.has_fixed_order(estimate)
     if probs is None or (gold is not None and not is_fixed):  # what votes alone say, known labels aside
@@ -498,7 +498,7 @@ def _oriented(method: Method, estimate: Estimate, votes: Votes, gold: GoldCodes 
 
 
 def _identified(method: Method, estimate: Estimate, votes: Votes) -> Estimate:
-    """The estimate with a word where its model does not determine the label; `identified` in the diagnostics."""
+    """The estimate with doubts where its model does not determine the label; sets `identified`."""
     model = method.fitted_model(estimate)
     views = None if model is None else model.label_views(model_params(model, estimate))
     if views is None or estimate.label_probs is None or estimate.diagnostics.identified is not None:

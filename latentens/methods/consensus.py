@@ -39,19 +39,19 @@ from latentens.votes import Votes
 
 @dataclass(frozen=True)
 class Consensus(Method):
-    """The mean of the posteriors of several methods, each tempered, and tempered again as a whole: what to use first.
+    """The tempered mean of the tempered posteriors of several methods: the method to try first.
 
-    Any one model of how voters err is wrong on some votes, and then its labels can be far below the majority's; models
-    that differ are seldom wrong in the same way. By default there are four: voters with a confusion matrix, and with
-    one accuracy per class, which for two classes is the same and left out (`DawidSkeneEM`); classes with subtypes in
-    which voters err together (`Ebcc`); and the vote shares, which no model misleads. A mean of probabilities follows
-    the members that are sure where others are not; so each member's confidence is first made to match the votes that it
-    has not seen (see `Tempered`), and then that of the mean.
+    Any one model of how voters err is wrong on some votes, and its labels can then be far worse than the majority's;
+    different models are seldom wrong in the same way. The confidence of each member, and of their mean, is made to
+    match votes that it has not seen (see `Tempered`), so that an overconfident member does not dominate. Gold labels go
+    to the members, and choose the temperatures instead of the hidden votes.
 
-    Gold labels go to the members, and choose the temperatures in place of hidden votes.
-
-    Diagnostics: `members` with their settings, `member_temperatures`, the share of labels on which each member differs
-    from the consensus (`member_changes`), and those of `Tempered` for the mean.
+    Notes:
+        The default members are `DawidSkeneEM` with a confusion matrix per voter and, for more than two classes, with
+        one accuracy per voter and class; `Ebcc`, whose voters err together within subtypes of a class; and the vote
+        shares, which depend on no model. Extra diagnostics: `members` with their settings, `member_temperatures`,
+        `member_changes` (the share of labels on which each member differs from the consensus), and those of `Tempered`
+        for the mean.
 
     Attributes:
         members: The methods; None for the four above.

@@ -176,21 +176,17 @@ labels no longer change, and what changes the shrinkage after is a small part of
 class DawidSkeneEM(Method):
     """Class shares and a confusion matrix for each voter, at the best of several maxima of the likelihood.
 
-    The probabilities are the exact posterior at the estimates. Gold labels are part of the likelihood. Where another
-    start ends at an optimum that fits about as well and has other labels, a warning says so, and `label_change` in the
-    diagnostics is the share of labels that change.
-
-    A voter who was right ten times out of ten is not believed without limit: its confusion matrix is drawn to one
-    accuracy per voter and class and to the mistakes of all voters, as far as the votes say that voters are alike
-    (`latentens.methods.dawid_skene_em`). With thousands of votes per voter that changes little. Pseudo-counts of
-    your own, zero for the plain likelihood, replace it.
+    The probabilities are the exact posterior at the estimates. Gold labels are part of the likelihood. By default each
+    confusion matrix is shrunk towards one accuracy per voter and class, by as much as the votes support, so that a
+    voter who was right ten times out of ten is not believed without limit; pseudo-counts (`diagonal`, `off_diagonal`)
+    replace the shrinkage, and zeros give the plain likelihood.
 
     Notes:
-        Starts are the vote shares, what gold labels alone say, for two classes what SML and RL say, and random
+        Starts are the vote shares, the posterior from gold labels alone, SML and RL for two classes, and random
         confusion matrices. All run side by side, by plain rounds first and then by squared extrapolation. On many votes
         the worse half of the starts is given up after ten rounds, and again after twenty, forty …, but never the vote
-        shares; with very many distinct rows the random starts run on a sample first, and only the best one survives.
-        The shrinkage is chosen on the way up from the vote shares and is the same for all starts.
+        shares. The shrinkage is chosen on the way up from the best informed start and is the same for all starts.
+        `label_change` in the diagnostics is the share of labels that change at another optimum that fits about as well.
 
     Attributes:
         diagonal: Added to each voter's count of right votes on each label, as if that many more had been seen. By
@@ -199,7 +195,7 @@ class DawidSkeneEM(Method):
             the number of items of each class. If only one of the two is given, it stands for both.
         form: What a voter has: a `confusion` matrix, or one accuracy per `class` and equally likely mistakes, or one
             accuracy for all classes (`coin`). It does not count where pseudo-counts are given.
-        random_starts: Number of random starts; fewer where voters and classes are so many that memory is scarce.
+        random_starts: Number of random starts; fewer with so many voters and classes that memory is scarce.
         tolerance: A start has converged when an iteration gains less than this in mean log-likelihood.
         max_iterations: Limit on the number of iterations.
     """

@@ -269,16 +269,17 @@ class Concentrations(NamedTuple):
 class Ebcc(Method):
     """Each class is a mixture of subtypes, and voters are independent given the subtype: so they correlate in a class.
 
-    Variational Bayes. Priors: Dirichlet(1, …) for classes, Dirichlet(.1/M, …) for the M subtypes of a class, and for
-    votes Dirichlet with 4 on the right class and 1 on each other. The probabilities are the variational posterior; gold
-    labels are part of what it is a posterior of.
+    Enhanced Bayesian classifier combination by variational Bayes. The probabilities are the variational posterior; gold
+    labels are part of the data.
 
     Notes:
-        One start has the vote shares as one subtype a class, with gold labels another has what these alone say, and
-        the others divide the vote shares among all subtypes at random. Where most votes are missing and there are many
-        distinct rows, random starts run on a sample of the items first, and on all of them only if the best one keeps
-        several subtypes of a class there; where there are very many, only the best of them goes on with all. The best
-        evidence bound is kept, and subtypes change class where that raises it further.
+        Priors: Dirichlet(1, …) for classes, Dirichlet(.1/M, …) for the M subtypes of a class, and for votes Dirichlet
+        with 4 on the right class and 1 on each other. One start has the vote shares as one subtype per class, with gold
+        labels another has the posterior from these alone, and the others divide the vote shares among all subtypes at
+        random. Where most votes are missing and there are many distinct rows, random starts run on a sample of the
+        items first, and on all of them only if the best one keeps several subtypes of a class there; with very many
+        rows only the best of them continues. The best evidence bound is kept, and subtypes change class where that
+        raises it further.
 
     Attributes:
         num_subtypes: Subtypes of each class.

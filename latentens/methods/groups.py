@@ -147,7 +147,7 @@ ROUNDS, ROUNDS_BETWEEN = 30, 5
 """Rounds of alternating least squares, at the ends and after a voter has changed its group."""
 
 MOST_MOVES = 2
-"""Voters change groups at most so many times each, on average."""
+"""Average number of times a voter may change its group."""
 
 LEAST_GAIN = 1e-9
 """Share of the loss below which a move gains nothing."""

@@ -410,7 +410,7 @@ class Ascent:
         return at._replace(objective=at.expected.log_likelihood + prior.log_density(logs))
 
     def _behind(self, running: Int[np.ndarray, " running"], at: Position, rounds: int) -> Bool[np.ndarray, " running"]:
-        """Which starts to give up after so many rounds."""
+        """Which starts to give up after this number of rounds."""
         work = self.data.incidence.num_entries * (len(at.expected.labels) - 1) * len(running)
         checkpoint, left = divmod(rounds, PLAIN_ROUNDS)
         if work <= self.large_work or left > 1 or checkpoint.bit_count() != 1:

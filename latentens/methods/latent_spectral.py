@@ -259,13 +259,15 @@ Select = Literal["residual", "likelihood"]
 class LatentSpectral(Method):
     """A tree of depth two: groups of voters by spectral clustering, parameters from moments.
 
-    Clustering finds groups in noise too. They are kept only if they are worth their description: the likelihood must
-    gain more over that of each voter alone than half a logarithm of the number of items for each rate of a hidden unit,
-    and what it takes to say which group each voter is in. Else voters are taken to be independent given the label.
-
     Labels are of maximum likelihood without a prior; the probabilities are the posterior of the fitted tree, moved to
-    even odds where the prior would turn the label round. Gold labels make their own items certain and take part in the
+    even odds where the prior would change the label. Gold labels make their own items certain and take part in the
     order of the labels.
+
+    Notes:
+        Clustering finds groups in noise too. They are kept only if they are worth their description: the likelihood
+        must gain more over that of each voter alone than half a logarithm of the number of items for each rate of a
+        hidden unit, and the cost of naming the group of each voter. Otherwise voters are taken to be independent given
+        the label.
 
     Attributes:
         select: Whether the number of groups is that of the smallest residual of the covariances, as published, or of

@@ -48,13 +48,16 @@ FLAT = 1e-9
 class MaximumLikelihood(Method):
     """The parameters of a program that make the votes most likely, and the exact posterior of the labels under them.
 
+    Notes:
+        Starts run one after the other: those given, those that suit the labels of cheaper methods, and draws from the
+        priors. Each ends once it gains next to nothing, or is clearly behind the best before it and would stay so; the
+        best then continues until it has converged.
+
     Attributes:
         model: The generative model.
         algorithm: `lbfgs` climbs the likelihood in unconstrained space, `em` alternates expected counts from the tables
             with an M-step: in closed form where the program has one, else by gradient.
-        starts: Number of starts at draws from the priors. Starts run one after the other. Each is left once it gains
-            next to nothing, or is clearly behind the best before it and would stay so; the best then goes on until it
-            has converged.
+        starts: Number of starts at draws from the priors.
         warm: Cheaper methods; the parameters that suit each one's labels best are a start as well. With gold labels, so
             are those that suit what these alone say.
         initial: Parameters to start from as well.

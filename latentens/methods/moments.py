@@ -171,7 +171,7 @@ def rates_at(imbalance: float | Column, mean: Vector, vector: Vector) -> Rates:
 
 
 def published_rates_at(imbalance: float | Column, mean: Vector, vector: Vector) -> Rates:
-    """Rates as the published code has them while it searches for b: v/(1 − b²) in place of v/√(1 − b²)."""
+    """Rates as the published code has them while it searches for b: v/(1 − b²) instead of v/√(1 − b²)."""
     accuracy = vector / (1 - imbalance**2)
     balanced, half_difference = (1 + accuracy) / 2, (mean - accuracy * imbalance) / 2
     sensitivity, specificity = balanced + half_difference, balanced - half_difference
@@ -215,7 +215,7 @@ SCREENED_ROWS = 2**17
 """A sample of this many distinct rows, if there are twice as many, tells which part of the grid counts."""
 
 NEAR = 0.055
-"""That part is so near to the sample's best: many times the standard error on so many rows."""
+"""Half-width of that part around the sample's best: many times its standard error."""
 
 APART = 1e-3
 """Distance of the heights from which the top is told in the end."""

@@ -24,9 +24,9 @@ class Nuts(SampledMethod):
     """Posterior draws of a program's parameters, and the posterior of the labels averaged exactly over them.
 
     Labels and hidden units are summed out, so the sampler moves in the continuous parameters alone. The labels of each
-    draw are put in the order that the votes say; with gold labels, which are part of the likelihood, that which these
-    and the priors say. What is estimated to take more than four hours, or than the limit of
-    LATENTENS_SECONDS, is refused in front.
+    draw are put in the order that agrees best with the votes; with gold labels, which are part of the likelihood, these
+    and the priors decide. Sampling that is estimated to take more than four hours, or more than LATENTENS_SECONDS, is
+    refused up front.
 
     Attributes:
         model: The generative model.

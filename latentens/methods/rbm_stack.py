@@ -34,17 +34,17 @@ from latentens.votes import Votes
 class RBMStack(Method):
     """Machines trained greedily from the votes up to one unit, which is the label.
 
-    Votes and hidden units have as many states as there are classes. With one machine of one unit this is Dawid &
-    Skene's model, by a lemma of the paper, and it is fitted as such unless `training` says how.
+    Votes and hidden units have as many states as there are classes. Unless sizes are given, the votes choose them, and
+    one unit is kept where they do not support more; a machine of one unit is Dawid & Skene's model, by a lemma of the
+    paper, and is fitted as such unless `training` is given. Known labels clamp the unit at the top. `notes` in the
+    diagnostics say what was chosen and why.
 
-    If sizes are not given, `rule` finds them, and one unit is kept where the votes do not support more, or where more
-    units explain something else than the label: where most of the labels that a stack changes, compared with one unit,
-    are changed into something that hardly any voter said, some hidden state stands for no class. Structure may decide
-    between answers that voters gave, but it may not override them. `notes` in the diagnostics say what was found.
-
-    Known labels clamp the unit at the top: items with a label contribute `log p(h, label)` to what the top machine is
-    trained by, where h is what the layer below passes on, others `log p(h)`. A stack of one machine is Dawid & Skene's
-    model with known labels.
+    Notes:
+        One unit is also kept where more units explain something else than the label: where most of the labels that a
+        stack changes, compared with one unit, are changed to a class that hardly any voter named, some hidden state
+        stands for no class. Structure may decide between answers that voters gave, but it may not override them. Items
+        with a known label contribute `log p(h, label)` to the objective of the top machine, where h is what the layer
+        below passes on, others `log p(h)`.
 
     Attributes:
         hidden: Sizes of the hidden layers, such as (3, 1), the last one 1; by default found by `rule`.

@@ -144,7 +144,7 @@ class Cells:
 
 
 class LabelledRows(NamedTuple):
-    """Distinct rows, told apart by their known label too.
+    """Distinct rows, those with different known labels apart.
 
     Attributes:
         votes: The rows.

@@ -42,30 +42,30 @@ VOTER, METHOD, INTERCEPT = range(3)
 class Stacked(Method):
     """Other methods' posteriors and the votes themselves, combined by gold labels: `Stacked(DawidSkeneEM(), Ebcc())`.
 
-    The methods are fitted once, without gold labels, which are few and say little about confusion matrices. They say
-    more about how far posteriors and voters are to be believed. With q_c the posterior of method c and s the item's
-    vote shares (one more vote is divided among the classes as all votes are), the features of class k on item i are
+    The methods are fitted once, without gold labels; these then choose how far to trust each posterior and each voter,
+    by a conditional logit with a Gaussian prior around the mean of the posteriors. A method whose labels are in the
+    wrong order, because most voters are wrong, gets a negative weight. The probabilities are averaged over the
+    posterior of the weights (Laplace), so they stay modest where labels are few. Without gold labels the result is the
+    arithmetic pool.
 
-    * log q̄, the logarithm of the arithmetic pool, the mean of s and all q_c: weight around one;
-    * log q_c of each method and log s: weights around zero;
-    * for each voter the number of their votes for k on i, one weight per voter, the same for all classes: around zero;
-    * an intercept per class, for classes that are rarer or more frequent than the pool has it: around zero;
+    Notes:
+        With q_c the posterior of method c and s the item's vote shares (one more vote is divided among the classes as
+        all votes are), the features of class k on item i are
 
-    and p(y_i = k) ∝ exp(w·F_ik). So where the labels say nothing the result is the label-free pool. The prior of the
-    weights is Gaussian; how far voters' weights, methods' weights and intercepts go from the centre is chosen by the
-    marginal likelihood of the gold labels (`latentens.inference.conditional_logit`). Voters who vote alike share their
-    weight, since the prior prefers many small weights to a large one, and a voter without a vote on a labelled item
-    has none. The probabilities are averages over the weights' posterior (Laplace), which keeps them modest where labels
-    are few.
+        * log q̄, the logarithm of the arithmetic pool, the mean of s and all q_c: weight around one;
+        * log q_c of each method and log s: weights around zero;
+        * for each voter the number of their votes for k on i, one weight per voter for all classes: around zero;
+        * an intercept per class, for classes that are rarer or more frequent than in the pool: around zero;
 
-    A method that saw n items cannot tell probabilities below about 1/n: log q_c is that of (n q_c + 1/K)/(n + 1).
-    A method whose labels are in the wrong order, since most voters are wrong, gets a negative weight.
+        and p(y_i = k) ∝ exp(w·F_ik). How far voters' weights, methods' weights and intercepts go from the centre is
+        chosen by the marginal likelihood of the gold labels (`latentens.inference.conditional_logit`). Voters who vote
+        alike share their weight, since the prior prefers many small weights to a large one, and a voter without a vote
+        on a labelled item has none. A method that saw n items cannot tell probabilities below about 1/n: log q_c is
+        that of (n q_c + 1/K)/(n + 1).
 
-    Without gold labels the result is the arithmetic pool, and the diagnostics say so.
-
-    Parameters of the fit: `pool_weight`, `method_weight`, `share_weight`, `voter_weight` and `intercept`, each with its
-    standard error (`…_error`) at the chosen scales, which are `voter_scale`, `method_scale` and `intercept_scale`: with
-    a scale near zero the labels do not speak for these weights, and they stay at their centre.
+        Parameters of the fit: `pool_weight`, `method_weight`, `share_weight`, `voter_weight` and `intercept`, each with
+        its standard error (`…_error`) at the chosen scales `voter_scale`, `method_scale` and `intercept_scale`: with a
+        scale near zero the labels do not support these weights, and they stay at their centre.
 
     Attributes:
         methods: The methods whose posteriors are combined.

@@ -26,7 +26,7 @@ class Supervised(Predictor):
     """A multilayer perceptron from votes to labels.
 
     Not a `Method`: it is fitted to a labelled `Dataset`, and methods to votes, which hold no label. Fit it to one data
-    set and `predict` the votes of another of the same voters; a missing vote is no input.
+    set and `predict` the votes of another of the same voters; missing votes are zeros.
 
     Attributes:
         hidden_layers: Number of units of each hidden layer.

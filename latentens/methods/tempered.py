@@ -21,7 +21,7 @@ TEMPERATURES = np.array([0.0, *2.0 ** np.arange(-6.0, 3.0)])
 """The temperatures that are tried first; at 0 the posterior says that nothing is known."""
 
 TRACE = 1e-6
-"""Stands for the temperature 0, so that the best label can still be told."""
+"""Stands for the temperature 0, so that the best label stays visible."""
 
 LESS, MORE = 1.0, 2.0
 """A posterior is made less or more confident only if the gain is this many times its standard error."""
@@ -44,7 +44,7 @@ class Temperature(NamedTuple):
 
     Attributes:
         value: The best temperature.
-        standard_error: Its standard error, items being independent of each other; nan at 0 and where there is no peak.
+        standard_error: Its standard error, items being independent of each other; NaN at 0 and where there is no peak.
         tried: All temperatures that were tried, in increasing order.
         curve: The mean score of an item at each of them.
     """
@@ -92,7 +92,7 @@ def _leading(probs: Posterior, label: Int[np.ndarray, " item"]) -> Posterior:
 
 
 def usual_shares(votes: Votes) -> Float[np.ndarray, " label"]:
-    """The share of each class in all votes, each being one vote more: what is known of an item before its votes."""
+    """The share of each class in all votes, one vote added to each: the prior of an item before its votes."""
     cast = votes.tally.sum(axis=0) + 1.0
     return cast / cast.sum()
 
@@ -369,31 +369,33 @@ MANY_VOTES = 2**17
 class Tempered(Method):
     """A method whose posterior is raised to the power τ at which hidden votes are predicted best.
 
-    Methods that take voters to be independent are too sure of their labels where voters err together. To see this, no
-    label is needed. The method is fitted without some of the items; each vote x on these is hidden and predicted from
-    the votes of the other voters by Σ_y p_τ(y | others) θ_j(x | y), with p_τ ∝ b^(1 − τ) p^τ and with confusion
-    matrices θ that were learnt at the same τ from the votes on other items (see `VoteScore`). The base b has the shares
-    of the classes in all votes, so that what an item's votes say is tempered, and not how frequent classes are. The
-    τ ≤ 1 at which hidden votes have the highest mean log-probability is applied to the fit to all items, if there is
-    evidence for it (see `best_temperature`). The most probable labels stay as they are, and an item without votes keeps
-    its posterior.
+    Methods that take voters to be independent are overconfident where voters err together. This shows without labels:
+    the method is fitted without some of the items, each vote on these is hidden and predicted from the other votes, and
+    the τ ≤ 1 with the best predictions is applied to the fit to all items. The most probable labels stay as they are,
+    and an item without votes keeps its posterior. If true labels of some items are given, they choose τ in the same
+    way: each is predicted by a fit without its item.
 
-    What τ estimates: by Gibbs' inequality no prediction has a higher expected log-probability than p(x_j | others)
-    itself. If voters are independent given the label and p(y | others) is exact, that is the prediction at τ = 1 with
-    the true θ, so τ = 1 is the maximum in expectation. In general τ minimises the Kullback–Leibler divergence of such
-    predictions from p(x_j | others). Where votes repeat each other they say less about the next vote than they would if
-    they were independent, and τ is below 1; it is also where parameters rest on few votes. Votes that ignore the items
-    are predicted by nothing: neither fit nor θ has seen them, so τ goes to 0, where all items have the usual shares.
+    Notes:
+        A hidden vote x of voter j is predicted by Σ_y p_τ(y | others) θ_j(x | y) with p_τ ∝ b^(1 − τ) p^τ, where b has
+        the shares of the classes in all votes, and with confusion matrices θ that were learnt at the same τ from the
+        votes on other items (see `VoteScore`). τ differs from 1 only if there is evidence for it (see
+        `best_temperature`).
 
-    What it does not estimate: the label gets the confidence of one more vote. Where a vote is harder to tell than the
-    label, because voters err together on hard items or in groups, τ comes out too low, and the posterior can end up
-    less sure than it may be. Votes cannot tell copies from confirmations either: if fits to different items all take
-    the opinion of the same group of copyists for the label, it remains too sure.
+        What τ estimates: by Gibbs' inequality no prediction has a higher expected log-probability than p(x_j | others)
+        itself. If voters are independent given the label and p(y | others) is exact, that is the prediction at τ = 1
+        with the true θ, so τ = 1 is the maximum in expectation. In general τ minimises the Kullback–Leibler divergence
+        of such predictions from p(x_j | others). Where votes repeat each other they say less about the next vote than
+        they would if they were independent, and τ is below 1; it is also where parameters rest on few votes. Votes that
+        ignore the items cannot be predicted, so τ goes to 0, where all items have the usual shares.
 
-    If true labels of some items are given, they choose τ, in the same way: each is predicted by a fit without its item.
+        What it does not estimate: the label gets the confidence of one more vote. Where a vote is harder to predict
+        than the label, because voters err together on hard items or in groups, τ is too low, and the posterior can end
+        up underconfident. Votes cannot tell copies from confirmations either: if fits to different items all take the
+        opinion of the same group of copyists for the label, it remains overconfident.
 
-    Diagnostics: `temperature`, its `temperature_error` (standard error), `temperatures` and `temperature_curve` (the
-    mean score of an item at each); with true labels also `temperature_by_votes`, what would have been chosen without.
+        Extra diagnostics: `temperature`, its `temperature_error` (standard error), `temperatures` and
+        `temperature_curve` (the mean score of an item at each); with true labels also `temperature_by_votes`, the
+        choice without them.
 
     Attributes:
         method: The method to temper.
@@ -445,7 +447,7 @@ def find_temperature(held: HeldOut, base: Float[np.ndarray, " label"]) -> tuple[
 
 
 def temper_voted(probs: Posterior, votes: Votes, temperature: float, base: Float[np.ndarray, " label"]) -> Posterior:
-    """Tempered where there are votes; what is known without any is not too sure."""
+    """Tempered where there are votes; without any, the posterior is not overconfident."""
     return np.where(votes.tally.any(axis=1, keepdims=True), temper(probs, temperature, base), probs)
 
 

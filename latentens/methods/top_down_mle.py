@@ -127,18 +127,22 @@ STACK_TRAINING = ExactTraining(restarts=4, max_iterations=400, tolerance=1e-4)
 class TopDownMLE(Method):
     """The chain Y → H → X with sigmoid links, fitted by the marginal likelihood and the model's weak priors.
 
-    Votes do not determine the label above one or two hidden units, so sizes start at three; against them stands the
-    model without hidden units, `DawidSkene`, which is kept where its BIC is lower. Sizes grow while AIC falls. If
-    the criterion of Hannan and Quinn, and with it BIC, asks for no fourth unit, three are enough: no other size counts.
+    The number of hidden units is chosen by information criteria; where `DawidSkene`, the model without hidden units,
+    has the lower BIC, it is kept. Of all optima that fit about as well, one is taken that is sure of its labels and
+    agrees with the others that are; `label_change` in the diagnostics is the share of labels that change at another
+    one.
 
-    Where votes only resemble a chain, many optima of several sizes predict them about as well and have different
-    labels; which of them is highest says nothing about the label. A label that votes tell little about makes up for
-    what the chain gets wrong, and one that copies a hidden unit is sure without reason. So of all optima that are not
-    clearly behind the one with the lowest BIC (see `fits_about_as_well`) the surest quarter is taken, and of these the
-    one whose labels agree most with the others'. If other optima have other labels, a warning says so, and
-    `label_change` in the diagnostics says how many labels change.
+    Notes:
+        Votes do not determine the label above one or two hidden units, so sizes start at three. Sizes grow while AIC
+        falls. If the criterion of Hannan and Quinn, and with it BIC, prefers three units to four, no other size is
+        tried.
 
-    Without the priors the likelihood has still more optima, some of them with a label that copies a hidden unit.
+        Where votes only resemble a chain, many optima of several sizes predict them about as well and have different
+        labels; which of them is highest says nothing about the label. A label that votes say little about makes up for
+        what the chain gets wrong, and one that copies a hidden unit is sure without reason. So of all optima that are
+        not clearly behind the one with the lowest BIC (see `fits_about_as_well`) the surest quarter is taken, and of
+        these the one whose labels agree most with the others'. Without the priors the likelihood has still more optima,
+        some of them with a label that copies a hidden unit.
 
     Attributes:
         num_hidden: Number of hidden units, 0 for none; by default chosen as above.
