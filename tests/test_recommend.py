@@ -15,7 +15,7 @@ from latentens.comparison import Outcome
 from latentens.datasets import Dataset
 from latentens.errors import LatentensError
 from latentens.methods import DawidSkeneEM, MajorityVote, MaximumLikelihood
-from latentens.methods.base import Method
+from latentens.methods.base import Diagnostics, Method
 from latentens.models import DawidSkene, OneCoin
 from latentens.recommendation.candidates import Candidate, default_candidates, default_methods
 from latentens.recommendation.decision import (
@@ -298,7 +298,7 @@ def test_contradicted_models_and_open_labels_are_ruled_out_even_if_none_is_left(
     ],
 )
 def test_fits_say_that_their_label_is_open(diagnostics, words):
-    assert unidentified_label(Outcome(diagnostics=diagnostics)) == words
+    assert unidentified_label(Outcome(diagnostics=Diagnostics(**diagnostics))) == words
 
 
 @pytest.mark.parametrize(("only_one", "only_other"), [(0.1, 0.02), (0.2, 0.12)])

@@ -123,7 +123,7 @@ CASES = {
         {"gold": (200, APART)},
         ["Use DawidSkeneEM: on your 200 gold labels, each predicted by a fit that has not seen it, ", "accuracy is 9"],
         "and no other method is more accurate.",
-        f"The votes alone could not have told: {NO_MODEL}.",
+        f"The votes alone do not settle it: {NO_MODEL}.",
         "Significantly worse on the 200 gold labels, by a paired test: MajorityVote (",
         "Not significantly different from DawidSkeneEM on the 200 gold labels: Ebcc.",
         GOLD_CAVEAT,
@@ -143,7 +143,7 @@ CASES = {
     ),
     "gold against twins": (
         {"gold": (200, {"DawidSkeneEM": 0.7}), "model": {"DawidSkeneEM": 0.99}},
-        ["Use DawidSkeneEM: on your 200 gold labels", f"The votes alone could not have told: {NO_MODEL}."],
+        ["Use DawidSkeneEM: on your 200 gold labels", f"The votes alone do not settle it: {NO_MODEL}."],
         "Ruled out: Model, which implies that DawidSkeneEM labels 9",
         "of the 200 gold labels correctly.",
     ),

@@ -48,15 +48,12 @@ def print_comparison(tree: Any) -> list[str]:
     """Print scores, predictions of votes, doubts about labels and failures; returns the failures."""
     for table in (*score_tables(tree), *gold_tables(tree), *prediction_tables(tree)):
         console.print(table)
-    doubts: dict[tuple[str, str], list[str]] = {}
+    doubts, failures = dict[tuple[str, str], dict[str, None]](), list[str]()
     for data in from_tree(tree).datasets:
         for (_, method), fit in data.fits.items():
+            failures += [f"{method} failed on {data.name}: {fit.error}"] if fit.error else []
             for words in fit.diagnostics.label_doubts:
-                methods = doubts.setdefault((data.name, words), [])
-                methods += [] if method in methods else [method]
-    cells = tree["scores/error"].to_dataframe().reset_index()
-    failed = cells[cells["error"] != ""].itertuples()
-    failures = [f"{cell.estimator} failed on {cell.dataset}: {cell.error}" for cell in failed]
+                doubts.setdefault((data.name, words), {})[method] = None  # each method once, in order
     for words in (*(f"{name}, {', '.join(each)}: {doubt}" for (name, doubt), each in doubts.items()), *failures):
         messages.print(words)
     return failures

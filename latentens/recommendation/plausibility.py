@@ -109,7 +109,7 @@ def fit_candidates(
             if not np.array_equal(orientation(probs, dataset.votes), np.arange(probs.shape[1])):
                 raise LatentensError("the order of its labels does not follow the votes")
             if type(model) is DawidSkene and any(type(other.model) is DawidSkene for other in fitted):
-                notes = outcome.diagnostics.get("notes")
+                notes = outcome.diagnostics.notes
                 raise LatentensError(notes[0] if notes else "its fit has independent voters, like another candidate")
         except LatentensError as error:
             failed[name] = str(error)
@@ -138,11 +138,10 @@ def unidentified_label(outcome: Outcome, max_change: float = 0.05) -> str:
         outcome: The fit.
         max_change: Largest share of labels that may change at another optimum that fits about as well.
     """
-    diagnostics = outcome.diagnostics
-    if diagnostics.get("identified") is False:
-        reasons = [str(words) for words in diagnostics.get("label_doubts", ()) if "not identified" in words]
-        return reasons[0] if reasons else "the label is not identified"
-    change = diagnostics.get("label_change") or 0.0
+    if outcome.diagnostics.identified is False:
+        reasons = (words for words in outcome.diagnostics.label_doubts if "not identified" in words)
+        return next(reasons, "the label is not identified")
+    change = outcome.diagnostics.label_change or 0.0
     if change > max_change:
         return f"{100 * change:.0f}\u00a0% of its labels change at another optimum that fits about as well"
     return ""

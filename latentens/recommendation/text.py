@@ -66,7 +66,7 @@ def _gold_answer(found: Recommendation, choice: Choice, gold: GoldScores) -> str
     if found.twins:
         expected = found.expected("balanced_accuracy", choice.method)
         return f"{words} Simulated twins of the votes predict {span(expected)}, which is consistent with this."
-    return f"{words} The votes alone could not have told: {NO_MODEL}."
+    return f"{words} The votes alone do not settle it: {NO_MODEL}."
 
 
 def _twin_answer(found: Recommendation, choice: Choice, near_chance: float = 0.02) -> str:
