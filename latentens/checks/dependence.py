@@ -1,4 +1,4 @@
-"""Pairs of voters that agree more, or less, than a model says: by the votes alone, or by known labels."""
+"""Pairs of voters that agree more, or less, than a model implies: by the votes alone, or by known labels."""
 
 from dataclasses import dataclass, replace
 from itertools import combinations

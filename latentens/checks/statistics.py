@@ -327,7 +327,7 @@ def statistics_of(
         rows: The votes.
         least: The least number of items in a bin of vote counts.
         most_paired: Pairs are formed among this many voters, those with the most votes.
-        most_tripled: Triples likewise.
+        most_tripled: The same for triples.
     """
     num_voters, cast = rows.votes.num_voters, rows.votes.tally.sum(axis=1)
     complete = rows.num_classes == 2 and cast.min() == cast.max()

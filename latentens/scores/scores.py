@@ -1,7 +1,7 @@
 """Scores of estimated posteriors. Items with an unknown label (−1) do not count.
 
 A score is one `Score` record and one function. `SCORES` lists the package's own; `evaluate`, `intervals` and
-`latentens.compare` take others as `scores=(*SCORES, mine)`.
+`latentens.compare` take others as `scores=`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -552,14 +552,13 @@ def find_score(name: str) -> Score:
     return next(score for score in SCORES if score.name == name)
 
 
-def _computed(scores: Sequence[Score] | None, exact: Posterior | None) -> list[Score]:
-    scores = SCORES if scores is None else scores
+def _computed(scores: Sequence[Score], exact: Posterior | None) -> list[Score]:
     return [score for score in scores if score.function and (exact is not None or score.group != EXACT)]
 
 
 @one_blas_thread()
 def evaluate(
-    labels: Labels, probs: Posterior, exact: Posterior | None = None, *, scores: Sequence[Score] | None = None
+    labels: Labels, probs: Posterior, exact: Posterior | None = None, *, scores: Sequence[Score] = SCORES
 ) -> dict[str, float]:
     """The scores of a posterior, by name and in the order given; undefined ones are NaN.
 
@@ -580,7 +579,7 @@ def evaluate(
         labels: The true label of each item, −1 where unknown.
         probs: The estimated posterior.
         exact: The exact posterior, where known; without it, the four distances from it are left out.
-        scores: The scores; by default `SCORES`.
+        scores: The scores.
     """
     sample = Sample(Items(labels, probs, exact))
     return {score.name: float(score.of(sample)[0, 0]) for score in _computed(scores, exact)}
@@ -595,7 +594,7 @@ def intervals(
     key: jax.Array,
     resamples: int = 1000,
     level: float = 0.95,
-    scores: Sequence[Score] | None = None,
+    scores: Sequence[Score] = SCORES,
     block_elements: int = BLOCK_ELEMENTS,
 ) -> dict[str, Interval]:
     """Intervals over items of the scores of `evaluate`, most of them by the bootstrap.
@@ -622,7 +621,7 @@ def intervals(
         key: Random key; the same key gives the same resamples, whatever the posterior.
         resamples: Number of bootstrap resamples.
         level: Coverage of each interval.
-        scores: The scores; by default `SCORES`.
+        scores: The scores.
         block_elements: Resamples are processed in blocks of about this many items.
 
     Returns:
