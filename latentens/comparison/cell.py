@@ -27,14 +27,8 @@ from latentens.runtime.store import Record, fingerprint
 from latentens.scores.scores import SCORES, Score, evaluate, intervals
 from latentens.votes import Votes
 
-MOST_VALUES = 2**24
-"""Draws are thinned so that at most this many log-likelihoods are kept."""
-
 GOLD_FOLDS = 5
 """Default number of cross-validation folds of gold labels."""
-
-MEMORY_INTERVAL = 0.005
-"""Seconds between two readings of the memory of a fit."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,7 +137,9 @@ def score(
     return {"scores": evaluate(labels, probs, exact, scores=scores), "intervals": found}
 
 
-def judge_pointwise(fit: Fit, method: Method, votes: Votes, *, key: jax.Array, folds: int) -> Pointwise:
+def judge_pointwise(
+    fit: Fit, method: Method, votes: Votes, *, key: jax.Array, folds: int, max_values: int = 2**24
+) -> Pointwise:
     """The log-likelihood of each item's votes, and an estimate of it for votes that the fit has not seen.
 
     For a sampled fit the estimate is PSIS-LOO. For a point estimate it is cross-validation, or without folds AIC: the
@@ -155,13 +151,14 @@ def judge_pointwise(fit: Fit, method: Method, votes: Votes, *, key: jax.Array, f
         votes: The votes.
         key: Random key of the folds.
         folds: Number of folds; 0 for AIC.
+        max_values: Draws are thinned so that at most this many log-likelihoods are kept.
     """
     try:
         values = fit.log_likelihood(votes)
     except LatentensError:  # a method without a model of votes
         return Pointwise()
     if fit.draws is not None:
-        thin = -(-values.size // MOST_VALUES)
+        thin = -(-values.size // max_values)
         return Pointwise(values[:, ::thin], leave_one_out(fit, votes).log_density, "leaving one item out")
     if folds:
         unseen = held_out_log_likelihood(method, votes, key=key, folds=folds)
@@ -319,7 +316,7 @@ def check_of(parts: Mapping[str, Any] | None) -> CheckResult | None:
 
 
 @contextmanager
-def _watched_memory() -> Iterator[Callable[[], float]]:
+def _watched_memory(interval: float = 0.005) -> Iterator[Callable[[], float]]:
     """Watch the memory of this process from a thread; the result returns its maximum rise."""
     process = psutil.Process()
     before = most = process.memory_info().rss
@@ -327,7 +324,7 @@ def _watched_memory() -> Iterator[Callable[[], float]]:
 
     def watch() -> None:
         nonlocal most
-        while not done.wait(MEMORY_INTERVAL):
+        while not done.wait(interval):
             most = max(most, process.memory_info().rss)
 
     watcher = threading.Thread(target=watch, daemon=True)

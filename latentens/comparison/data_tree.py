@@ -48,8 +48,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from latentens.comparison.axes import node_names, node_paths
 from latentens.comparison.cell import check_of, describe, diagnostics_of
+from latentens.comparison.nodes import node_names, node_paths
 from latentens.comparison.result import (
     EXACT,
     Comparison,

@@ -14,17 +14,14 @@ from latentens.votes import Votes
 OWN_PROGRAM = "own program"
 """What it is called in tables."""
 
-RANDOM_STARTS = 2
-"""Besides the start from the majority's labels; independent voters and one-factor programs have few optima."""
 
-
-def fitted_program(model: GenerativeModel) -> Method:
+def fitted_program(model: GenerativeModel, random_starts: int = 2) -> Method:
     """The method that knows the model but neither its parameters nor, in a tree, who is in which group."""
     if isinstance(model, Tree):
         return TreeMLE()
     if isinstance(model, LayeredGraph):
         return LayeredGraphMLE(model.layers)
-    return MaximumLikelihood(model, starts=RANDOM_STARTS)
+    return MaximumLikelihood(model, starts=random_starts)
 
 
 def own_program(datasets: Iterable[Dataset]) -> MethodFactory:

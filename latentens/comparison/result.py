@@ -18,9 +18,6 @@ from latentens.votes import Votes
 EXACT = "exact Bayes"
 """The name of the exact posterior among the estimators."""
 
-LONGEST_NAME = 30
-"""Maximum length of a short name, in characters."""
-
 
 class Pointwise(NamedTuple):
     """The log-likelihood of every item's votes, with labels and hidden units summed out.
@@ -320,7 +317,7 @@ class Comparison:
         return short_names(kinds)
 
 
-def short_names(kinds: Mapping[str, str]) -> dict[str, str]:
+def short_names(kinds: Mapping[str, str], longest: int = 30) -> dict[str, str]:
     """Distinct short names of methods.
 
     `Nuts(DawidSkene(prior=2.0), num_samples=50)` becomes `Nuts(DawidSkene)`. Methods that differ in settings only are
@@ -328,13 +325,14 @@ def short_names(kinds: Mapping[str, str]) -> dict[str, str]:
 
     Args:
         kinds: For each name the classes of the method without settings, such as `Nuts(DawidSkene)`.
+        longest: Maximum length in characters.
     """
     brief = {}
     for name, kind in kinds.items():
         own = kind.partition("(")[0]
         short = kind if kind and name.startswith(f"{own}(") else name
-        if len(short) > LONGEST_NAME:
-            short = own if short == kind and len(own) <= LONGEST_NAME else f"{short[: LONGEST_NAME - 1]}…"
+        if len(short) > longest:
+            short = own if short == kind and len(own) <= longest else f"{short[: longest - 1]}…"
         brief[name] = short
     found: dict[str, str] = {}
     for name, short in brief.items():

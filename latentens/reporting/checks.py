@@ -13,14 +13,8 @@ from latentens.reporting.drawing import Picture, panels, render, wrapped
 from latentens.reporting.layout import Block, Part, Row, Table, number, words
 from latentens.reporting.tables import consensus
 
-MOST_PANELS = 6
-"""Maximum number of methods whose histograms are drawn."""
-
 MOST_ITEMS = 25
 """Rows of each table of items; the file `labels.csv` has all items."""
-
-MOST_NAMED = 6
-"""Up to this many votes on an item are listed with the voters' names; more are counted."""
 
 WARNING = (
     "The model that predicts votes best describes best how votes come about. Its labels need not be the best: most of "
@@ -63,9 +57,9 @@ def check_part(data: DatasetResult, colour: Mapping[str, str]) -> Part | None:
     )
 
 
-def _histograms(checks: Mapping[str, CheckResult], colour: Mapping[str, str]) -> Picture:
+def _histograms(checks: Mapping[str, CheckResult], colour: Mapping[str, str], most: int = 6) -> Picture:
     """Items by the number of their votes, observed and as each model expects them."""
-    shown = dict(list(checks.items())[:MOST_PANELS])
+    shown = dict(list(checks.items())[:most])
     figure, grid = panels(len(shown), 1.9)
     for axes, (name, found) in zip(grid, shown.items(), strict=True):
         place = np.arange(len(found.observed))
@@ -175,10 +169,10 @@ def items_part(data: DatasetResult, colour: Mapping[str, str]) -> Part | None:
     return Part("items", "Items to look at", [text], body=body)
 
 
-def votes_text(data: DatasetResult, item: int) -> str:
+def votes_text(data: DatasetResult, item: int, most_named: int = 6) -> str:
     """The votes on an item: with the voters' names if they are few, otherwise counted."""
     _, voters, classes = data.votes.between(item, item + 1).triplets
-    if 0 < len(voters) <= MOST_NAMED:
+    if 0 < len(voters) <= most_named:
         named = zip(voters, classes, strict=True)
         return ", ".join(f"{data.voter_names[voter]}: {data.class_names[vote]}" for voter, vote in named)
     counts = np.bincount(classes, minlength=len(data.class_names))

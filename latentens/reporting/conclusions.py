@@ -13,18 +13,8 @@ from latentens.runtime.text import rounds_to_nothing
 from latentens.scores.scores import find_score
 
 SIGNIFICANCE = 0.05
-LEAST_GAP = 0.02
-"""Minimum difference of stated confidence and accuracy for a method to be called over- or underconfident."""
-
-CLEAR = 3.0
-"""Minimum size of that difference in standard errors."""
-
-IMPOSSIBLE = 1e-12
-"""A true label with a smaller probability was practically ruled out."""
-
 LEAST_KNOWN = 50
-LEAST_OF_CLASS = 10
-"""Minimum number of known labels, in total and per class, to say which method to trust."""
+"""Minimum number of known labels to judge methods and voters by."""
 
 
 @dataclass(frozen=True)
@@ -130,13 +120,13 @@ def gap_text(score: str, difference: float) -> str:
     return f"{100 * size:.1f} points" if find_score(score).unit == "%" else f"{size:.2f} nats"
 
 
-def _is_scarce(data: DatasetResult) -> bool:
+def _is_scarce(data: DatasetResult, least_of_class: int = 10) -> bool:
     """Whether there are too few known labels, in total or of a class."""
     counts = np.bincount(data.labels[data.labels >= 0].astype(int), minlength=len(data.class_names))
-    return bool(counts.sum() < LEAST_KNOWN or counts.min() < LEAST_OF_CLASS)
+    return bool(counts.sum() < LEAST_KNOWN or counts.min() < least_of_class)
 
 
-def _gaps(data: DatasetResult, means: Means) -> dict[str, float]:
+def _gaps(data: DatasetResult, means: Means, clear: float = 3.0, least: float = 0.02) -> dict[str, float]:
     """Where confidence and accuracy clearly differ: in standard errors, and by an interval made for few labels."""
     known = data.labels >= 0
     found = {}
@@ -145,16 +135,16 @@ def _gaps(data: DatasetResult, means: Means) -> dict[str, float]:
         gap, error = float(excess.mean()), float(excess.std() / np.sqrt(len(excess)))
         interval = means.get((method, "confidence_gap"))
         is_open = interval is not None and interval.low <= 0 <= interval.high
-        if abs(gap) > max(LEAST_GAP, CLEAR * error) and not is_open:
+        if abs(gap) > max(least, clear * error) and not is_open:
             found[method] = gap
     return dict(sorted(found.items(), key=lambda item: -item[1]))
 
 
-def _impossible(data: DatasetResult) -> dict[str, int]:
+def _impossible(data: DatasetResult, impossible: float = 1e-12) -> dict[str, int]:
     known = data.labels >= 0
     truth = data.labels[known][:, None].astype(int)
     counts = {
-        method: int(np.sum(np.take_along_axis(probs[known], truth, axis=1) < IMPOSSIBLE))
+        method: int(np.sum(np.take_along_axis(probs[known], truth, axis=1) < impossible))
         for method, probs in data.scored_estimates.items()
     }
     return {method: count for method, count in counts.items() if count}

@@ -20,19 +20,6 @@ from latentens.comparison import EXACT
 WIDTH = 4.3
 """Inches of every figure: narrow enough that its letters are readable on a phone."""
 
-SQUARE = 1.61
-"""Inches of each side of a panel, where there are two side by side."""
-
-LINE = 0.14
-"""Inches of a line of a title."""
-
-TICKS = 0.3
-"""Inches from a panel to what is below its labels."""
-
-RESOLUTION = 170
-COLOURS = 256
-"""Colours of a picture; flat drawings need few, and the page stays small."""
-
 EXACT_COLOUR = "#222222"
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6bb1", "#7f7f7f", "#a6761d", "#66a61e")
 """Colours of methods that people with any kind of colour vision can tell apart, as far as ten can be."""
@@ -105,13 +92,13 @@ def style() -> Iterator[None]:
         yield
 
 
-def render(figure: Figure) -> bytes:
+def render(figure: Figure, resolution: int = 170, num_colours: int = 256) -> bytes:
     """The figure as a PNG of few colours."""
-    figure.set_dpi(RESOLUTION)
+    figure.set_dpi(resolution)
     canvas, reduced = FigureCanvasAgg(figure), io.BytesIO()
     canvas.draw()  # once, where savefig would draw a first time to lay the figure out
     image = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
-    image.quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(reduced, "PNG")
+    image.quantize(num_colours, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(reduced, "PNG")
     return reduced.getvalue()
 
 
@@ -150,17 +137,19 @@ def panels(number: int, panel_height: float, columns: int = 2) -> tuple[Figure, 
     return figure, list(grid[:number])
 
 
-def unit_squares(titles: Sequence[str], xlabel: str, ylabel: str) -> tuple[Figure, list[Axes]]:
+def unit_squares(
+    titles: Sequence[str], xlabel: str, ylabel: str, square: float = 1.61, line: float = 0.14, ticks: float = 0.3
+) -> tuple[Figure, list[Axes]]:
     """A figure with a panel from 0 to 1 both ways for each title, two side by side.
 
     All panels have the same few ticks, so that margins are known and no layout has to be found, which takes long.
     """
     rows = -(-len(titles) // 2)
-    head = LINE * (1 + max(title.count("\n") for title in titles)) + 0.06
-    height = rows * (SQUARE + head) + (rows - 1) * TICKS + 0.5
+    head = line * (1 + max(title.count("\n") for title in titles)) + 0.06
+    height = rows * (square + head) + (rows - 1) * ticks + 0.5
     figure = Figure(figsize=(WIDTH, height), layout="none")  # type: ignore[arg-type]  # their stubs lack it
     grid = figure.subplots(rows, min(2, len(titles)), squeeze=False).ravel()
-    spaces = {"wspace": 0.45 / SQUARE, "hspace": (head + TICKS) / SQUARE}
+    spaces = {"wspace": 0.45 / square, "hspace": (head + ticks) / square}
     figure.subplots_adjust(0.53 / WIDTH, 0.5 / height, 1 - 0.1 / WIDTH, 1 - head / height, **spaces)
     for unused in grid[len(titles) :]:
         unused.remove()

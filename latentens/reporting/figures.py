@@ -30,26 +30,25 @@ from latentens.scores import CONFIDENT
 from latentens.scores.reliability import reliabilities
 from latentens.scores.scores import mean_kl
 
-COLUMNS = 4
 
-
-def rank_figure(ranks: SimulationRanks) -> Figure:
+def rank_figure(ranks: SimulationRanks, columns: int = 4) -> Figure:
     """Distribution functions of the true parameters' ranks less the diagonal, by ArviZ.
 
     ArviZ adds a simultaneous band, which a curve leaves if the draws are wrong, or, from version 1 on, a p-value.
 
     Args:
-        ranks: What `simulation_based_calibration` has found.
+        ranks: The result of `simulation_based_calibration`.
+        columns: Number of panels side by side.
     """
     from arviz_plots import plot_ecdf_pit
 
-    columns = zip(ranks.names, ranks.uniforms.T, strict=True)
-    values = xr.Dataset({name: (("chain", "draw"), column[None]) for name, column in columns})
-    size = (2.6 * COLUMNS, 2.2 * -(-len(ranks.names) // COLUMNS))
+    uniforms = zip(ranks.names, ranks.uniforms.T, strict=True)
+    values = xr.Dataset({name: (("chain", "draw"), column[None]) for name, column in uniforms})
+    size = (2.6 * columns, 2.2 * -(-len(ranks.names) // columns))
     collection = plot_ecdf_pit(
         xr.DataTree.from_dict({"prior_sbc": values}),
         backend="matplotlib",
-        col_wrap=COLUMNS,
+        col_wrap=columns,
         figure_kwargs={"figsize": size, "layout": "constrained"},
         visuals={"xlabel": {"text": "normalised rank"}},
     )
@@ -94,12 +93,9 @@ def draw_trees(data: DatasetResult) -> dict[str, xr.DataTree]:
     return {name: xr.DataTree.from_dict(draw_groups(fit, data.votes)) for name, fit in fits.items()}
 
 
-MOST_POINTS = 1500
-MOST_SPOTS = 150
-"""Maximum number of points whose values a pointer can read."""
-
-
-def exact_figure(data: DatasetResult, colour: Mapping[str, str]) -> Picture | None:
+def exact_figure(
+    data: DatasetResult, colour: Mapping[str, str], most_points: int = 1500, most_spots: int = 150
+) -> Picture | None:
     """Each method's posterior against the exact one."""
     truth = data.posteriors.get(EXACT)
     if truth is None or not data.estimates:
@@ -109,10 +105,10 @@ def exact_figure(data: DatasetResult, colour: Mapping[str, str]) -> Picture | No
     points: list[Point] = []
     for axes, (method, probs) in zip(grid, data.estimates.items(), strict=True):
         exact, estimated = _stated(truth), _stated(probs)
-        for place in evenly_spaced(len(exact), MOST_SPOTS):
+        for place in evenly_spaced(len(exact), most_spots):
             words = f"{_item(data, place)}: exact {exact[place]:.3f}, {method} {estimated[place]:.3f}"
             points.append((axes, exact[place], estimated[place], words))
-        shown = evenly_spaced(len(exact), MOST_POINTS)
+        shown = evenly_spaced(len(exact), most_points)
         axes.plot([0, 1], [0, 1], color=colour[EXACT], linewidth=0.8, linestyle=":")
         axes.plot(
             exact[shown], estimated[shown], "o", color=colour[method], markersize=2.6, alpha=0.25, markeredgewidth=0
@@ -169,16 +165,12 @@ def reliability_figure(data: DatasetResult, colour: Mapping[str, str], key: jax.
     )
 
 
-MOST_PANELS = 4
-MOST_FIT_POINTS = 500
-
-
-def recovery_figure(data: DatasetResult, colour: Mapping[str, str]) -> Picture | None:
+def recovery_figure(data: DatasetResult, colour: Mapping[str, str], most_panels: int = 4) -> Picture | None:
     """Estimated against true parameters, for parameters with more than one value."""
     points = {name: found for name, found in _recovered(data).items() if data.true_params[name].size > 1}
     if not points:
         return None
-    names = list(points)[:MOST_PANELS]
+    names = list(points)[:most_panels]
     figure, grid = panels(len(names), 2.3)
     for axes, name in zip(grid, names, strict=True):
         for method, (true, estimate) in points[name].items():
@@ -200,12 +192,12 @@ def recovery_figure(data: DatasetResult, colour: Mapping[str, str]) -> Picture |
     )
 
 
-def _recovered(data: DatasetResult) -> dict[str, dict[str, tuple[np.ndarray, np.ndarray]]]:
+def _recovered(data: DatasetResult, most: int = 500) -> dict[str, dict[str, tuple[np.ndarray, np.ndarray]]]:
     """By parameter and method, true and estimated values, at most some of them."""
     points: dict[str, dict[str, tuple[np.ndarray, np.ndarray]]] = {name: {} for name in data.true_params}
     for method, fit in data.first_fits.items():
         for name, true, estimate in shared_params(data, fit.params):
-            shown = evenly_spaced(true.size, MOST_FIT_POINTS)
+            shown = evenly_spaced(true.size, most)
             points[name][method] = true.ravel()[shown], estimate.ravel()[shown]
     return {name: found for name, found in points.items() if found}
 
@@ -245,12 +237,12 @@ def draws_summary(draws: xr.DataTree) -> pd.DataFrame:
     return summary.sort_values("r_hat", ascending=False, kind="stable").rename_axis("parameter").reset_index()
 
 
-def trace_figure(method: str, draws: xr.DataTree, summary: pd.DataFrame) -> Picture:
+def trace_figure(method: str, draws: xr.DataTree, summary: pd.DataFrame, most_panels: int = 4) -> Picture:
     """ArviZ's traces of the parameters that mixed worst."""
     import arviz_plots
     from matplotlib import pyplot
 
-    worst = list(summary["parameter"][:MOST_PANELS])
+    worst = list(summary["parameter"][:most_panels])
     chosen = xr.DataTree.from_dict({"posterior": _elements(draws["posterior"].to_dataset(), worst)})
     size = (WIDTH, 1.6 * -(-len(worst) // 2) + 0.2)
     collection = arviz_plots.plot_trace(
@@ -281,8 +273,6 @@ def _elements(draws: xr.Dataset, labels: list[str]) -> xr.Dataset:
 
 
 SURENESS_COLOURS = ("#e8eef4", "#bdd3e6", "#86b0d3", "#4a83b5", "#0b3c6f")
-WIDE_RANGE = 20.0
-"""Positive scores that differ by more than this factor are drawn on a logarithmic axis."""
 
 
 def score_figure(data: DatasetResult, means: Means, colour: Mapping[str, str]) -> Picture | None:
@@ -323,14 +313,14 @@ def _mean_points(axes: Axes, methods: Sequence[str], means: Sequence[Mean], unit
     ]
 
 
-def _dots(axes: Axes, means: Mapping[str, Mean], colour: Mapping[str, str]) -> None:
+def _dots(axes: Axes, means: Mapping[str, Mean], colour: Mapping[str, str], wide_range: float = 20.0) -> None:
     for place, (method, mean) in enumerate(means.items()):
         axes.plot([mean.low, mean.high], [place, place], color=colour[method], linewidth=2.5, alpha=0.45)
         axes.plot(mean.value, place, "D" if method == EXACT else "o", color=colour[method], markersize=5)
     if EXACT in means:
         axes.axvline(means[EXACT].value, color=colour[EXACT], linewidth=0.8, linestyle=":")
     values = [mean.value for mean in means.values()]
-    if 0 < WIDE_RANGE * min(values) < max(values):
+    if 0 < wide_range * min(values) < max(values):  # on a logarithmic axis
         axes.set_xscale("log")
         axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))

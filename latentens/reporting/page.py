@@ -49,15 +49,6 @@ TESTS = (
     "least 0.05 or the difference rounds to zero. Balanced accuracies are compared by McNemar's test within the true "
     "classes, log scores item by item."
 )
-CAPTION_HEIGHT = 0.35
-"""Approximate height of a figure's title and caption, as a share of its width."""
-
-MOST_DRAWN = 40
-"""Maximum number of parameters in a table of posterior draws; the file has all."""
-
-MOST_EMBEDDED = 20_000
-"""Maximum number of rows of a table that is embedded in the page."""
-
 FIRST: tuple[MakePart, ...] = (recommendation_part, signal_part)
 """Parts before the figures."""
 
@@ -165,6 +156,7 @@ def _chapter(
     colour: Mapping[str, str],
     key: jax.Array,
     footnotes: Mapping[str, str],
+    most_drawn: int = 40,
 ) -> Chapter:
     findings = find(data, means, pairs)
     draws = {method: figures.draws_summary(tree) for method, tree in figures.draw_trees(data).items()}
@@ -190,7 +182,7 @@ def _chapter(
         _about_scores(data),
         differences,
         [
-            frame_table(frame[:MOST_DRAWN], summary=f"Posterior draws of {method}: summary by ArviZ")
+            frame_table(frame[:most_drawn], summary=f"Posterior draws of {method}: summary by ArviZ")
             for method, frame in draws.items()
         ],
         draws,
@@ -235,13 +227,15 @@ def _joined_tables(chapters: Sequence[Chapter]) -> dict[str, pd.DataFrame]:
     return {name: pd.concat(frames, names=["dataset", "row"]).reset_index("dataset") for name, frames in found.items()}
 
 
-def _render(chapters: Sequence[Chapter], comparison: Comparison, tables: Mapping[str, pd.DataFrame]) -> str:
+def _render(
+    chapters: Sequence[Chapter], comparison: Comparison, tables: Mapping[str, pd.DataFrame], most_embedded: int = 20_000
+) -> str:
     single = chapters[0].data.name if len(chapters) == 1 else counted(len(chapters), "data set")
     embedded = [
         {
             "name": name,
             "rows": len(frame),
-            "content": frame.to_csv(index=False).encode() if len(frame) <= MOST_EMBEDDED else b"",
+            "content": frame.to_csv(index=False).encode() if len(frame) <= most_embedded else b"",
         }
         for name, frame in tables.items()
     ]
@@ -295,14 +289,14 @@ def _spots_text(spots: Sequence[Spot]) -> str:
     return json.dumps([(across, down, printable(text)) for across, down, text in spots], ensure_ascii=False)
 
 
-def in_columns(pictures: Sequence[Picture]) -> list[list[Picture]]:
+def in_columns(pictures: Sequence[Picture], caption_height: float = 0.35) -> list[list[Picture]]:
     """Figures in two columns, each figure where more room is left."""
     columns: tuple[list[Picture], list[Picture]] = ([], [])
     heights = [0.0, 0.0]
     for picture in pictures:
         place = int(heights[1] < heights[0])
         columns[place].append(picture)
-        heights[place] += picture.height + CAPTION_HEIGHT
+        heights[place] += picture.height + caption_height
     return [*columns]
 
 

@@ -11,27 +11,12 @@ from scipy.sparse.csgraph import connected_components
 from latentens.checks import LabelDependence, label_dependence
 from latentens.comparison import DatasetResult
 from latentens.comparison.result import Independence
+from latentens.reporting.conclusions import LEAST_KNOWN
 from latentens.reporting.drawing import WIDTH, Picture, Spot, render, spots, wrapped
 from latentens.reporting.layout import Part, Row, Table, number
 from latentens.runtime.text import signed
 
 TITLE = "Who votes like whom"
-
-MOST_NUMBERS = 12
-"""Maximum number of voters for numbers in the cells."""
-
-MOST_NAMES = 40
-MOST_SPOTS = 60
-MOST_PAIRS = 50
-MOST_NAMED = 5
-LEAST_KNOWN = 50
-"""Minimum number of known labels to find dependent voters by."""
-
-BEYOND = 1.3
-"""The scale exceeds the largest value by this factor: its almost black ends would be white on a dark page."""
-
-DARK = 0.5
-"""Cells beyond this share of the scale are dark, with white text."""
 
 
 def dependence_part(data: DatasetResult, colour: Mapping[str, str]) -> Part | None:
@@ -56,9 +41,9 @@ def dependence_part(data: DatasetResult, colour: Mapping[str, str]) -> Part | No
     return Part("dependence", TITLE, words, pictures, body=[pairs] if pairs else [])
 
 
-def _by_known_labels(data: DatasetResult, known: LabelDependence) -> str:
+def _by_known_labels(data: DatasetResult, known: LabelDependence, most: int = 5) -> str:
     """Dependent voters by the known labels, which are more reliable than the check without labels."""
-    pairs = known.dependent()[:MOST_NAMED]
+    pairs = known.dependent()[:most]
     opening = f"By the {data.num_known:,} known labels, which are more reliable where the two differ,"
     if not pairs:
         return f"{opening} no two voters depend on each other."
@@ -75,10 +60,10 @@ def _pairs(data: DatasetResult, found: Independence) -> list[tuple[str, str, flo
     return [(names[i], names[j], float(residual[i, j]), float(p_values[i, j])) for i, j in places]
 
 
-def _pair_table(pairs: list[tuple[str, str, float, float]]) -> Table:
+def _pair_table(pairs: list[tuple[str, str, float, float]], most: int = 50) -> Table:
     rows: list[Row] = [
         [one, other, number(signed(residual)), number(f"{p_value:.3f}")]
-        for one, other, residual, p_value in pairs[:MOST_PAIRS]
+        for one, other, residual, p_value in pairs[:most]
     ]
     return Table(["By the votes alone, pairs that stand out", "and", "excess correlation", "adjusted p-value"], rows)
 
@@ -115,11 +100,14 @@ def _with_labels(data: DatasetResult, known: LabelDependence) -> Picture:
     )
 
 
-def _heat_map(values: np.ndarray, names: list[str], groups: np.ndarray) -> tuple[bytes, tuple[Spot, ...]]:
+def _heat_map(
+    values: np.ndarray, names: list[str], groups: np.ndarray, most_spots: int = 60, beyond: float = 1.3
+) -> tuple[bytes, tuple[Spot, ...]]:
     """Excess correlations of all pairs, voters of a group next to each other and in a frame; group −1 is none."""
     order = np.lexsort((np.arange(len(groups)), np.where(groups < 0, len(groups), groups)))
     values, names = values[np.ix_(order, order)], [names[voter] for voter in order]
-    scale = BEYOND * max(float(np.abs(values).max(initial=0.0)), 0.1)
+    # beyond the largest value: the almost black ends of the scale would be white on a dark page
+    scale = beyond * max(float(np.abs(values).max(initial=0.0)), 0.1)
     figure = Figure(figsize=(WIDTH, min(max(0.24 * len(order), 2.4), 5.0) + 0.9))
     axes = figure.subplots()
     shown = axes.imshow(values, cmap="RdBu_r", vmin=-scale, vmax=scale, aspect="auto")
@@ -130,19 +118,27 @@ def _heat_map(values: np.ndarray, names: list[str], groups: np.ndarray) -> tuple
     points = [
         (axes, float(column), float(row), f"{names[row]} and {names[column]}: {signed(float(values[row, column]))}")
         for row, column in np.ndindex(values.shape)
-        if row != column and len(order) <= MOST_SPOTS
+        if row != column and len(order) <= most_spots
     ]
     return png, spots(figure, points)
 
 
-def _name_cells(axes: Axes, values: np.ndarray, names: list[str], scale: float) -> None:
+def _name_cells(
+    axes: Axes,
+    values: np.ndarray,
+    names: list[str],
+    scale: float,
+    most_names: int = 40,
+    most_numbers: int = 12,
+    dark: float = 0.5,
+) -> None:
     """Numbers in the cells and names at the sides, as far as there is room."""
-    if len(names) <= MOST_NUMBERS:
+    if len(names) <= most_numbers:
         for (row, column), value in np.ndenumerate(values):
             if row != column:
-                ink = "white" if abs(value) > DARK * scale else "#1d2733"
+                ink = "white" if abs(value) > dark * scale else "#1d2733"
                 axes.text(column, row, signed(value), ha="center", va="center", fontsize=7, color=ink)
-    labels = [wrapped(name, 18).split("\n")[0] for name in names] if len(names) <= MOST_NAMES else []
+    labels = [wrapped(name, 18).split("\n")[0] for name in names] if len(names) <= most_names else []
     axes.set_yticks(range(len(labels)), labels)
     axes.set_xticks(range(len(labels)), labels, rotation=90)
     axes.grid(False)

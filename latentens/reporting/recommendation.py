@@ -17,11 +17,8 @@ TABLE_WORDS = (
     "Each column assumes that its model is right."
 )
 
-MOST_BESIDE = 2
-"""With more models than this the table of methods needs the whole width."""
 
-
-def recommendation_part(data: DatasetResult, colour: Mapping[str, str]) -> Part | None:
+def recommendation_part(data: DatasetResult, colour: Mapping[str, str], most_beside: int = 2) -> Part | None:
     """The recommendation, if there is one."""
     del colour  # colours stand for models here
     if GROUP not in data.groups:
@@ -33,7 +30,7 @@ def recommendation_part(data: DatasetResult, colour: Mapping[str, str]) -> Part 
     models = plausible_models(found)
     if not models:  # nothing is expected of any method
         return Part(GROUP, "Which method to use", text, body=[_model_table(found)])
-    methods, is_narrow = _method_table(found), len(models) <= MOST_BESIDE
+    methods, is_narrow = _method_table(found), len(models) <= most_beside
     body: list[Block] = [Note(TABLE_WORDS), _model_table(found)]
     beside, body = (methods, body) if is_narrow else (None, [methods, *body])
     return Part(GROUP, "Which method to use", text, [_picture(found)], beside, body, {"twins": _frame(found)})

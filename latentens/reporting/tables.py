@@ -52,9 +52,6 @@ def voters_frame(datasets: Sequence[DatasetResult]) -> pd.DataFrame:
 CONFIDENCE_STEPS = (0.0, 0.6, 0.75, 0.9, CONFIDENT, 1.0)
 """Ends of the ranges in which stated confidences are counted, each range with its upper end."""
 
-LONGEST_LIST = 16
-"""Longer lists of diagnostics, such as training curves, are left out of tables."""
-
 
 def scores_frame(comparison: Comparison) -> pd.DataFrame:
     """Every score of every fit with its interval."""
@@ -175,12 +172,12 @@ def diagnostics_frame(datasets: Sequence[DatasetResult]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["dataset", "repetition", "estimator", "diagnostic", "value"])
 
 
-def _flat(diagnostics: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _flat(diagnostics: Mapping[str, Any], prefix: str = "", longest: int = 16) -> Iterator[tuple[str, Any]]:
     for name, value in diagnostics.items():
         if isinstance(value, dict):
             yield from _flat(value, f"{prefix}{name}.")
         elif isinstance(value, list):
-            if 0 < len(value) <= LONGEST_LIST and not isinstance(value[0], list | dict):
+            if 0 < len(value) <= longest and not isinstance(value[0], list | dict):
                 yield prefix + name, ", ".join(map(number_text, value))
         elif value is not None:
             yield prefix + name, value

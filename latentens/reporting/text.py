@@ -13,10 +13,6 @@ from latentens.reporting.tables import Means, Pairs, agreement
 from latentens.runtime.text import probability_text
 from latentens.scores import CONFIDENT
 
-MOST_EXAMPLES = 4
-TRUSTWORTHY = 0.03
-"""Probabilities whose debiased calibration error is significantly larger are not taken at face value."""
-
 
 @dataclass(frozen=True)
 class Reason:
@@ -99,7 +95,14 @@ def percent(share: float, digits: int = 0) -> str:
     return f"{100 * share:.{digits}f}\u00a0%"
 
 
-def _headline(data: DatasetResult, means: Means, findings: Findings, labels: Leader, probabilities: Leader) -> str:
+def _headline(
+    data: DatasetResult,
+    means: Means,
+    findings: Findings,
+    labels: Leader,
+    probabilities: Leader,
+    trustworthy: float = 0.03,
+) -> str:
     """Which method to trust, if any: only with enough labels and an accuracy that is not poor."""
     trusted = probabilities.method
     known = "gold labels" if data.is_scored_by_gold else "labels"
@@ -120,7 +123,7 @@ def _headline(data: DatasetResult, means: Means, findings: Findings, labels: Lea
         words = f"Take the labels from {labels.method} and the probabilities from {trusted}."
     error = means.get((trusted, "calibration_error_debiased"))
     off = max(0.0 if error is None else error.low, findings.gaps.get(trusted, 0.0))  # gaps are clear ones
-    if labels.others and off > TRUSTWORTHY:
+    if labels.others and off > trustworthy:
         words += f" Do not take the probabilities of {trusted} at face value."
     return words
 
@@ -174,7 +177,7 @@ def _with_interval(means: Means, method: str, score: str) -> str:
     return f"{reached} (95\u00a0% interval {ends})" if ends else reached
 
 
-def _sureness_reasons(data: DatasetResult, means: Means, findings: Findings) -> list[Reason]:
+def _sureness_reasons(data: DatasetResult, means: Means, findings: Findings, most: int = 4) -> list[Reason]:
     sure = [method for method, gap in findings.gaps.items() if gap > 0]
     if not sure:
         return []
@@ -188,7 +191,7 @@ def _sureness_reasons(data: DatasetResult, means: Means, findings: Findings) -> 
             f"strongest correlation is {found.correlation:.2f}, between {first} and {second}. A method that assumes "
             "independent voters counts the same evidence several times."
         )
-    return [Reason(words, tuple(_sure_example(data, means, method) for method in sure[:MOST_EXAMPLES]))]
+    return [Reason(words, tuple(_sure_example(data, means, method) for method in sure[:most]))]
 
 
 def _sure_example(data: DatasetResult, means: Means, method: str) -> str:

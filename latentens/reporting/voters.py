@@ -9,25 +9,11 @@ from matplotlib.figure import Figure
 from latentens.comparison import DatasetResult
 from latentens.inference.skill import AS_FITTED, COVERAGE, NOT_KNOWN, VoterSkill, as_fitted, count_by_label, skills_of
 from latentens.methods.display import MOST_CLASSES
+from latentens.reporting.conclusions import LEAST_KNOWN
 from latentens.reporting.drawing import WIDTH, Picture, render, spots, wrapped
 from latentens.reporting.layout import Block, Cell, Matrices, Part, Row, Table, number, words
 
-MOST_DRAWN = 40
-"""Voters in the chart: the best and the worst if there are more."""
-
-MOST_MATRICES = 24
-"""Voters whose confusion matrices are shown, those with the most votes."""
-
-MOST_OPEN = 10
-"""Up to this many matrices are shown from the start."""
-
-MOST_ROWS = 300
 PLAIN, FLAGGED, KNOWN = "#0b5394", "#c0392b", "#222222"
-LEAST_KNOWN = 50
-"""Minimum number of known labels to judge voters by."""
-
-HALF = 0.5
-"""Pseudo-count: a voter who was never wrong on a few items is not known to be perfect."""
 
 
 def voters_part(data: DatasetResult, colour: Mapping[str, str]) -> Part | None:
@@ -52,14 +38,14 @@ def voters_part(data: DatasetResult, colour: Mapping[str, str]) -> Part | None:
     )
 
 
-def by_known_labels(data: DatasetResult) -> VoterSkill | None:
+def by_known_labels(data: DatasetResult, pseudo_count: float = 0.5) -> VoterSkill | None:
     """The quality of the voters on the known labels, with half a vote added of each kind; None if they are few."""
     chosen = np.flatnonzero(data.labels >= 0)
     if len(chosen) < LEAST_KNOWN:
         return None
     truth = np.eye(len(data.class_names))[data.labels[chosen]]
     cast, shares = count_by_label(data.votes.take(chosen), truth), truth.mean(axis=0)
-    counts = cast + HALF
+    counts = cast + pseudo_count
     found = as_fitted(skills_of(shares, counts / counts.sum(axis=2, keepdims=True)), counts, shares, COVERAGE)
     value, low, high = (np.where(cast.any(axis=(1, 2)), part, np.nan) for part in _balanced(found))
     return found._replace(balanced_accuracy=value, balanced_accuracy_low=low, balanced_accuracy_high=high)
@@ -103,11 +89,13 @@ def _interval_words(intervals: str) -> str:
     )
 
 
-def _chart(data: DatasetResult, found: VoterSkill, order: np.ndarray, known: VoterSkill | None) -> Picture:
+def _chart(
+    data: DatasetResult, found: VoterSkill, order: np.ndarray, known: VoterSkill | None, most: int = 40
+) -> Picture:
     """Balanced accuracies with their intervals, the best on top."""
     drawn = order[~np.isnan(found.balanced_accuracy[order])]
-    if len(drawn) > MOST_DRAWN:
-        drawn = np.concatenate([drawn[: MOST_DRAWN // 2], drawn[-MOST_DRAWN // 2 :]])
+    if len(drawn) > most:
+        drawn = np.concatenate([drawn[: most // 2], drawn[-most // 2 :]])
     figure = Figure(figsize=(WIDTH, (0.2 if known is None else 0.28) * len(drawn) + 0.8))
     axes = figure.subplots()
     _draw_voters(axes, found, drawn)
@@ -124,7 +112,7 @@ def _chart(data: DatasetResult, found: VoterSkill, order: np.ndarray, known: Vot
     if known is not None:
         caption += f" Diamonds below them are frequencies on the {data.num_known:,} items whose label is known."
     if len(drawn) < len(order):
-        caption += f" The best and the worst {MOST_DRAWN // 2} of {len(order)} are shown."
+        caption += f" The best and the worst {most // 2} of {len(order)} are shown."
     alternative = f"Dot plot. {'. '.join(said)}."
     return Picture("voters", "Balanced accuracy of the voters", caption, alternative, png, spots(figure, points))
 
@@ -161,7 +149,9 @@ def _plain(found: VoterSkill) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return found.accuracy, found.accuracy_low, found.accuracy_high
 
 
-def _quality_table(data: DatasetResult, found: VoterSkill, order: np.ndarray, known: VoterSkill | None) -> Table:
+def _quality_table(
+    data: DatasetResult, found: VoterSkill, order: np.ndarray, known: VoterSkill | None, most: int = 300
+) -> Table:
     scores = [_balanced(found), _plain(found) if known is None else _balanced(known)]
     rows: list[Row] = [
         [
@@ -170,7 +160,7 @@ def _quality_table(data: DatasetResult, found: VoterSkill, order: np.ndarray, kn
             *(_range_cell(*(part[voter] for part in score)) for score in scores),
             *([words(found.flags[voter])] if any(found.flags) else []),
         ]
-        for voter in order[:MOST_ROWS]
+        for voter in order[:most]
     ]
     last = "accuracy, %" if known is None else "by known labels, %"
     headings = ["Voter", "votes", "balanced accuracy, %", last, "remark"]
@@ -184,11 +174,11 @@ def _range_cell(value: float, low: float, high: float) -> Cell:
     return number(f"{100 * value:.1f}", ends, order=value)
 
 
-def _matrices(data: DatasetResult, found: VoterSkill) -> Matrices:
+def _matrices(data: DatasetResult, found: VoterSkill, most_open: int = 10, most: int = 24) -> Matrices:
     """Confusion matrices of the voters with the most votes."""
-    busiest = np.sort(np.argsort(-found.votes, kind="stable")[:MOST_MATRICES])
+    busiest = np.sort(np.argsort(-found.votes, kind="stable")[:most])
     note = "Rows: the estimated label. Columns: the vote. Percent of each row."
-    if len(found.votes) > MOST_MATRICES:
-        note += f" The {MOST_MATRICES} voters with the most votes."
+    if len(found.votes) > most:
+        note += f" The {most} voters with the most votes."
     shown = [(data.voter_names[voter], found.confusion[voter]) for voter in busiest]
-    return Matrices("Confusion matrix of each voter", note, data.class_names, shown, len(shown) <= MOST_OPEN)
+    return Matrices("Confusion matrix of each voter", note, data.class_names, shown, len(shown) <= most_open)
