@@ -167,7 +167,7 @@ def _method(name: str) -> Any:
 
 def _column(name: str, column: str, about: Path | None, gold: Path, reading: "TableOptions") -> Mapping[Any, Any]:
     """A column of a file by the name of the item."""
-    from latentens.votes.labels import Reading, join
+    from latentens.votes.labels import Reading
     from latentens.votes.tables import naming, open_table
 
     path = about or gold
@@ -180,8 +180,7 @@ def _column(name: str, column: str, about: Path | None, gold: Path, reading: "Ta
             listed = ", ".join(table.names)
             raise LatentensError(f"{path} has no column {wanted!r}, which --{name} needs; it has {listed}")
     with naming(path):
-        parts = [(chunk[item], chunk[column]) for chunk in table.read([item, column], Reading())]
-        items, values = (join(each) for each in zip(*parts, strict=True))
+        items, values = table.columns([item, column], Reading())
     found: dict[Any, Any] = {}
     for place, value in zip(items.codes.tolist(), values.codes.tolist(), strict=True):
         if min(place, value) >= 0 and found.setdefault(items.names[place], values.names[value]) != values.names[value]:
