@@ -28,9 +28,6 @@ from latentens.programs.model import GenerativeModel, Params
 from latentens.runtime.numerics import numpy_draw
 from latentens.runtime.settings import Count
 
-INSIDE = 1e-12
-"""Probabilities are kept this far from 0 and 1, where the normal quantile ends."""
-
 
 @dataclass(frozen=True)
 class Confounder(GenerativeModel):
@@ -88,7 +85,9 @@ class Confounder(GenerativeModel):
         """Label and factor, then votes."""
         shares = sample_prevalence(self.num_classes, self.prevalence_prior)
         confusion = sample_confusion(self.num_voters, self.num_classes, self.confusion_prior)
-        threshold = ndtri(confusion.cumsum(axis=-1)[..., :-1].clip(INSIDE, 1 - INSIDE))
+        threshold = ndtri(
+            confusion.cumsum(axis=-1)[..., :-1].clip(1e-12, 1 - 1e-12)
+        )  # quantiles of 0 and 1 are infinite
         to_signed = AffineTransform(-1.0, 2.0, domain=constraints.unit_interval)
         with numpyro.plate("voter", self.num_voters):
             signed = dist.TransformedDistribution(dist.Beta(*self.loading_prior), to_signed)

@@ -139,8 +139,6 @@ def _named(file: str, line: int) -> str:
 MAX_CONFIGURATIONS = 2**20
 """The largest number of joint configurations of hidden sites in one table."""
 
-PROBE_ITEMS = 3
-
 
 @dataclass(frozen=True, eq=False)
 class HiddenSite:
@@ -208,7 +206,7 @@ def structure_of(model: GenerativeModel) -> Structure:
 @double_precision
 def _structure(model: GenerativeModel) -> Structure:
     # the sites, and which of them are inside the plate
-    sites = _probe(model, PROBE_ITEMS)
+    sites = _probe(model, 3)
     inside = {name: site for name, site in sites.items() if site["in_plate"]}
     for name in ("label", "vote"):
         if name not in inside:
@@ -218,13 +216,13 @@ def _structure(model: GenerativeModel) -> Structure:
             )
     parameters = {name: site["shape"] for name, site in sites.items() if not site["in_plate"]}
     # a parameter whose shape follows the number of items belongs inside the plate
-    for name, site in _probe(model, PROBE_ITEMS + 1).items():
+    for name, site in _probe(model, 4).items():
         if name in parameters and site["shape"] != parameters[name]:
             raise _broken(
                 model, name, "has one value per item but is outside the plate 'item'", "move it into the plate"
             )
     # the graph of the hidden sites and the votes
-    dependencies = get_dependencies(model.program, (PROBE_ITEMS,))["prior_dependencies"]
+    dependencies = get_dependencies(model.program, (3,))["prior_dependencies"]
     parents = {name: frozenset(dependencies[name]) & set(inside) - {name} for name in inside}
     for name in inside:
         if "vote" in parents[name]:

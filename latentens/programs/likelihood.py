@@ -34,14 +34,8 @@ from latentens.runtime.numerics import double_precision
 from latentens.votes import Votes
 from latentens.votes.labels import MISSING
 
-INDICATOR_ELEMENTS = 2**24
-"""Rows are laid out as an indicator matrix if it has at most this many elements."""
-
 WIDTHS = 1, 2, 3, 4, 6, 8, 12, 16
 """Sparse rows are cut into pieces of one of these lengths: few shapes, so that little is compiled."""
-
-FILLED = 0.25
-"""At least this share of the places of pieces holds a vote."""
 
 
 class DenseRows(NamedTuple):
@@ -68,7 +62,7 @@ def encode(
     num_vote_classes: int,
     num_rows: int | None = None,
     *,
-    indicator_elements: int = INDICATOR_ELEMENTS,
+    indicator_elements: int = 2**24,
 ) -> EncodedRows:
     """Lay votes out.
 
@@ -76,7 +70,7 @@ def encode(
         votes: The votes, one row per item.
         num_vote_classes: Number of values of a vote in the tables.
         num_rows: Fill up with empty rows to this number, or to a few more that can be shared out to the devices.
-        indicator_elements: The most elements of an indicator matrix.
+        indicator_elements: Rows are laid out as an indicator matrix if it has at most this many elements.
     """
     num_rows = round_up(max(votes.num_items, num_rows or 0))
     if votes.is_sparse or num_rows * votes.num_voters * num_vote_classes > indicator_elements:
@@ -123,11 +117,11 @@ def _pieces(votes: Votes, num_vote_classes: int, num_rows: int) -> SparseRows:
     return SparseRows(shard_rows(columns), shard_rows(row), shard_rows(np.zeros(num_rows, dtype=np.int8)))
 
 
-def _piece_width(lengths: Int[np.ndarray, " row"]) -> int:
-    """The length of the longest row, or twice that of an average row if pieces would be mostly empty otherwise."""
+def _piece_width(lengths: Int[np.ndarray, " row"], least_filled: float = 0.25) -> int:
+    """The length of the longest row, or twice that of an average row if fewer places than a quarter were filled."""
     whole = _next_width(lengths.max())
     filled = lengths.sum() / (whole * len(lengths))
-    return whole if whole >= lengths.max() and filled >= FILLED else _next_width(2 * lengths.mean())
+    return whole if whole >= lengths.max() and filled >= least_filled else _next_width(2 * lengths.mean())
 
 
 def _next_width(length: float) -> int:

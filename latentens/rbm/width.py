@@ -17,9 +17,6 @@ from latentens.rbm.training import Trained, Training, centred_weights
 from latentens.runtime.numerics import double_precision
 from latentens.runtime.settings import Count, NotNegative, PartialShare, Settings
 
-SIGNIFICANT = 2.0
-"""Standard errors by which a gain must exceed zero to count."""
-
 FEWEST = 3
 """Units below a label that they determine (Kruskal 1977)."""
 
@@ -35,8 +32,8 @@ class Gain(NamedTuple):
 
     @property
     def supported(self) -> bool:
-        """Whether the gain is significant."""
-        return self.mean > SIGNIFICANT * self.standard_error
+        """Whether the gain exceeds two standard errors, the usual level."""
+        return self.mean > 2 * self.standard_error
 
 
 class Width(NamedTuple):
