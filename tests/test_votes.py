@@ -265,3 +265,18 @@ def test_more_classes_than_a_byte_holds():
     assert Votes.from_matrix(matrix % 127, 127).matrix.dtype == np.int8
     for method in (DawidSkeneEM(random_starts=0), MajorityVote()):
         assert np.mean(method.fit(votes, key=jax.random.key(0)).codes == labels) > 0.9
+
+
+def test_a_thousand_classes_are_stored_in_two_bytes():
+    """As a matrix and as triplets; patterns, parts and alignment keep them."""
+    rng = np.random.default_rng(0)
+    matrix = rng.integers(-1, 1000, (400, 6))
+    made = Votes.from_matrix(matrix, 1000)
+    assert made.matrix.dtype == np.int16
+    np.testing.assert_array_equal(made.patterns.rows[made.patterns.inverse], matrix)
+    sparse = Votes(made.triplets, *made.shape, 1000)
+    assert sparse.triplets.vote.dtype == np.int16
+    np.testing.assert_array_equal(sparse.take(np.arange(7, 90)).matrix, matrix[7:90])
+    np.testing.assert_array_equal(align(sparse, range(6), range(1000)).matrix, matrix)
+    again = align(made, made.voter_names, [*range(999, -1, -1)])
+    np.testing.assert_array_equal(again.matrix, np.where(matrix < 0, -1, 999 - matrix))

@@ -33,7 +33,8 @@ def align(votes: Votes, voter_names: Names, class_names: Names) -> Votes:
             f"{votes.num_voters}: name the voters, so that they can be matched"
         )
     voters, classes = positions(votes.voter_names, voter_names), positions(votes.class_names, class_names)
-    if len(unknown := np.flatnonzero((classes < 0) & (votes.tally.sum(axis=0) > 0))):
+    used = np.unique(votes.storage if isinstance(votes.storage, np.ndarray) else votes.storage.vote)
+    if len(unknown := [code for code in used if code >= 0 and classes[code] < 0]):
         name = votes.class_names[unknown[0]]
         raise VotesError(f"some votes are for {name!r}, not a class of the fit: {suggestion(name, class_names)}")
     strangers = [name for name, position in zip(votes.voter_names, voters, strict=True) if position < 0]

@@ -248,7 +248,8 @@ class Votes:
     def bounds(self) -> Int[np.ndarray, " bound"]:
         """Where the triplets of each item begin; those of the last end at the last bound."""
         index = np.int32 if len(self.triplets.item) < 2**31 else np.int64
-        return np.concatenate([np.zeros(1, dtype=index), np.cumsum(self.tally.sum(axis=1), dtype=index)])
+        lengths = np.bincount(self.triplets.item, minlength=self.num_items)
+        return np.concatenate([np.zeros(1, dtype=index), np.cumsum(lengths, dtype=index)])
 
     def take(self, items: Int[np.ndarray, " chosen"]) -> "Votes":
         """The votes on some of the items, in the order given."""
