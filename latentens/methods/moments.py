@@ -10,7 +10,7 @@ from scipy import linalg, sparse
 from scipy.optimize import minimize_scalar
 from scipy.sparse.linalg import eigsh
 
-from latentens.methods.rows import BlockedIndicator, Indicator, vote_indicator
+from latentens.methods.rows import Indicator, vote_indicator
 from latentens.runtime.blocks import row_blocks
 from latentens.runtime.limits import check_memory
 from latentens.runtime.numerics import FIVE_POINT_DERIVATIVES
@@ -98,7 +98,7 @@ def _moments_by_voters(votes: Votes) -> Iterator[tuple[Vector, Float[np.ndarray,
 def _row_products(votes: Votes) -> Products:
     """Sums over items of products of two voters' columns, cast or signed, block by block of the rows."""
     rows, counts, _ = votes.patterns
-    indicator, size = BlockedIndicator(rows, 2), votes.num_voters
+    indicator, size = vote_indicator(rows, 2), votes.num_voters
     together, products, sums = (np.zeros((size, size)) for _ in range(3))
     for block in row_blocks(rows.num_items, 4 * size):
         signed, cast = map(_dense, signed_votes(indicator[block]))
@@ -235,10 +235,10 @@ def likelihood_imbalance(rows: Patterns, rates_at: RatesAt, *, refine: bool) -> 
         rates_at: Sensitivities and specificities at a column of values of b.
         refine: Whether to refine between the points of the grid −.99, −.98, …, .99.
     """
-    indicator, counts, grid = BlockedIndicator(rows.votes, 2), rows.counts, GRID
+    indicator, counts, grid = vote_indicator(rows.votes, 2), rows.counts, GRID
     if len(counts) >= 2 * SCREENED_ROWS:  # a sample tells where to look
         chosen = np.sort(np.random.default_rng(0).choice(len(counts), SCREENED_ROWS, replace=False))
-        sample = BlockedIndicator(rows.votes.take(chosen), 2)
+        sample = vote_indicator(rows.votes.take(chosen), 2)
         rough = GRID[np.argmax(_log_likelihoods(sample, counts[chosen], GRID, rates_at))]
         grid = GRID[np.abs(GRID - rough) < NEAR]
     heights_at = partial(_log_likelihoods, indicator, counts, rates_at=rates_at)
@@ -266,7 +266,7 @@ def _refined(heights_at: HeightsAt, best: float, height: float) -> float:
 
 
 def _log_likelihoods(
-    indicator: BlockedIndicator,
+    indicator: Indicator,
     counts: Int[np.ndarray, " row"],
     imbalances: Float[np.ndarray, " value"],
     rates_at: RatesAt,
@@ -279,7 +279,7 @@ def _log_likelihoods(
     log_shares = np.log(np.stack([1 - imbalances, 1 + imbalances]) / 2)
     table, offset = np.ascontiguousarray(given_one - given_zero), log_shares[1] - log_shares[0]
     cast, total = np.zeros(len(table)), counts.sum() * log_shares[0]
-    width = table.shape[1] if indicator.votes.is_sparse else max(table.shape)  # of what a row is laid out in
+    width = table.shape[1] if sparse.issparse(indicator) else max(table.shape)  # of what a row is laid out in
     for block in row_blocks(len(counts), width):
         votes = indicator[block]
         odds = np.asarray(votes @ table)
@@ -318,7 +318,7 @@ def third_moment_imbalance(rows: Patterns, mean: Vector, vector: Vector, groups:
     Over triples of voters from three different groups, each triple over the items on which all three voted. The sums
     over triples are elementary symmetric polynomials of group sums, row by row; no array of d³ cells is made.
     """
-    indicator, counts = BlockedIndicator(rows.votes, 2), rows.counts
+    indicator, counts = vote_indicator(rows.votes, 2), rows.counts
     of_vote = ((np.array([-1.0, 1.0]) - mean[:, None]) * vector[:, None]).ravel()
     above = _third_symmetric(indicator, counts, of_vote, groups.repeat(2))
     below = _third_symmetric(indicator, counts, np.square(vector).repeat(2), groups.repeat(2))
@@ -330,7 +330,7 @@ def third_moment_imbalance(rows: Patterns, mean: Vector, vector: Vector, groups:
 
 
 def _third_symmetric(
-    indicator: BlockedIndicator,
+    indicator: Indicator,
     counts: Int[np.ndarray, " row"],
     of_vote: Float[np.ndarray, " voter_vote"],
     groups: Int[np.ndarray, " voter_vote"],

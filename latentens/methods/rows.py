@@ -32,21 +32,6 @@ def vote_indicator(votes: Votes, num_classes: int) -> Indicator:
     return sparse.csr_array((np.ones(len(item)), columns, votes.bounds), shape=(votes.num_items, width))
 
 
-class BlockedIndicator:
-    """An indicator matrix of which blocks of rows are asked for; made anew each time where all of it is too large."""
-
-    def __init__(self, votes: Votes, num_classes: int) -> None:
-        self.votes, self.num_classes = votes, num_classes
-        elements = votes.num_items * votes.num_voters * num_classes
-        kept = votes.is_sparse or elements <= DENSE_ELEMENTS
-        self.whole = vote_indicator(votes, num_classes) if kept else None
-
-    def __getitem__(self, block: slice) -> Indicator:
-        if self.whole is not None:
-            return self.whole[block]
-        return vote_indicator(self.votes.between(block.start, block.stop), self.num_classes)
-
-
 def require_two_classes(votes: Votes, method: object) -> None:
     """Refuse votes for more than two classes."""
     if votes.num_classes != 2:
