@@ -1,6 +1,7 @@
 """Approximations of the posterior beside NUTS and the exact one: how far off, and how fast.
 
     python analyses/approximations.py [--out DIR] [--sets 20] [--items 200 1000 10000] [--models NAME …]
+        [--minutes 600]
 
 Parameters come from the priors and votes of nine voters from the parameters. Draws of each method are compared with
 those of a long NUTS run on functions of the parameters that do not change when hidden units change places: the shares
@@ -8,7 +9,9 @@ of the labels, and the probability of a vote given the label. The posterior of t
 compared with that of NUTS and with the exact one at the true parameters. An interrupted run resumes where it stopped.
 """
 
+import time
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -167,30 +170,28 @@ def main(
     draws: int = 2000,
     models: tuple[str, ...] = tuple(MODELS),
     methods: tuple[str, ...] = ("",),
+    minutes: float = 600.0,
 ) -> pd.DataFrame:
     del data  # everything is simulated
-    store, rows = Store(out / "approximations"), []
+    store, rows, end = Store(out / "approximations"), [], time.monotonic() + 60 * minutes
     wanted = tuple(filter(None, methods))
-    for number in range(sets):
-        for name in models:
-            for size in items:
-                key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), number), size)
-                work = partial(compare_on, MODELS[name], size, draws, wanted, key)
-                found = store.recall(store.key("approximations", MODELS[name], size, draws, wanted, key), work)
-                rows += [{"model": name, "items": size, "set": number, **row} for row in found.about["rows"]]
-        every = pd.DataFrame(rows)
-        groups = every.groupby(["model", "items", "method"], sort=False)
-        columns = [name for name in every if name not in ("model", "items", "method", "set")]
-        table = groups[[name for name in columns if name != "seconds"]].mean()
-        table["seconds"] = groups["seconds"].median()
-        table["sets"] = groups.size()
-        out.mkdir(parents=True, exist_ok=True)
-        every.to_csv(out / "approximations_sets.csv", index=False)
-        table.reset_index().to_csv(out / "approximations.csv", index=False)
-    write(out, "approximations", tree=every.to_xarray(), figure=draw_figure(table.reset_index()))
-    table = table.reset_index()
-    table.to_csv(out / "approximations.csv", index=False)
-    print(table.round(3).to_string())
+    for number, size, name in product(range(sets), items, models):
+        key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), number), size)
+        content = store.key("approximations", MODELS[name], size, draws, wanted, key)
+        found = store.get(content)
+        if found is None and time.monotonic() < end:  # what is not done in time is left to another run
+            found = store.recall(content, partial(compare_on, MODELS[name], size, draws, wanted, key))
+        if found is not None:
+            rows += [{"model": name, "items": size, "set": number, **row} for row in found.about["rows"]]
+    every = pd.DataFrame(rows)
+    groups = every.groupby(["model", "items", "method"], sort=False)
+    columns = [name for name in every if name not in ("model", "items", "method", "set", "seconds")]
+    table = groups[columns].mean()
+    table["seconds"] = groups["seconds"].median()
+    table["sets"] = groups.size()
+    table = table.reset_index().set_index("model")
+    write(out, "approximations", tree=every.to_xarray(), table=table, figure=draw_figure(table.reset_index()))
+    every.to_csv(out / "approximations_sets.csv", index=False)
     return table
 
 

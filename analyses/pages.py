@@ -16,7 +16,9 @@ from pathlib import Path
 import pandas as pd
 
 FOLDER = Path(__file__).parent
-PAGES = tuple(FOLDER / name for name in ("README.md", "RECOMMEND.md", "REAL.md", "GOLD.md", "RBM.md"))
+PAGES = tuple(
+    FOLDER / name for name in ("README.md", "RECOMMEND.md", "REAL.md", "GOLD.md", "RBM.md", "APPROXIMATIONS.md")
+)
 PLACE = re.compile(r"(<!-- table ([\w ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -147,6 +149,18 @@ def accuracy_by_kind(table: pd.DataFrame) -> str:
     return markdown(["", "sets", *methods], rows)
 
 
+def approximations(table: pd.DataFrame, items: int) -> str:
+    """Each way of inference on sets of one size, a model after the other."""
+    table = table[table["items"] == items]
+    digits = {"shift": 2, "largest_shift": 2, "ratio": 2, "least_ratio": 2, "coverage": 2, "kl_to_nuts": 5}
+    digits |= {"kl_to_exact": 4, "pareto_k": 2, "seconds": 2}
+    rows = []
+    for _, row in table.iterrows():
+        figures = (figure(row[name], places) for name, places in digits.items())
+        rows.append([str(row["model"]), str(row["method"]), *figures, str(int(row["sets"]))])
+    return markdown(["model", "method", *(name.replace("_", " ") for name in digits), "sets"], rows)
+
+
 TABLES: dict[str, tuple[str, Callable[[pd.DataFrame], str]]] = {
     "table 1": ("table_1", accuracies),
     "table 1 probabilities": ("table_1", partial(by_family, scores=["log_score", "mean_kl"])),
@@ -177,6 +191,9 @@ TABLES: dict[str, tuple[str, Callable[[pd.DataFrame], str]]] = {
     "gold": ("gold", precise),
     "gold sets": ("gold_sets", precise),
     "gold simulated": ("gold_simulated", plain),
+    "approximations 200": ("approximations", partial(approximations, items=200)),
+    "approximations 1000": ("approximations", partial(approximations, items=1000)),
+    "approximations 10000": ("approximations", partial(approximations, items=10_000)),
 }
 """Each table's file and what is made of it."""
 

@@ -6,6 +6,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+import xarray as xr
 from scipy import stats
 
 import latentens as le
@@ -213,6 +214,18 @@ def test_draws_of_a_sampler_make_the_same_fit(tmp_path):
     np.testing.assert_array_equal(le.load_fit(tmp_path / "fit.nc").predict(votes), fit.predict(votes))
 
 
+def test_draws_without_statistics_of_a_sampler_enter_a_comparison(by_grid):
+    data = le.Dataset("drawn", by_grid[0], np.full(200, -1))
+    methods = {"Laplace": Laplace(ONE_SKILL, num_draws=100, starts=1), "prior": PriorDraws(ONE_SKILL)}
+    tree = le.compare(data, methods, key=KEY, resamples=5)
+    assert tree["drawn/fits/Laplace/0/sample_stats/lp"].shape == (1, 100)
+    assert tree["drawn/fits/prior/0/posterior/skill"].shape == (1, 50)
+    assert "sample_stats" not in tree["drawn/fits/prior/0"]
+    fit = methods["Laplace"].fit(by_grid[0], key=KEY)
+    assert fit.to_datatree()["posterior/skill"].shape == (1, 100)
+    assert le.check_fit(fit, by_grid[0], key=KEY).statistics
+
+
 def test_draws_that_do_not_belong_to_the_model_are_refused():
     votes = independent_votes(20, np.full(6, 0.8), np.full(6, 0.8))[0]
     with pytest.raises(ParameterError, match="draws of share are missing"):
@@ -236,6 +249,33 @@ def test_a_sampler_of_ones_own_is_a_method(by_grid):
     assert fit.draws["skill"].shape == (1, 50)
     assert fit.label_probs.shape == (200, 2)
     assert fit.model == ONE_SKILL
+
+
+def test_label_switching_is_undone_without_votes():
+    """Half of the draws of three classes are put in another order; matrices, shares and codes come back."""
+    rng = np.random.default_rng(3)
+    centre = np.array([[[0.8, 0.1, 0.1], [0.2, 0.7, 0.1], [0.1, 0.3, 0.6]]] * 5)  # voter, true_class, vote_class
+    confusion = np.stack([rng.dirichlet(40 * row, (2, 60)) for row in centre.reshape(-1, 3)], axis=2)
+    confusion, shares = confusion.reshape(2, 60, 5, 3, 3), rng.dirichlet([20, 30, 10], (2, 60))
+    codes = rng.integers(3, size=(2, 60, 7))
+    original = xr.Dataset(
+        {
+            "confusion": (("chain", "draw", "voter", "true_class", "vote_class"), confusion),
+            "prevalence": (("chain", "draw", "true_class"), shares),
+            "label": (("chain", "draw", "item"), codes),
+            "other": (("chain", "draw"), rng.normal(size=(2, 60))),
+        },
+        {"true_class": ["a", "b", "c"]},
+    )
+    orders = rng.permuted(np.tile(np.arange(3), (2, 60, 1)), axis=2)
+    switched = original.copy(deep=True)
+    switched["confusion"][:] = np.take_along_axis(confusion, orders[:, :, None, :, None], axis=3)
+    switched["prevalence"][:] = np.take_along_axis(shares, orders, axis=2)
+    switched["label"][:] = np.take_along_axis(np.argsort(orders, axis=2), codes, axis=2)
+    mended = le.relabel(xr.DataTree.from_dict({"posterior": switched}), codes=["label"])
+    xr.testing.assert_identical(mended["posterior"].to_dataset(), original)
+    with pytest.raises(ParameterError, match="no variable has the dimension 'class'"):
+        le.relabel(original, "class")
 
 
 def ridge(num_items, votes=None):

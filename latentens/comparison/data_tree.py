@@ -237,6 +237,7 @@ def draw_groups(fit: Outcome, votes: Votes) -> dict[str, xr.Dataset]:
         found["log_likelihood"] = _draws({"votes": fit.pointwise.log_likelihood}, {"votes": ("item",)}, votes)
     if fit.draws:
         found["posterior"] = _draws(fit.draws, fit.axes, votes)
+    if fit.sample_stats:
         found["sample_stats"] = _draws(fit.sample_stats, {}, votes)
     return found
 

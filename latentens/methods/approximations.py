@@ -63,7 +63,8 @@ class _Approximation(SampledMethod):
         log_density = np.asarray(densities_at(self.model, observations, points))
         weights = importance_weights(log_density, log_proposal)
         if self.resample:
-            points = points[resample(weights.weights, len(points), numpy_generator(resample_key))]
+            chosen = resample(weights.weights, len(points), numpy_generator(resample_key))
+            points, log_density = points[chosen], log_density[chosen]
         change = climb.label_change(optima, votes, rows, gold)
         words = [
             *_mode_words(mode),
@@ -79,6 +80,7 @@ class _Approximation(SampledMethod):
             pareto_k=weights.pareto_k,
             elbo=weights.elbo,
             effective_draws=float(1 / (weights.weights**2).sum()),
+            sample_stats={"lp": log_density[None]},
             **found,
         )
         return jax.device_get(constrain(self.model, points)), diagnostics

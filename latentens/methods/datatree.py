@@ -95,6 +95,7 @@ def fit_tree(fit: "Fit") -> xr.DataTree:
     }
     if draws:
         groups["posterior"] = _labelled(fit, draws, axes, sampled=True)
+    if stats:
         groups["sample_stats"] = _labelled(fit, stats, axes, sampled=True)
     if isinstance(fit.source, Votes):
         groups["observed_data"] = observed_data(fit.source)

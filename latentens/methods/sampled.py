@@ -74,7 +74,8 @@ class SampledMethod(DrawsPredictor, Method):
 
         Returns:
             Draws of each parameter with leading axes (draw) or (chain, draw), their labels in any order, and how the
-            sampling went. With `sample_stats` in the diagnostics, even a single chain is judged by its R̂.
+            sampling went. Where that does not say whether it converged, several chains are judged by their R̂, and so
+            is a single one with `sample_stats`.
         """
 
     def estimate(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
@@ -97,7 +98,7 @@ def summarise(
     means = {name: value.mean(axis=0) for name, value in found.draws.items()}
     diagnostics = diagnostics.updated(label_probs="exact posterior averaged over the draws")
     statistics = diagnostics.get("sample_stats")
-    if chains[0] > 1 or statistics is not None:
+    if diagnostics.converged is None and (chains[0] > 1 or statistics is not None):
         invariant = {"log density": statistics["lp"]} if statistics else {}
         invariant["labels of common rows"] = found.watched.reshape(*chains, -1)
         judged, words = judge_chains(shaped, invariant)
