@@ -287,7 +287,7 @@ def test_options_out_of_range_exit_with_2(invoke, tmp_path):
     ("module", "slow"),
     [
         ("latentens.cli.app", {"jax", "pandas", "xarray"}),
-        ("latentens.cli.io", {"matplotlib", "scipy.stats", "xarray"}),
+        ("latentens.cli.io, latentens.cli.methods, latentens.checks", {"matplotlib", "optax", "scipy.stats", "xarray"}),
     ],
     ids=["help", "fit"],
 )

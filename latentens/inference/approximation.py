@@ -9,7 +9,6 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from arviz_stats.base import array_stats
 from jaxtyping import Array, Float, Int
 from scipy.linalg import eigh, solve_triangular
 from scipy.special import softmax
@@ -132,6 +131,8 @@ def importance_weights(log_density: Float[np.ndarray, " draw"], log_proposal: Fl
         log_density: The log posterior density at each draw.
         log_proposal: The log density of the approximation there.
     """
+    from arviz_stats.base import array_stats  # slow to import, and needed only here
+
     log_ratio = np.where(np.isfinite(log_density), log_density, -np.inf) - log_proposal
     finite = np.isfinite(log_ratio)
     if not finite.any():

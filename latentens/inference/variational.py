@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
-import optax
 from jaxtyping import Array, Float
 from numpyro import handlers
 from numpyro.distributions import constraints
@@ -128,6 +127,8 @@ def _guide(guide: Guide, dimension: int) -> AutoContinuous:
 def _optimiser(ascent: Ascent, observations: Observations, origin: Array, scale: Array, key: Array) -> tuple[SVI, Any]:
     """NumPyro's optimiser of the ELBO and its first state; it knows its parameters only after that state is made."""
     # a rate that falls to nothing averages the noise of the gradients out
+    import optax  # slow to import, and needed only here
+
     rate = optax.cosine_decay_schedule(ascent.learning_rate, CHUNK * ascent.num_chunks)
     loss = Trace_ELBO(num_particles=ascent.num_particles)
     svi = SVI(partial(_target, ascent.model), _guide(ascent.guide, len(origin)), optax.adam(rate), loss)
