@@ -19,7 +19,7 @@ import pandas as pd
 from common import run, write
 from gold import real_sets, simulated_sets
 
-from latentens import Dataset
+from latentens import Dataset, Votes, next_labels, next_votes
 from latentens.estimation.estimate import smoothed_shares
 from latentens.estimation.quantities import Quantity, list_quantities
 from latentens.estimation.rectified import Sample, draw_urn, rectify
@@ -39,13 +39,23 @@ def main(
     resamples: int = 1_000,
     sets: int = 20,
     items: int = 1_000,
-    parts: tuple[str, ...] = ("real", "simulated"),
+    parts: tuple[str, ...] = ("real", "simulated", "active", "ask"),
 ) -> pd.DataFrame:
     tables = []
     sources = {"real": real_panels(data), "simulated": simulated_sets(seed, sets, items)}
-    for part in parts:
-        for dataset in sources[part]:
+    if "active" in parts:
+        rows = [
+            row for dataset in sources["real"] for row in active(dataset, resamples, out / "estimate" / "active", seed)
+        ]
+        write(out, "estimate_active", table=pd.DataFrame(rows).set_index("set"))
+        sources["real"] = real_panels(data)
+    if "ask" in parts:
+        write(out, "estimate_ask", table=asking(sets, seed).set_index("crowd"))
+    for part in ("real", "simulated"):
+        for dataset in sources[part] if part in parts else ():
             tables.append(covered(dataset, resamples, out / "estimate" / part, seed).assign(part=part))
+    if not tables:
+        return pd.DataFrame()
     table = pd.concat(tables, ignore_index=True)
     write(out, "estimate_coverage", table=summarise(table).set_index(["part", "labels"]))
     write(out, "estimate_sets", table=by_set(table).set_index("set"))
@@ -99,7 +109,7 @@ def covered(dataset: Dataset, resamples: int, folder: Path, seed: int) -> pd.Dat
     for count in COUNTS:
         if 3 * count > votes.num_items:
             continue
-        urns = [draw_urn(generator, 1_000, count, votes.num_items) for _ in range(URNS)]
+        urns = [draw_urn(generator, 1_000, count, votes.num_items) for _ in range(min(URNS, 1 + resamples // 30))]
         sums = np.zeros((len(known), 7))
         for resample in range(resamples):
             drawn = np.sort(generator.choice(votes.num_items, count, replace=False))
@@ -112,7 +122,7 @@ def covered(dataset: Dataset, resamples: int, folder: Path, seed: int) -> pd.Dat
                     rest = np.ones(len(at)), quantity.possible, inside
                     samples.append(Sample(top[at], bottom[at], *proxies, *means, *rest))
                     numbers.append(number)
-            for number, result in zip(numbers, rectify(samples, urns[resample % URNS]), strict=True):
+            for number, result in zip(numbers, rectify(samples, urns[resample % len(urns)]), strict=True):
                 *_, top, bottom = known[number]
                 truth = top.sum() / bottom.sum()
                 gold, best = result
@@ -132,6 +142,80 @@ def covered(dataset: Dataset, resamples: int, folder: Path, seed: int) -> pd.Dat
     table.to_csv(path, index=False)
     print(dataset.name, flush=True)
     return table
+
+
+@one_blas_thread()
+def active(dataset: Dataset, resamples: int, folder: Path, seed: int, count: int = 50) -> list[dict[str, object]]:
+    """Prevalences by 50 labels that `next_labels` chose and by 50 random ones: coverage and width; kept on disk."""
+    path = folder / f"{dataset.name}_{resamples}_{seed}.csv"
+    if path.exists():
+        return pd.read_csv(path).to_dict("records")
+    votes, labels = dataset.votes, np.asarray(dataset.labels)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fit = DawidSkeneEM().fit(votes, key=jax.random.key(seed))
+    probs = fit.label_probs, smoothed_shares(votes)
+    quantities = [found for found in list_quantities(votes) if found.name == "prevalence"]
+    places = {name: place for place, name in enumerate(np.asarray(votes.item_names).tolist())}
+    generator, sums = np.random.default_rng(seed), {"active": np.zeros(3), "random": np.zeros(3)}
+    for resample in range(resamples):
+        key = jax.random.key(seed + resample)
+        for kind, floor in (("active", 0.5), ("random", 1.0)):
+            table = next_labels(fit, count, key=key, floor=floor)
+            items = np.array([places[name] for name in table["item"]])
+            weights = table["weight"].to_numpy()
+            urn = draw_urn(generator, 500, count, votes.num_items, None, 1 / weights if kind == "active" else None)
+            samples, truths = [], []
+            for code, quantity in enumerate(quantities):
+                expected = np.stack([each[:, code] for each in probs], axis=1)
+                rest = np.zeros((count, 2)), expected.mean(axis=0)[None], np.zeros((1, 2))
+                hits = (labels[items] == code).astype(float)
+                tail = weights, quantity.possible, np.arange(count)
+                samples.append(Sample(hits, np.ones(count), expected[items], *rest, *tail))
+                truths.append(float(np.mean(labels == code)))
+            for truth, (_, best) in zip(truths, rectify(samples, urn), strict=True):
+                sums[kind] += [1, best.low <= truth <= best.high, best.high - best.low]
+    (number, hits, width), (other, random_hits, random_width) = sums["active"], sums["random"]
+    row: dict[str, object] = {"set": dataset.name, "coverage": hits / number, "random_coverage": random_hits / other}
+    row |= {"width": width / number, "random_width": random_width / other, "ratio": width / random_width}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pd.DataFrame([row]).to_csv(path, index=False)
+    print(dataset.name, "active", flush=True)
+    return [row]
+
+
+def asking(sets: int, seed: int, items: int = 300, voters: int = 20) -> pd.DataFrame:
+    """Accuracy of Dawid–Skene on crowds with 2 to 5 votes per item on average, asked at random or by information."""
+    rows = []
+    for crowd, spread in (("good and bad voters", (0.5, 0.95)), ("similar voters", (0.65, 0.75))):
+        scores: dict[tuple[str, float], list[float]] = {}
+        for number in range(min(sets, 5)):
+            generator = np.random.default_rng([seed, number])
+            labels = generator.integers(0, 2, items)
+            skill = generator.uniform(*spread, voters)
+            everyone = np.where(generator.random((items, voters)) < skill, labels[:, None], 1 - labels[:, None])
+            order = np.argsort(generator.random((items, voters)), axis=1)
+            for way in ("random", "information"):
+                matrix = np.full((items, voters), -1)
+                np.put_along_axis(matrix, order[:, :2], np.take_along_axis(everyone, order[:, :2], axis=1), axis=1)
+                for step in range(7):
+                    votes = Votes.from_matrix(matrix, num_classes=2)
+                    with warnings.catch_warnings():
+                        warnings.simplefilter("ignore")
+                        fit = DawidSkeneEM().fit(votes, key=jax.random.key(seed))
+                    score = float((fit.label_probs.argmax(axis=1) == labels).mean())
+                    scores.setdefault((way, 2 + step / 2), []).append(score)
+                    if way == "information":
+                        asked = next_votes(fit, items // 2)
+                        where = asked["item"].to_numpy(int), asked["voter"].to_numpy(int)
+                    else:
+                        chosen = generator.permutation(items)[: items // 2]
+                        free = [generator.choice(np.flatnonzero(matrix[item] == -1)) for item in chosen]
+                        where = chosen, np.array(free)
+                    matrix[where] = everyone[where]
+        for (way, per_item), found in scores.items():
+            rows.append({"crowd": crowd, "asked": way, "votes_per_item": per_item, "accuracy": 100 * np.mean(found)})
+    return pd.DataFrame(rows)
 
 
 def summarise(table: pd.DataFrame) -> pd.DataFrame:

@@ -8,6 +8,7 @@ import pandas as pd
 from jaxtyping import Float
 
 from latentens.errors import VotesError
+from latentens.estimation.estimate import smoothed_shares
 from latentens.methods.base import Fit, Posterior
 from latentens.runtime.blocks import row_blocks
 from latentens.runtime.numerics import entropy, numpy_generator
@@ -31,10 +32,10 @@ def next_labels(
     """Choose items to label, with probabilities that `estimate` needs afterwards.
 
     Items are drawn at random, those whose label the votes leave open with a larger probability: π ∝ floor + (1 − floor)
-    times their score over its mean, where the score is the standard deviation of what is to be measured (active
-    statistical inference of Zrnic & Candès 2024). The sample has exactly `budget` items (systematic sampling in random
-    order). If the posterior is wrong about where it errs, the variance is at most 1/`floor` times that of a simple
-    random sample.
+    times their score over its mean, where the score is the standard deviation of what is to be measured, by the mean of
+    the posterior and the vote shares (active statistical inference of Zrnic & Candès 2024). The sample has exactly
+    `budget` items (systematic sampling in random order). If the posterior is wrong about where it errs, the variance is
+    at most 1/`floor` times that of a simple random sample.
 
     Args:
         fit: A fit of the votes on all items.
@@ -62,7 +63,8 @@ def next_labels(
     left = int((~known).sum())
     if not 0 < budget <= left:
         raise VotesError(f"budget={budget} must be between 1 and the number of items without a label, {left}")
-    score = _score(probs, votes, for_)
+    # Voters who err together make a posterior too sure; mixed with vote shares it is less so.
+    score = _score((probs + smoothed_shares(votes)) / 2, votes, for_)
     if not score.any():
         score = np.ones_like(score)
     wanted = floor + (1 - floor) * score / score.mean()
