@@ -16,7 +16,7 @@ from latentens.datasets import Dataset
 from latentens.errors import LatentensError
 from latentens.methods import DawidSkeneEM, MajorityVote, MaximumLikelihood
 from latentens.methods.base import Diagnostics, Method
-from latentens.models import DawidSkene, OneCoin
+from latentens.models import Confounder, DawidSkene, OneCoin
 from latentens.recommendation.candidates import Candidate, default_candidates, default_methods
 from latentens.recommendation.decision import (
     choose,
@@ -258,9 +258,9 @@ def test_models_are_judged_by_votes_and_then_by_gold():
 def test_a_model_must_predict_better_than_a_simpler_one():
     generator = np.random.default_rng(2)
     base = generator.normal(size=400)
-    more = {**PARAMS, "bias": np.zeros(VOTERS)}
-    level = replace(model("level", base + generator.normal(0.01, 0.3, 400)), params=more)
-    ahead = replace(model("ahead", base + generator.normal(0.2, 0.3, 400)), params=more)
+    more = Confounder(VOTERS)
+    level = replace(model("level", base + generator.normal(0.01, 0.3, 400)), model=more)
+    ahead = replace(model("ahead", base + generator.normal(0.2, 0.3, 400)), model=more)
     _, judged = judge([model("simple", base), level], {}, KEY)
     assert (judged["simple"].ruled_out, judged["simple"].weight) == ("", 1.0)
     assert judged["level"].ruled_out == "predicts votes no better than simple, which is simpler"

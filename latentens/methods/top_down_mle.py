@@ -19,6 +19,7 @@ from latentens.methods.maximum_likelihood import MaximumLikelihood
 from latentens.methods.rbm_stack import RBMStack
 from latentens.models import DawidSkene, TopDown
 from latentens.programs.model import GenerativeModel, Params
+from latentens.programs.parameters import num_parameters
 from latentens.programs.rows import Rows
 from latentens.rbm.exact import ExactTraining
 from latentens.rbm.lemma import rbm_to_dawid_skene
@@ -95,7 +96,7 @@ def chain_optima(
         params = ends.point(start)
         joint = climb.log_joint(params, rows)
         probs, likelihood = softmax(joint, axis=0).T[rows.inverse], logsumexp(joint, axis=0)[rows.inverse]
-        number = sum(np.size(value) for value in params.values())
+        number = num_parameters(climb.model)
         found.append(ChainOptimum(size, params, number, likelihood, probs[:, orientation(probs, votes, gold)]))
     return found
 

@@ -20,6 +20,7 @@ from latentens.methods.base import Arrays, Estimate, Fit, Method, Posterior, mod
 from latentens.models import DawidSkene
 from latentens.programs.likelihood import bayes_posterior, pointwise_log_likelihood
 from latentens.programs.model import GenerativeModel
+from latentens.programs.parameters import num_parameters
 from latentens.recommendation.candidates import Candidate
 from latentens.runtime.numerics import numpy_generator
 from latentens.runtime.text import probability_text
@@ -61,8 +62,8 @@ class FittedModel:
 
     @property
     def num_parameters(self) -> int:
-        """Number of parameters."""
-        return sum(np.size(value) for value in self.params.values())
+        """Number of free parameters."""
+        return num_parameters(self.model)
 
     def is_contradicted(self, level: float = 0.01) -> bool:
         """Whether the votes contradict the model, by its predictive check."""
