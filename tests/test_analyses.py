@@ -32,6 +32,13 @@ TINY = {
     "table_2": {"repetitions": 2, "methods": ("Vote", "SML")},
 }
 TINY_SLOW = {
+    "approximations": {
+        "sets": 1,
+        "items": (60,),
+        "draws": 40,
+        "models": ("DawidSkene",),
+        "methods": ("NUTS", "Laplace"),
+    },
     "appendix_top_down": {"draws": 1, "items": 200, "overlaps": (0.1,)},
     "appendix_variational": {"sets": 1, "most_items": 200, "sweeps": ("coupling",)},
     "cross_fit": {"sets": 1, "items": 200, "sources": ("condInd",), "programs": ("condInd",)},

@@ -125,7 +125,7 @@ def test_repeated_votes_are_drawn_anew_given_the_hidden_units(machine, joint):
     mass = shares * given[0, 0] * given[0, 2] ** 2 * given[3, 1]
     np.testing.assert_allclose(log_probs(machine, rows.visible, rows.observed)[0], np.log(mass.sum()), atol=1e-10)
     np.testing.assert_allclose(state_posterior(machine, rows.visible, rows.observed)[0], mass / mass.sum(), rtol=1e-10)
-    with pytest.raises(VotesError, match="sampled training takes one vote"):
+    with pytest.raises(VotesError, match="sampled training needs one vote"):
         SampledTraining().train(rows, 2, key=KEY)
 
 

@@ -19,7 +19,6 @@ from latentens.rbm import ExactTraining, Machine, Units, VisibleRows, rows_from_
 from latentens.rbm.exact import LogLikelihood, hidden_distribution
 from latentens.rbm.width import SingularValueRule
 from latentens.runtime.numerics import double_precision
-from latentens.runtime.parallel import CORES_VARIABLE
 from latentens.votes import Votes
 from tests.reference import two_class_tree
 
@@ -189,7 +188,7 @@ def test_a_stack_that_goes_against_the_votes_is_given_up(tree, monkeypatch):
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_threads_and_cores_do_not_matter(tree, tree_fit, threads, monkeypatch):
-    monkeypatch.setenv(CORES_VARIABLE, str(threads))
+    monkeypatch.setenv("LOKY_MAX_CPU_COUNT", str(threads))
     with threadpool_limits(threads, "blas"):
         fit = RBMStack().fit(tree.votes, key=KEY)
     np.testing.assert_array_equal(fit.label_probs, tree_fit.label_probs)

@@ -159,7 +159,7 @@ MOST_HIDDEN = 2**14
 
 
 NO_PAIRS = (
-    "Tempered predicts hidden votes from the votes of other voters on the same item, but no item has votes of two "
+    "Tempered predicts hidden votes from the votes of other voters on the same item, but no item has votes from two "
     "voters: collect more votes on some items, or use the method without tempering"
 )
 
