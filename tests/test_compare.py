@@ -284,7 +284,7 @@ def test_a_saved_tree_comes_back_the_same(tree, tmp_path):
         (tmp_path / "odd.nc").write_bytes(content)
         with pytest.raises(LatentensError, match="odd.nc is not a readable netCDF file"):
             load_comparison(tmp_path / "odd.nc")
-    for attributes, words in (({}, "no comparison"), ({"datasets": "[]"}, "a comparison of an earlier version")):
+    for attributes, words in (({}, "no comparison"), ({"datasets": "[]"}, "a comparison of another version")):
         xr.Dataset({"a": 1}, attrs=attributes).to_netcdf(tmp_path / "other.nc", engine="h5netcdf")
         with pytest.raises(LatentensError, match=f"holds {words}"):
             load_comparison(tmp_path / "other.nc")

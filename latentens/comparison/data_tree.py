@@ -502,6 +502,6 @@ def load_comparison(path: str | Path) -> xr.DataTree:
     except (OSError, ValueError, KeyError) as error:
         raise LatentensError(f"{path} is not a readable netCDF file ({error})") from None
     if loaded.attrs.get("format") != FORMAT:
-        content = "a comparison of an earlier version" if "datasets" in loaded.attrs else "no comparison"
+        content = "a comparison of another version of latentens" if "datasets" in loaded.attrs else "no comparison"
         raise LatentensError(f"{path} holds {content}: make one with `latentens compare --out`")
     return loaded

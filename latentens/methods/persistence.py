@@ -21,7 +21,7 @@ from latentens.votes.tables import naming, wide_rows
 if TYPE_CHECKING:
     from latentens.methods.base import Fit
 
-FORMAT = "latentens fit 3"
+FORMAT = "latentens fit 4"
 ARRAYS = ("params", "draws", "state")
 NAMES = ("item_names", "voter_names", "class_names")
 PLAIN = (str, int, float, bool, type(None))
@@ -90,7 +90,8 @@ def _open(path: str | Path) -> xr.DataTree:
     except (OSError, ValueError) as error:
         raise LatentensError(f"{path} is not a readable netCDF file ({error})") from None
     if tree.attrs.get("format") != FORMAT:
-        raise LatentensError(f"{path} does not hold a fit of this version: save one with `fit.save`")
+        content = "a fit of another version of latentens" if "fit" in tree.attrs.get("format", "") else "no fit"
+        raise LatentensError(f"{path} holds {content}: fit the votes again, and save the result with `fit.save`")
     return tree
 
 
