@@ -104,7 +104,7 @@ def camp_warnings(votes: Votes) -> list[str]:
 def identification_warnings(
     views: Sequence[View], shares: Float[np.ndarray, " label"], num_items: int, class_names: Names
 ) -> list[str]:
-    """What to say of classes that too few views tell apart; nothing if all are told apart.
+    """Warnings about classes that too few views tell apart; empty if all are identified.
 
     Args:
         views: The views of a fitted program.

@@ -192,7 +192,7 @@ def towards_labels(
         near_zero: The start is scaled by this where labels are all there is to explain votes.
     """
     if structure_of(model).vote_parents == {"label"}:
-        # with labels and no hidden units nothing is alike that had to be told apart by chance, and where voters deviate
+        # with labels and no hidden units no symmetry has to be broken by chance, and where voters deviate
         # by chance from the first, a scale of their deviations shrinks to nothing before they say anything
         start = near_zero * start
 

@@ -95,7 +95,7 @@ def _target(model: GenerativeModel, observations: Observations, origin: Array, s
     """The posterior as a NumPyro program of one vector, in the coordinates of a frame."""
     point = numpyro.sample("point", dist.ImproperUniform(constraints.real_vector, (), origin.shape))
     log_volume = jnp.log(jnp.diag(scale)).sum()
-    with handlers.block():  # the sites of the model itself are no sites of this program
+    with handlers.block():  # the sites of the model itself are not sites of this program
         log_density = density_at(model, observations, origin + scale @ point)
     numpyro.factor("log_density", log_density + log_volume)
 

@@ -195,7 +195,7 @@ class DawidSkeneEM(Method):
             the number of items of each class. If only one of the two is given, it stands for both.
         form: What a voter has: a `confusion` matrix, or one accuracy per `class` and equally likely mistakes, or one
             accuracy for all classes (`coin`). It does not count where pseudo-counts are given.
-        random_starts: Number of random starts; fewer with so many voters and classes that memory is scarce.
+        random_starts: Number of random starts; fewer if voters and classes are too many for memory.
         tolerance: A start has converged when an iteration gains less than this in mean log-likelihood.
         max_iterations: Limit on the number of iterations.
     """

@@ -218,7 +218,7 @@ NEAR = 0.055
 """Half-width of that part around the sample's best: many times its standard error."""
 
 APART = 1e-3
-"""Distance of the heights from which the top is told in the end."""
+"""Distance of the points from which the maximum is interpolated in the end."""
 
 ROUNDING = 1e-13
 """Relative errors of heights."""

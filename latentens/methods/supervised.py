@@ -84,7 +84,7 @@ class Supervised(Predictor):
 
         network = MLPClassifier(self.hidden_layers, solver="lbfgs", max_iter=self.max_iterations, random_state=seed)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # told in the diagnostics
+            warnings.simplefilter("ignore", ConvergenceWarning)  # reported in the diagnostics
             return network.fit(inputs, labels)
 
 

@@ -42,7 +42,7 @@ STYLE = {
     "grid.linewidth": 0.7,
     "legend.frameon": False,
     "legend.fontsize": 8,
-    "text.parse_math": False,  # names of methods are no formulas, even with dollar signs
+    "text.parse_math": False,  # names of methods are not formulas, even with dollar signs
     "xtick.color": "#555555",
     "xtick.labelsize": 8,
     "ytick.color": "#333333",

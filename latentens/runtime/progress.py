@@ -40,7 +40,7 @@ class _Display:
     def begin(self) -> Progress:
         with self.lock:
             if self.progress is None:
-                words = TextColumn("{task.description}", markup=False)  # names in users' files are no markup
+                words = TextColumn("{task.description}", markup=False)  # names in users' files are not markup
                 columns = (words, BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
                 self.progress = _Bars(*columns, console=Console(stderr=True), transient=True)
                 self.progress.start()

@@ -163,7 +163,7 @@ def csv_table(path: str | Path) -> Table:
             except pd.errors.ParserError:
                 _refuse_ragged(path, encoding, separator, len(names))
                 raise
-            if may_be_short:  # pandas fills up short rows without a word
+            if may_be_short:  # pandas fills up short rows silently
                 _refuse_ragged(path, encoding, separator, len(names))
 
     return Table(path, names, names[0] if names[0] == "" or names[0].startswith("Unnamed:") else None, chunks)
