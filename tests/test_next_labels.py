@@ -134,7 +134,7 @@ def test_bad_input_is_refused(fitted):
     votes, _, fit = fitted
     for words, call in {
         "budget=0": lambda: le.next_labels(fit, 0, key=KEY),
-        "none of prevalence": lambda: le.next_labels(fit, 5, key=KEY, for_="fun"),
+        "must be one of prevalence": lambda: le.next_labels(fit, 5, key=KEY, for_="fun"),
         "floor=0": lambda: le.next_labels(fit, 5, key=KEY, floor=0),
         "must be positive": lambda: le.next_votes(fit, 0),
         "two gold labels": lambda: le.effective_judges(votes, {0: 1}, key=KEY),

@@ -198,7 +198,7 @@ def _refuse_unfit(model: GenerativeModel, votes: Votes) -> None:
     check_form(model, votes)
     votes.refuse_repeats("a check of pairs of voters")
     if votes.num_voters == 1:
-        raise VotesError("one voter has nobody to agree with: a check needs the votes of several voters")
+        raise VotesError("only one voter: a check needs the votes of several voters")
     if votes.num_voters > MAX_VOTERS:
         raise VotesError(
             f"{votes.num_voters:,} voters are too many to compare pair by pair; "

@@ -160,7 +160,7 @@ def _calibrate(
 ) -> SimulationRanks:
     """The ranks of all simulations, those that are in the store taken from there, and whether they are uniform."""
     if num_simulations < 2:
-        raise LatentensError("num_simulations must be at least 2: fewer say nothing about a distribution")
+        raise LatentensError("num_simulations must be at least 2")
     work = store.key(*settings)
     simulation_key, uniform_key = jax.random.split(key)
     rows = []

@@ -54,7 +54,7 @@ def next_labels(
         `worth` is how many random labels the chosen ones are worth if the posterior is right.
     """
     if for_ not in get_args(Purpose):
-        raise VotesError(f"for_={for_!r} is none of {', '.join(get_args(Purpose))}")
+        raise VotesError(f"for_={for_!r} must be one of {', '.join(get_args(Purpose))}")
     if not 0 < floor <= 1:
         raise VotesError(f"floor={floor} must be above 0 and at most 1")
     probs, votes = fit.label_probs, _votes_of(fit)

@@ -87,11 +87,10 @@ agree with each other less than .28 times as much as within."""
 
 
 def camp_warnings(votes: Votes) -> list[str]:
-    """What to say where voters owe much of their agreement to a second common factor.
+    """Warnings if a second common factor explains much of the voters' agreement.
 
-    A label is taken from the first. Which of the two is the label nobody can tell by votes, and every method can be
-    wrong about it with much confidence. Votes of which most are missing are not asked: too few pairs have items in
-    common.
+    The label is taken from the first. Votes alone cannot tell which of the two the label is, and every method can be
+    confidently wrong about it. Sparse votes are not tested: too few pairs of voters have items in common.
     """
     if votes.is_sparse or (share := second_factor(votes)) <= TWO_CAMPS:
         return []

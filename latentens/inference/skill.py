@@ -484,7 +484,9 @@ def sampled_skill(
 def _refuse_other_classes(model: GenerativeModel) -> None:
     structure = structure_of(model)
     if structure.num_labels != structure.num_vote_classes:
-        raise LatentensError(f"labels and votes of {model} are of different classes, so that nobody is right or wrong")
+        raise LatentensError(
+            f"labels and votes of {model} have different classes, so votes are neither right nor wrong"
+        )
 
 
 def skills(tables: Tables, order: Int[Array, " label"]) -> Float[Array, " skill"]:

@@ -186,7 +186,7 @@ def checked_tables(model: GenerativeModel, params: Params) -> Tables:
         if not holds:
             raise improper(model, site)
     if any(np.isnan(fetch(table)).any() for table in tables):
-        raise ParameterError(f"{model} gives a probability that is not a number at these parameters")
+        raise ParameterError(f"{model} gives a probability of NaN at these parameters")
     return tables
 
 
