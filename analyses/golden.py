@@ -157,6 +157,8 @@ def differing_arrays(before: Path, after: Path) -> list[str]:
 
 
 def differing_tables(before: Path, after: Path) -> list[str]:
+    if before.read_bytes() == after.read_bytes():
+        return []
     one, other = pd.read_csv(before), pd.read_csv(after)
     if list(one.columns) != list(other.columns) or len(one) != len(other):
         return [f"columns or rows: {one.shape}, then {other.shape}"]

@@ -10,7 +10,8 @@ from scipy.stats import kstest
 from analyses.layers import decorrelation
 from latentens import Votes, simulate
 from latentens.checks import check_independence, check_model
-from latentens.checks.statistics import states_of
+from latentens.checks.score_test import ScoreTest
+from latentens.checks.statistics import PairCovariance, states_of
 from latentens.errors import VotesError
 from latentens.methods import DawidSkeneEM, MajorityVote, RBMStack
 from latentens.methods.base import Estimate, finished
@@ -125,6 +126,32 @@ def test_p_values_are_uniform_under_the_model(model, params, share_missing):
         single.append(check.pair_p_values[seed % 4, 4])
     assert kstest(overall, "uniform").pvalue > 0.01
     assert kstest(single, "uniform").pvalue > 0.01
+
+
+def independent_voters(num_voters, seed):
+    model, params = DawidSkene(num_voters), two_class(0.4, *np.full((2, num_voters), 0.65))
+    votes = draw(model, params, 500, seed)
+    return model, DawidSkeneEM(0.01, 0.01).fit(votes, key=KEY).params, votes
+
+
+@double_precision
+def test_draws_of_the_null_distribution_have_the_variance_of_the_residuals():
+    """Also where the score takes up a tenth of the variance of the simulated items."""
+    model, params, votes = independent_voters(16, seed=0)
+    states = states_of(checked_tables(model, params))
+    for normal in (True, False):
+        test = ScoreTest.of(model, params, states, votes, 20_000, np.random.default_rng(0), normal, pool_items=250)
+        found = test.residuals(PairCovariance(np.array([[0, 1]]), states.margin))
+        np.testing.assert_allclose(np.mean(test.largest(found, np.array([True])) ** 2), 1.0, atol=0.05)
+
+
+@pytest.mark.slow
+def test_false_alarms_are_nominal_if_parameters_are_many_for_the_simulated_items():
+    alarms = []
+    for seed in range(200):
+        check = check_model(*independent_voters(40, seed), key=jax.random.key(seed), num_draws=300, pool_items=800)
+        alarms.append(check.p_value <= 0.2)
+    assert 0.12 < np.mean(alarms) < 0.28
 
 
 def with_copycat(votes, copier, copied, how_often, seed=0):

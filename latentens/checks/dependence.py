@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 from scipy.sparse.csgraph import connected_components
 from scipy.special import logsumexp, ndtr
 
-from latentens.checks.score_test import MAX_PARAMETERS, ScoreTest, adjusted_p_values
+from latentens.checks.score_test import POOL_ITEMS, ScoreTest, adjusted_p_values, max_parameters
 from latentens.checks.statistics import PairCovariance, states_of
 from latentens.errors import VotesError
 from latentens.methods.dawid_skene_em import DawidSkeneEM
@@ -129,6 +129,7 @@ def check_model(
     key: jax.Array,
     level: float = 0.05,
     num_draws: int = 1000,
+    pool_items: int = POOL_ITEMS,
 ) -> ModelCheck:
     """Compare the agreement of every pair of voters with that implied by a fitted model.
 
@@ -139,10 +140,11 @@ def check_model(
         key: Random key; the same key gives the same result.
         level: Rate of false alarms.
         num_draws: Number of draws behind the overall and the adjusted p-values.
+        pool_items: Number of items simulated to find the standard errors.
     """
-    _refuse_unfit(model, votes)
+    _refuse_unfit(model, votes, pool_items)
     states, size = states_of(checked_tables(model, params)), votes.num_voters
-    test = ScoreTest.of(model, params, states, votes, num_draws, numpy_generator(key), normal=True)
+    test = ScoreTest.of(model, params, states, votes, num_draws, numpy_generator(key), True, pool_items)
     cast = (test.sample.votes.matrix != MISSING).astype(np.float64)
     together = (cast * test.sample.weights[:, None]).T @ cast
     enough = _enough(states.margin, together)
@@ -194,7 +196,7 @@ def _members(groups: Int[np.ndarray, " voter"]) -> tuple[tuple[int, ...], ...]:
     return tuple(sorted(group for group in members if len(group) > 1))
 
 
-def _refuse_unfit(model: GenerativeModel, votes: Votes) -> None:
+def _refuse_unfit(model: GenerativeModel, votes: Votes, pool_items: int = POOL_ITEMS) -> None:
     check_form(model, votes)
     votes.refuse_repeats("a check of pairs of voters")
     if votes.num_voters == 1:
@@ -204,10 +206,10 @@ def _refuse_unfit(model: GenerativeModel, votes: Votes) -> None:
             f"{votes.num_voters:,} voters are too many to compare pair by pair; "
             f"check at most {MAX_VOTERS} of them, such as those with the most votes"
         )
-    size = num_parameters(model)
-    if size > MAX_PARAMETERS:
+    size, most = num_parameters(model), max_parameters(pool_items)
+    if size > most:
         raise VotesError(
-            f"{model} has {size:,} parameters, more than the {MAX_PARAMETERS:,} that a check can allow for; "
+            f"{model} has {size:,} parameters, more than the {most:,} that a check can allow for; "
             "check fewer voters, such as those with the most votes"
         )
 

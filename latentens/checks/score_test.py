@@ -24,10 +24,13 @@ from latentens.programs.tables import build_tables
 from latentens.votes import Votes
 
 POOL_ITEMS = 10_000
-"""Number of items simulated to estimate regressions and variances under the program."""
+"""The default number of items simulated to estimate regressions and variances under the program."""
 
-MAX_PARAMETERS = POOL_ITEMS // 4
-"""With more parameters the simulated items would be too few for the regression."""
+
+def max_parameters(pool_items: int = POOL_ITEMS) -> int:
+    """With more parameters the simulated items would be too few for the regression."""
+    return pool_items // 4
+
 
 SCORE_ROWS = 256
 """Rows whose scores are computed at a time."""
@@ -82,6 +85,7 @@ class ScoreTest(NamedTuple):
         num_draws: int,
         generator: np.random.Generator,
         normal: bool = False,
+        pool_items: int = POOL_ITEMS,
     ) -> "ScoreTest":
         """Simulate items, and compute the scores of rows unless the program has too many parameters for that.
 
@@ -93,24 +97,28 @@ class ScoreTest(NamedTuple):
             num_draws: Number of draws from the null distribution.
             generator: Random numbers.
             normal: Whether the statistics are sums of enough items for normal noise, which is drawn faster.
+            pool_items: Number of simulated items.
         """
         sample = VoteRows.of(votes, structure_of(model).num_vote_classes)
-        like = np.resize(generator.permutation(votes.num_items), POOL_ITEMS)  # with the same missing and repeated votes
+        like = np.resize(generator.permutation(votes.num_items), pool_items)  # with the same missing and repeated votes
         pool = VoteRows.of(draw_votes(states, votes.take(like), generator), sample.num_classes)
         size = num_parameters(model)
         sample_score, pool_scores = np.zeros(0), np.zeros((len(pool.weights), 0))
-        if size <= MAX_PARAMETERS:
+        if size <= max_parameters(pool_items):
             of_sample, of_pool = (rows.map(partial(row_scores, model, params)) for rows in (sample, pool))
             basis = score_basis(of_pool, pool.weights)
             sample_score, pool_scores = sample.weights @ of_sample @ basis, of_pool @ basis
-        rate = pool.weights * (votes.num_items / POOL_ITEMS)
+        rate = pool.weights * (votes.num_items / pool_items)
         if normal:
-            noise = generator.standard_normal((num_draws, len(rate)), dtype=np.float32) * np.sqrt(
-                rate, dtype=np.float32
-            )
+            noise = generator.standard_normal((num_draws, len(rate)), dtype=np.float32)
+            noise *= np.sqrt(rate, dtype=np.float32)
         else:
             noise = (generator.poisson(rate, (num_draws, len(rate))) - rate).astype(np.float32)
-        return cls(states, sample, pool, sample_score, pool_scores, noise, size <= MAX_PARAMETERS)
+        return cls(states, sample, pool, sample_score, pool_scores, noise, size <= max_parameters(pool_items))
+
+    @property
+    def _degrees_of_freedom(self) -> int:
+        return int(self.pool.weights.sum()) - self.pool_scores.shape[1]
 
     def residuals(self, statistic: Statistic | PairCovariance, least_share: float = 1e-6) -> Residuals:
         """Subtract from a statistic its regression on the score.
@@ -125,13 +133,18 @@ class ScoreTest(NamedTuple):
         slope = self.pool_scores.T @ (moments * self.pool.weights[:, None])  # the scores are orthonormal
         left = moments - self.pool_scores @ slope
         squares, before = (self.pool.weights @ part**2 for part in (left, moments))
-        variance = squares * self.sample.weights.sum() / (POOL_ITEMS - self.pool_scores.shape[1])
+        variance = squares * self.sample.weights.sum() / self._degrees_of_freedom
         expected = implied + self.sample_score @ slope
         return Residuals(observed, implied, expected, np.sqrt(variance), squares > least_share * before, left)
 
     def largest(self, residuals: Residuals, cells: Bool[np.ndarray, " cell"]) -> Float[np.ndarray, " draw"]:
-        """Draws of the largest distance from the expectation among some cells, in standard deviations."""
-        scaled = residuals.simulated[:, cells] / residuals.deviation[cells]
+        """Draws of the largest distance from the expectation among some cells, in standard deviations.
+
+        The regression on d directions took up d of the N squared lengths of the simulated residuals, so that their
+        total has a variance of (N − d) / N times `deviation²`, which allows for that: draws are scaled up to it.
+        """
+        scale = np.sqrt(self.pool.weights.sum() / self._degrees_of_freedom)
+        scaled = residuals.simulated[:, cells] * (scale / residuals.deviation[cells])
         return np.abs(self.noise @ scaled.astype(np.float32)).max(axis=1, initial=0.0)
 
 
