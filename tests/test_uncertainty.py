@@ -219,6 +219,8 @@ def test_equal_posteriors_do_not_differ():
     assert (accuracy.difference, accuracy.p_value) == (0, 1)
     assert accuracy.low < 0 < accuracy.high
     assert log_scores == (0, 0, 0, 1)
+    rounded = probs * (1 - 1e-15 * np.arange(100)[:, None] / 100)
+    assert compare_log_scores(labels, probs, rounded) == (0, 0, 0, 1)
     unknown = np.full(100, -1)
     assert np.isnan([*compare_accuracy(unknown, probs, probs), *compare_log_scores(unknown, probs, probs)]).all()
 

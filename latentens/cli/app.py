@@ -452,9 +452,9 @@ def list_models() -> None:
 @app.command("methods")
 def list_methods() -> None:
     """List the methods and their settings."""
-    from latentens.cli.methods import method_rows
+    from latentens.cli.methods import list_methods
 
-    _print_rows(("method", "settings", "description"), method_rows())
+    _print_rows(("method", "settings", "description"), list_methods())
 
 
 def _print_rows(headings: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:

@@ -82,7 +82,7 @@ def model_rows() -> list[tuple[str, str, str]]:
     return [(name, paper_names.get(name, ""), _description(getattr(models, name))) for name in models.__all__]
 
 
-def method_rows() -> list[tuple[str, str, str]]:
+def list_methods() -> list[tuple[str, str, str]]:
     """Name, settings and description of each method."""
     found = {name: getattr(methods, name) for name in METHOD_NAMES}
     return [(name, ", ".join(each.name for each in fields(kind)), _description(kind)) for name, kind in found.items()]

@@ -64,7 +64,7 @@ from latentens.comparison.result import (
 from latentens.datasets.dataset import Dataset
 from latentens.errors import LatentensError
 from latentens.methods.base import Arrays
-from latentens.methods.datatree import axis_names, coordinate, coordinates, observed_data
+from latentens.methods.datatree import axis_names, coordinate, coordinates, labelled, observed_data
 from latentens.methods.persistence import skill_of
 from latentens.scores import PairedDifference
 from latentens.scores.scores import SCORES, Score
@@ -307,13 +307,10 @@ def _along(votes: Votes, *axes: str) -> dict[str, np.ndarray]:
 
 
 def _labelled(arrays: Arrays, axes: Axes, votes: Votes, leading: tuple[str, ...] = ()) -> xr.Dataset:
-    """Arrays as variables with named axes, and the names along these."""
-    found = {}
-    for (name, array), variable in zip(arrays.items(), node_names(arrays).values(), strict=True):
-        default = tuple(f"{name}_dim_{axis}" for axis in range(array.ndim - len(leading)))
-        found[variable] = ((*leading, *axes.get(name, default)), array)
-    used = {axis for dimensions, _ in found.values() for axis in dimensions}
-    return xr.Dataset(found, _along(votes, *used))
+    """Arrays with named axes, under names that a file can hold."""
+    nodes = node_names(arrays)
+    axes = {nodes[name]: dimensions for name, dimensions in axes.items() if name in nodes}
+    return labelled({nodes[name]: array for name, array in arrays.items()}, axes, votes, leading)
 
 
 def _draws(arrays: Arrays, axes: Axes, votes: Votes) -> xr.Dataset:

@@ -90,33 +90,34 @@ def fit_tree(fit: "Fit") -> xr.DataTree:
     shapes |= {name: np.shape(value)[2:] for name, value in draws.items()}
     axes = axis_names(shapes, fit, fit.model) | {"label_prob": ("item", "label"), "votes": ("item",)}
     groups = {
-        "params": _labelled(fit, fit.params, axes),
-        "estimates": _labelled(fit, {"label_prob": fit.label_probs}, axes),
+        "params": labelled(fit.params, axes, fit),
+        "estimates": labelled({"label_prob": fit.label_probs}, axes, fit),
     }
     if draws:
-        groups["posterior"] = _labelled(fit, draws, axes, sampled=True)
+        groups["posterior"] = labelled(draws, axes, fit, ("chain", "draw"))
     if stats:
-        groups["sample_stats"] = _labelled(fit, stats, axes, sampled=True)
+        groups["sample_stats"] = labelled(stats, axes, fit, ("chain", "draw"))
     if isinstance(fit.source, Votes):
         groups["observed_data"] = observed_data(fit.source)
         if (rows := fit.method.log_likelihood_of(fit, fit.source.patterns.votes)) is not None:
             by_item = rows[..., fit.source.patterns.inverse].reshape(*(rows.shape[:-1] or (1, 1)), -1)
-            groups["log_likelihood"] = _labelled(fit, {"votes": by_item}, axes, sampled=True)
+            groups["log_likelihood"] = labelled({"votes": by_item}, axes, fit, ("chain", "draw"))
     return xr.DataTree.from_dict(groups)
 
 
-def _labelled(
-    fit: "Fit", arrays: Mapping[str, Any], axes: Mapping[str, tuple[str, ...]], *, sampled: bool = False
+def labelled(
+    arrays: Mapping[str, Any],
+    axes: Mapping[str, tuple[str, ...]],
+    named: "Votes | Fit",
+    leading: tuple[str, ...] = (),
 ) -> xr.Dataset:
-    """Arrays with named axes, after those of the draws if they are sampled."""
-    lead = ("chain", "draw") if sampled else ()
-    found = {
-        name: ((*lead, *axes.get(name, tuple(f"{name}_dim_{i}" for i in range(np.ndim(array) - len(lead))))), array)
-        for name, array in arrays.items()
-    }
-    used = {axis for names, _ in found.values() for axis in names}
-    names = {axis: values for axis, values in coordinates(fit).items() if axis in used}
-    return xr.Dataset(found, names)
+    """Arrays as variables with named axes, after leading ones that all share, and the names along these."""
+    found = {}
+    for name, array in arrays.items():
+        default = tuple(f"{name}_dim_{axis}" for axis in range(np.ndim(array) - len(leading)))
+        found[name] = ((*leading, *axes.get(name, default)), array)
+    used = {axis for dimensions, _ in found.values() for axis in dimensions}
+    return xr.Dataset(found, {axis: names for axis, names in coordinates(named).items() if axis in used})
 
 
 def observed_data(votes: Votes) -> xr.Dataset:

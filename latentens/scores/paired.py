@@ -55,7 +55,7 @@ def compare_log_scores(labels: Labels, first: Posterior, second: Posterior, *, l
     Interval and p-value are those of Student's t for the mean of the items' differences.
     """
     known = labels >= 0
-    gains = (log_losses(labels, first) - log_losses(labels, second))[known]
+    gains = (log_losses(labels, first) - log_losses(labels, second))[known].round(12)  # rounding errors are no gain
     if len(gains) < 2:
         return PairedDifference(*gains, *[np.nan] * (4 - len(gains)))
     mean, error = float(gains.mean()), float(gains.std(ddof=1) / np.sqrt(len(gains)))
