@@ -20,7 +20,7 @@ from latentens.datasets.dataset import Dataset
 from latentens.errors import LatentensError
 from latentens.methods.base import Diagnostics, Fit, GoldCodes, Method, Posterior, fit_known, model_params
 from latentens.methods.datatree import axis_names
-from latentens.methods.persistence import skill_of
+from latentens.methods.persistence import plain, skill_of
 from latentens.programs.parameters import to_point
 from latentens.runtime.numerics import double_precision, numpy_generator
 from latentens.runtime.store import Record, fingerprint
@@ -113,13 +113,8 @@ def _parts(fit: Fit, cell: Cell) -> dict[str, Any]:
     found["axes"] = axis_names(shapes, cell.dataset.votes, getattr(cell.method, "model", None))
     recorded_elsewhere = ("sample_stats", "seconds")
     diagnostics = {name: value for name, value in fit.diagnostics.items() if name not in recorded_elsewhere}
-    found["diagnostics"] = diagnostics_of(json.loads(json.dumps(diagnostics, default=_plain)))
+    found["diagnostics"] = diagnostics_of(json.loads(json.dumps(diagnostics, default=plain)))
     return {**found, "label_probs": fit.label_probs, "skill": fit.summary.skill}
-
-
-def _plain(value: Any) -> Any:
-    """A diagnostic as JSON can hold it."""
-    return value.tolist() if isinstance(value, np.ndarray | np.generic | jax.Array) else repr(value)
 
 
 def score(

@@ -496,8 +496,8 @@ def load_comparison(path: str | Path) -> xr.DataTree:
     try:
         with xr.open_datatree(path, engine="h5netcdf") as tree:
             loaded = tree.load()
-    except (OSError, ValueError, KeyError) as error:
-        raise LatentensError(f"{path} is not a readable netCDF file ({error})") from None
+    except (OSError, ValueError, KeyError):
+        raise LatentensError(f"{path} is not a readable netCDF file: make one with `latentens compare --out`") from None
     if loaded.attrs.get("format") != FORMAT:
         content = "a comparison of another version of latentens" if "datasets" in loaded.attrs else "no comparison"
         raise LatentensError(f"{path} holds {content}: make one with `latentens compare --out`")

@@ -40,12 +40,12 @@ def save_fit(fit: "Fit", path: str | Path) -> None:
     groups["/"].attrs = {
         "format": FORMAT,
         "method": json.dumps(_encode(fit.method, settings)),
-        "diagnostics": json.dumps(dict(fit.diagnostics), default=_plain),
+        "diagnostics": json.dumps(dict(fit.diagnostics), default=plain),
         "has_draws": int(fit.draws is not None),
     }
     for name in NAMES:
         names = getattr(fit, name)
-        groups["/"].attrs[name] = json.dumps(len(names) if isinstance(names, range) else list(names), default=_plain)
+        groups["/"].attrs[name] = json.dumps(len(names) if isinstance(names, range) else list(names), default=plain)
     groups["settings"], groups["votes"] = _dataset(settings), _dataset({"by_item": fit.summary.by_item})
     groups["voters"] = _dataset(fit.summary.skill._asdict())
     content = xr.DataTree.from_dict(groups).to_netcdf(engine="h5netcdf")  # in memory: on a full disk HDF5 crashes
@@ -167,7 +167,7 @@ def _names(value: Any) -> Names:
     return range(value) if isinstance(value, int) else tuple(value)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Values as JSON can hold them."""
     return value.tolist() if isinstance(value, np.ndarray | np.generic | jax.Array) else repr(value)
 

@@ -4,7 +4,7 @@ Which sentences there are depends on whether a model is plausible, so that there
 and on whether there are gold labels. With gold labels, the first accuracy stated is the one on them.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from latentens.recommendation.decision import (
     labels_to_separate_models,
 )
 from latentens.recommendation.twins import Interval
+from latentens.runtime.text import listing, percent
 
 NO_MODEL = "no candidate model both describes them and identifies the label"
 
@@ -236,12 +237,6 @@ def _caveat(found: Recommendation) -> Iterable[str]:
         yield CAVEAT
 
 
-def listing(names: Sequence[str]) -> str:
-    """Names as a sentence lists them."""
-    *first, last = names
-    return f"{', '.join(first)} and {last}" if first else last
-
-
 def gold_text(number: float, num_items: int) -> str:
     """A number of gold labels, for the beginning or the middle of a sentence."""
     if not np.isfinite(number) or number > num_items:
@@ -259,11 +254,6 @@ def span(interval: Interval) -> str:
     """An interval of a share, in percent."""
     low, high = (f"{100 * value:.0f}" for value in (interval.low, interval.high))
     return f"{low}\u00a0%" if low == high else f"{low}–{high}\u00a0%"
-
-
-def percent(share: float, digits: int = 0) -> str:
-    """A share in percent."""
-    return f"{100 * share:.{digits}f}\u00a0%"
 
 
 def points(difference: float) -> str:

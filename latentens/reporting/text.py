@@ -7,10 +7,9 @@ import numpy as np
 
 from latentens.comparison import EXACT, DatasetResult, Outcome
 from latentens.recommendation.recommend import GROUP
-from latentens.recommendation.text import listing
 from latentens.reporting.conclusions import Findings, Leader, gap_text
 from latentens.reporting.tables import Means, Pairs, agreement
-from latentens.runtime.text import probability_text
+from latentens.runtime.text import listing, percent, probability_text
 from latentens.scores import CONFIDENT
 
 
@@ -88,11 +87,6 @@ def _winner(opening: str, leaders: dict[str, Leader]) -> str:
         f"{opening}, {best} is the best method or tied with the best on {len(wins[best])} of "
         f"{len(leaders)} data sets ({listing(wins[best])})."
     )
-
-
-def percent(share: float, digits: int = 0) -> str:
-    """A share in percent."""
-    return f"{100 * share:.{digits}f}\u00a0%"
 
 
 def _headline(

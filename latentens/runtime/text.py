@@ -1,6 +1,7 @@
 """Numbers and names as people read them."""
 
 import re
+from collections.abc import Sequence
 
 CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u061c\u202a-\u202e\u2066-\u2069]")
 """Control characters but for tabs and line breaks, and signs that turn the direction of what follows them."""
@@ -14,6 +15,17 @@ def printable(text: str) -> str:
 def probability_text(p_value: float) -> str:
     """A p-value."""
     return "p < 0.001" if p_value < 0.001 else f"p = {p_value:.2g}"
+
+
+def percent(share: float, digits: int = 0) -> str:
+    """A share in percent."""
+    return f"{100 * share:.{digits}f}\u00a0%"
+
+
+def listing(names: Sequence[str]) -> str:
+    """Names as a sentence lists them."""
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def rounds_to_nothing(text: str) -> bool:
