@@ -10,7 +10,7 @@ compared with that of NUTS and with the exact one at the true parameters. An int
 """
 
 import time
-from functools import partial
+from functools import cache, partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -107,24 +107,37 @@ def mean_kl(from_probs: np.ndarray, to_probs: np.ndarray) -> float:
     return float(np.mean(np.sum(from_probs * np.log(from_probs.clip(1e-300) / to_probs.clip(1e-300)), axis=1)))
 
 
+@cache
+def warm_up(model: GenerativeModel, items: int, draws: int, names: tuple[str, ...]) -> None:
+    """Compile every method once for sets of this size, so that no seconds are those of a compiler."""
+    votes = simulate(model, items, key=jax.random.key(items)).votes
+    for name, method in methods_for(model, draws).items():
+        if name.startswith(names):
+            method.fit(votes, key=jax.random.key(0))
+
+
 def compare_on(model: GenerativeModel, items: int, draws: int, names: tuple[str, ...], key: jax.Array) -> Record:
     """All methods on one simulated set."""
+    warm_up(model, items, draws, names)
     data_key, *keys = jax.random.split(key, 3)
     dataset = simulate(model, items, key=data_key)
     truth, exact = functions_of_truth(dataset)
     rows: list[dict[str, Any]] = []
     reference: Any = None
     for name, method in methods_for(model, draws).items():
-        if names and not name.startswith(names):
+        if not name.startswith(names):
             continue
-        for _ in range(1 if name.startswith("NUTS") else 2):  # the first may compile; NUTS itself has another key
-            fit = method.fit(dataset.votes, key=keys[name.endswith("another key")])
+        fit = method.fit(dataset.votes, key=keys[name.endswith("another key")])
         values, about = functions_of_fit(model, fit), fit.diagnostics
         if reference is None:
             reference = fit.label_probs, values
         row = {"method": name, "seconds": about["seconds"], "converged": about.get("converged")}
         row |= {"kl_to_nuts": mean_kl(reference[0], fit.label_probs), "kl_to_exact": mean_kl(exact, fit.label_probs)}
-        row |= {"pareto_k": about.get("pareto_k"), "warnings": len(about["warnings"])}
+        row |= {
+            "pareto_k": about.get("pareto_k"),
+            "r_hat": max(about.get("r_hat", {"": np.nan}).values()),
+            "warnings": len(about["warnings"]),
+        }
         if values is not None:
             center, spread = reference[1].mean(axis=0), reference[1].std(axis=0)
             low, high = np.quantile(values, [(1 - INTERVAL) / 2, (1 + INTERVAL) / 2], axis=0)
@@ -174,13 +187,12 @@ def main(
 ) -> pd.DataFrame:
     del data  # everything is simulated
     store, rows, end = Store(out / "approximations"), [], time.monotonic() + 60 * minutes
-    wanted = tuple(filter(None, methods))
     for number, size, name in product(range(sets), items, models):
         key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), number), size)
-        content = store.key("approximations", MODELS[name], size, draws, wanted, key)
+        content = store.key("approximations", MODELS[name], size, draws, methods, key)
         found = store.get(content)
         if found is None and time.monotonic() < end:  # what is not done in time is left to another run
-            found = store.recall(content, partial(compare_on, MODELS[name], size, draws, wanted, key))
+            found = store.recall(content, partial(compare_on, MODELS[name], size, draws, methods, key))
         if found is not None:
             rows += [{"model": name, "items": size, "set": number, **row} for row in found.about["rows"]]
     every = pd.DataFrame(rows)

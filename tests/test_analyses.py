@@ -47,7 +47,7 @@ TINY_SLOW = {
     "partial_pooling": {"sets": 1, "items": 60, "voters": 8, "draws": 20},
     "tempered": {"sets": 1, "items": 80, "parts": ("robustness",)},
     "tree_groups": {"sets": 1, "items": 300, "classes": (3,)},
-    "sbc": {"simulations": 2, "items": 20, "draws": 9, "warmup": 20, "models": ("DawidSkene",)},
+    "sbc": {"simulations": 2, "items": 20, "draws": 9, "warmup": 20, "models": ("DawidSkene",), "alarms": 2},
 }
 
 

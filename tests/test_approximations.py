@@ -316,8 +316,12 @@ def test_importance_weights_and_what_they_mean():
     assert chosen.mean() == pytest.approx(0.2, abs=0.05)
     assert chosen.std() == pytest.approx(0.9, abs=0.05)
     assert importance_weights(np.full(9, np.nan), np.zeros(9)).pareto_k == np.inf
+    few = importance_weights(np.zeros(9), np.zeros(9))
+    assert few.weights == pytest.approx(1 / 9)
+    assert "fewer than 25 draws" in pareto_words(few.pareto_k)[0]
     assert not pareto_words(0.6)
     assert "misses part of the posterior" in pareto_words(1.2)[0]
+    assert "misses part of the posterior" in pareto_words(np.inf)[0]
     assert not flat_words(ONE_SKILL, np.empty((0, 2)))
 
 

@@ -28,6 +28,9 @@ COLUMNS_AT_ONCE = 8
 RELIABLE = 0.7
 """Importance weights with a Pareto k̂ above this have no usable mean (Vehtari et al. 2024)."""
 
+FEWEST_DRAWS = 25
+"""Fewer draws have no tail that a Pareto distribution can be fitted to."""
+
 
 class Mode(NamedTuple):
     """A maximum of the log density in unconstrained space and the curvature there.
@@ -115,7 +118,8 @@ class Weights(NamedTuple):
 
     Attributes:
         weights: One per draw, summing to one.
-        pareto_k: The shape of the tail of the raw weights: above 0.7 the approximation is far from the posterior.
+        pareto_k: The shape of the tail of the raw weights: above 0.7 the approximation is far from the posterior. NaN
+            if there are too few draws to know.
         elbo: The mean of the log ratios, a lower bound of the log evidence.
     """
 
@@ -137,6 +141,8 @@ def importance_weights(log_density: Float[np.ndarray, " draw"], log_proposal: Fl
     finite = np.isfinite(log_ratio)
     if not finite.any():
         return Weights(np.full(len(log_ratio), 1 / len(log_ratio)), np.inf, -np.inf)
+    if len(log_ratio) < FEWEST_DRAWS:
+        return Weights(softmax(log_ratio), np.nan, float(log_ratio.mean()))
     lowest = log_ratio[finite].min()
     # ArviZ takes log-likelihoods of an item to be left out, whose negatives are the log ratios
     smoothed, pareto_k = array_stats.psislw(-np.where(finite, log_ratio, lowest - 1e3))
@@ -154,6 +160,8 @@ def resample(
 
 def pareto_words(pareto_k: float) -> list[str]:
     """What Pareto's k̂ says of an approximation, if it is not good."""
+    if np.isnan(pareto_k):
+        return [f"fewer than {FEWEST_DRAWS} draws cannot show how far the approximation is from the posterior"]
     if pareto_k <= RELIABLE:
         return []
     return [
