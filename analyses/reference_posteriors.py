@@ -6,8 +6,9 @@
 thinned, with what they were checked by, and beside the draws the marginal posterior of every label, averaged over
 them. Labels are summed out of the density, so each draw has the exact probabilities of its labels. Each posterior is
 sampled a second time by blackjax on `log_density`, and those of Dawid–Skene a third time by a Gibbs sampler that
-draws labels and knows nothing of this package. The order of labels follows the votes, draw by draw. Votes, moments and marginals without the draws go into one file,
-`reference_posteriors.json.gz`, which comes with the package. An interrupted run resumes where it stopped.
+draws labels and knows nothing of this package. The order of labels follows the votes, draw by draw. Votes, moments and
+marginals without the draws go into one file, `reference_posteriors.json.gz`, which comes with the package. An
+interrupted run resumes where it stopped.
 """
 
 import gzip
@@ -98,7 +99,7 @@ def by_gibbs(votes: Votes, sweeps: int, generator: np.random.Generator) -> tuple
     rows, place, number = np.unique(counts.reshape(len(counts), -1), axis=0, return_inverse=True, return_counts=True)
     right, wrong = (4.0, 2.0) if size == 2 else (size + 1.0, 1.0)
     prior = np.where(np.eye(size), right, wrong)
-    # labels are ordered, as those of a fit, such that they agree best with the shares of the votes
+    # labels are ordered, as those of a fit, such that the product of their agreements with the votes is greatest
     ballots = rows.reshape(len(rows), -1, size).sum(axis=1)
     ballots = number[:, None] * ballots / ballots.sum(axis=1, keepdims=True)
     orders = np.array(list(permutations(range(size))))
@@ -116,7 +117,7 @@ def by_gibbs(votes: Votes, sweeps: int, generator: np.random.Generator) -> tuple
         if sweep >= sweeps // 10:
             now = np.exp(np.log(shares) + rows @ np.log(theta).transpose(0, 2, 1).reshape(-1, size))
             now /= now.sum(axis=1, keepdims=True)
-            order = orders[np.argmax((ballots.T @ now)[np.arange(size), orders].sum(axis=1))]
+            order = orders[np.argmax(np.log(ballots.T @ now + 1 / size)[np.arange(size), orders].sum(axis=1))]
             prevalence.append(shares[order])
             confusion.append(theta[:, order])
             total = total + now[:, order] / sweeps
@@ -157,7 +158,7 @@ def reference(name: str, votes: Votes, model: GenerativeModel, steps: int, thin:
     checks["blackjax_z"] = largest_z(draws, dict(other.draws))
     checks["blackjax_labels"] = float(np.abs(other.label_probs - marginals).max())
     if isinstance(model, DawidSkene):
-        gibbs, labels = by_gibbs(votes, 2 * steps, np.random.default_rng(0))
+        gibbs, labels = by_gibbs(votes, 5 * steps, np.random.default_rng(0))
         checks["gibbs_z"] = largest_z(draws, gibbs)
         checks["gibbs_labels"] = float(np.abs(labels - marginals).max())
     return {"name": name, "draws": draws, "marginals": marginals, "checks": checks}
