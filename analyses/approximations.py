@@ -155,6 +155,22 @@ def summarise(every: pd.DataFrame) -> pd.DataFrame:
     return table.reset_index().set_index("model")
 
 
+def same_kl(table: pd.DataFrame) -> pd.DataFrame:
+    """The methods with draws that are as near to NUTS as NUTS with another key is, and how much faster they are."""
+    rows = []
+    for (model, items), part in table.groupby(["model", "items"], sort=False):
+        part = part.set_index("method")
+        other = part.loc["NUTS, another key"]
+        row = {"model": model, "items": items, "kl_of_nuts": other["kl_to_nuts"], "seconds_of_nuts": other["seconds"]}
+        near = part[(part["kl_to_nuts"] <= other["kl_to_nuts"]) & part["shift"].notna()]
+        near = near.drop(index=["NUTS", "NUTS, another key"], errors="ignore").sort_values("seconds")
+        row |= {"fastest": next(iter(near.index), "none"), "times_faster": np.nan}
+        if len(near):
+            row["times_faster"] = other["seconds"] / near["seconds"].iloc[0]
+        rows.append(row | {"as_near": ", ".join(sorted(near.index)) or "none"})
+    return pd.DataFrame(rows)
+
+
 def draw_figure(table: pd.DataFrame) -> plt.Figure:
     """Distance of the labels' posterior from that of NUTS against seconds, a panel a model, the largest sets."""
     most = table[table["items"] == table["items"].max()]
@@ -202,6 +218,7 @@ def main(
     table = summarise(every)
     write(out, "approximations", tree=every.to_xarray(), table=table, figure=draw_figure(table.reset_index()))
     every.to_csv(out / "approximations_sets.csv", index=False)
+    same_kl(table.reset_index()).to_csv(out / "approximations_same_kl.csv", index=False)
     return table
 
 

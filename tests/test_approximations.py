@@ -1,5 +1,9 @@
 """The log density of a program's parameters, approximations of its posterior, and fits from anybody's draws."""
 
+import gzip
+import json
+from importlib.resources import files
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,7 +14,8 @@ import xarray as xr
 from scipy import stats
 
 import latentens as le
-from latentens import GenerativeModel, SampledMethod
+from latentens import GenerativeModel, SampledMethod, models
+from latentens.datasets import load
 from latentens.errors import LatentensError, ParameterError
 from latentens.inference.approximation import find_mode, flat_words, importance_weights, pareto_words, resample
 from latentens.inference.variational import elbo_gain
@@ -366,3 +371,46 @@ def test_blackjax_agrees_with_numpyro(model):
         error = one.std(axis=0) * np.sqrt(2 / ess)
         assert (np.abs(one.mean(axis=0) - other.mean(axis=0)) < 4 * error).all()
     np.testing.assert_allclose(theirs.label_probs, ours.label_probs, atol=0.03)
+
+
+def reference_posteriors():
+    """What comes with the package: votes, moments of parameters and marginals of labels."""
+    path = files("latentens.datasets") / "published" / "reference_posteriors.json.gz"
+    found = json.loads(gzip.decompress(path.read_bytes()))
+    for name, content in found.items():
+        simulated = "votes" in content
+        votes = Votes.from_matrix(content["votes"]) if simulated else load(name.partition("-")[0]).votes
+        model = getattr(models, content["model"])(**content["settings"])
+        items = np.arange(votes.num_items) if simulated else np.array(content["items"])
+        yield name, model, votes, items, content
+
+
+def test_reference_posteriors_meet_their_criteria():
+    for name, model, votes, items, content in reference_posteriors():
+        checks = content["checks"]
+        assert checks["r_hat"] < 1.01, name
+        assert checks["divergences"] == 0, name
+        assert checks["blackjax_z"] < 5, name
+        assert checks.get("gibbs_z", 0) < 5, name
+        assert np.shape(content["label_probs"]) == (len(items), votes.num_classes)
+        assert np.sum(content["label_probs"], axis=1) == pytest.approx(1, abs=1e-4)
+        shapes = le.programs.contract.structure_of(model).parameter_shapes
+        assert {key: np.shape(value["mean"]) for key, value in content["params"].items()} == shapes
+
+
+@pytest.mark.slow
+def test_nuts_has_the_reference_posteriors():
+    for name, model, votes, items, content in reference_posteriors():
+        fit = Nuts(model, target_accept=0.9).fit(votes, key=KEY)
+        np.testing.assert_allclose(fit.label_probs[items], content["label_probs"], atol=0.1, err_msg=name)
+        for key, moments in content["params"].items():
+            deviation = np.array(moments["deviation"])
+            error = np.abs(fit.params[key] - np.array(moments["mean"])) / np.maximum(deviation, 1e-9)
+            assert error.max() < 5 * np.sqrt(1 / fit.diagnostics["ess"][key]) + 0.02, (name, key)
+
+
+def test_an_exchange_of_labels_is_reported():
+    """Two voters cannot tell labels apart: other labels explain the votes as well, which the fit says."""
+    votes, _ = independent_votes(200, np.array([0.8, 0.7]), np.array([0.7, 0.8]))
+    for method in (Laplace(DawidSkene(2), num_draws=100), Variational(DawidSkene(2), num_steps=50, num_draws=100)):
+        assert any("not identified" in word for word in method.fit(votes, key=KEY).diagnostics.all_warnings)
