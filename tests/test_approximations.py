@@ -337,7 +337,12 @@ def test_guides_fit_every_model(any_case, guide):
     if not le.programs.contract.structure_of(model).label_informs_votes:
         pytest.skip("votes say nothing about the label")
     votes: Votes = le.simulate(model, 60, key=KEY, params=params).votes
-    fit = Variational(model, guide=guide, num_steps=100, num_draws=50, starts=1).fit(votes, key=KEY)
+    try:
+        fit = Variational(model, guide=guide, num_steps=100, num_draws=50, starts=1).fit(votes, key=KEY)
+    except LatentensError as error:  # a network may diverge, and says so
+        assert guide == "flow"
+        assert "diverged" in str(error)
+        return
     assert np.isfinite(fit.label_probs).all()
     assert np.isfinite(fit.diagnostics["elbo"])
 
