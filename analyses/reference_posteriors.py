@@ -7,8 +7,8 @@ thinned, with what they were checked by, and beside the draws the marginal poste
 them. Labels are summed out of the density, so each draw has the exact probabilities of its labels. Each posterior is
 sampled a second time by blackjax on `log_density`, and those of Dawid–Skene a third time by a Gibbs sampler that
 draws labels and knows nothing of this package. The order of labels follows the votes, draw by draw. Votes, moments and
-marginals of those that meet the criteria, without draws, go into one file, `reference_posteriors.json.gz`, which comes with the package. An
-interrupted run resumes where it stopped.
+marginals of those that meet the criteria, without draws, go into one file, `reference_posteriors.json.gz`, which comes
+with the package. An interrupted run resumes where it stopped.
 """
 
 import gzip

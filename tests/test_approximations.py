@@ -339,10 +339,10 @@ def test_guides_fit_every_model(any_case, guide):
     votes: Votes = le.simulate(model, 60, key=KEY, params=params).votes
     try:
         fit = Variational(model, guide=guide, num_steps=100, num_draws=50, starts=1).fit(votes, key=KEY)
-    except LatentensError as error:  # a network may diverge, and says so
-        assert guide == "flow"
-        assert "diverged" in str(error)
-        return
+    except LatentensError as error:
+        if guide == "flow" and "diverged" in str(error):
+            pytest.skip(f"a network may diverge, and says so: {error}")
+        raise
     assert np.isfinite(fit.label_probs).all()
     assert np.isfinite(fit.diagnostics["elbo"])
 
