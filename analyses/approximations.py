@@ -176,7 +176,13 @@ def draw_figure(table: pd.DataFrame) -> plt.Figure:
     most = table[table["items"] == table["items"].max()]
     models = list(dict.fromkeys(most["model"]))
     figure, panels = plt.subplots(
-        1, len(models), figsize=(3.2 * len(models) + 1.6, 3.6), layout="constrained", squeeze=False, sharey=True
+        1,
+        len(models),
+        figsize=(3.2 * len(models) + 1.6, 3.6),
+        layout="constrained",
+        squeeze=False,
+        sharex=True,
+        sharey=True,
     )
     names = list(dict.fromkeys(most["method"]))
     styles = {name: (f"C{number % 10}", "os^"[number // 10]) for number, name in enumerate(names)}
@@ -186,7 +192,7 @@ def draw_figure(table: pd.DataFrame) -> plt.Figure:
             axes.plot(row.seconds, max(row.kl_to_nuts, 1e-9), marker, color=color, label=row.method)
         axes.set(title=model, xscale="log", yscale="log", xlabel="seconds")
         axes.grid(alpha=0.3)
-    panels[0, 0].set_ylabel(f"mean KL of labels to NUTS, {most['items'].max():,} items (nats)")
+    panels[0, 0].set_ylabel(f"KL to NUTS (nats), {most['items'].max():,} items")
     panels[0, -1].legend(fontsize="x-small", loc="center left", bbox_to_anchor=(1, 0.5))
     return figure
 
