@@ -85,7 +85,7 @@ def method_of(name: str, model: GenerativeModel, draws: int, warmup: int) -> Met
 
 def verdict(found: SimulationRanks) -> dict[str, float]:
     """The smallest p-values of parameters and labels, corrected for their number, and coverage of intervals."""
-    labels = 3  # the last elements: the first item's label, their number and their probability
+    labels = len(found.names) - found.names.index("label of the first item")
     parts = {"parameters": slice(None, -labels), "labels": slice(-labels, None)}
     corrected = {
         f"p_{name}": min(1.0, found.p_values[part].min() * len(found.p_values[part])) for name, part in parts.items()
