@@ -9,8 +9,10 @@ import numpyro.distributions as dist
 from jaxtyping import Array, Float, Int
 
 from latentens.programs.components import (
+    Categories,
     Classes,
     Prior,
+    check_categories,
     even_errors,
     even_prevalence,
     keep_positive,
@@ -50,23 +52,28 @@ class DawidSkene(GenerativeModel):
         confusion_prior: Concentrations of the Dirichlet priors of the confusion matrices' rows, (label, vote) or
             (voter, label, vote); by default Beta(4, 2) for sensitivity and specificity, and with K > 2 classes K + 1
             for the right vote and 1 for every other one.
+        num_categories: Number of different votes V, if there are others than for classes, such as "tie": the first K
+            are for the classes. Their default concentration is 1.
     """
 
     num_voters: Count = 15
     num_classes: Classes = 2
     prevalence_prior: Prior = 2.0
     confusion_prior: Prior | None = None
+    num_categories: Categories = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         classes = self.num_classes
         keep_positive(self, "prevalence_prior", (), (classes,))
-        keep_positive(self, "confusion_prior", (classes, classes), (self.num_voters, classes, classes))
+        votes = check_categories(classes, self.num_categories, self)
+        keep_positive(self, "confusion_prior", (classes, votes), (self.num_voters, classes, votes))
 
     def program(self, num_items: int, votes: Int[Array, "item voter"] | None = None) -> None:
         """Label, then votes."""
         shares = sample_prevalence(self.num_classes, self.prevalence_prior)
-        confusion = sample_confusion(self.num_voters, self.num_classes, self.confusion_prior)
+        sizes = self.num_voters, self.num_classes
+        confusion = sample_confusion(*sizes, self.confusion_prior, num_categories=self.num_categories)
         with numpyro.plate("item", num_items):
             label = numpyro.sample("label", dist.Categorical(probs=shares))
             numpyro.sample("vote", dist.Categorical(probs=confusion[label]).to_event(1), obs=votes)
@@ -84,4 +91,4 @@ class DawidSkene(GenerativeModel):
         """A third of the voters are right with probability uniform on [.5, 1] in each class, the others guess."""
         right = jax.random.uniform(key, (self.num_voters, self.num_classes), minval=0.5, maxval=1.0)
         right = right.at[self.num_voters // 3 :].set(1 / self.num_classes)
-        return {"prevalence": even_prevalence(self.num_classes), "confusion": even_errors(right)}
+        return {"prevalence": even_prevalence(self.num_classes), "confusion": even_errors(right, self.num_categories)}

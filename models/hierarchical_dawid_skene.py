@@ -10,8 +10,10 @@ import numpyro.distributions as dist
 from jaxtyping import Array, Float, Int
 
 from latentens.programs.components import (
+    Categories,
     Classes,
     Prior,
+    check_categories,
     even_prevalence,
     keep_normal,
     keep_positive,
@@ -52,6 +54,8 @@ class HierarchicalDawidSkene(GenerativeModel):
         population_prior: Mean and standard deviation of the population's normal prior for each label and vote, (label,
             vote, 2); by default the mean is log(K + 1) for the right one of K votes and 0 for others, the deviation 1.
         spread_prior: Scale of the half-normal prior of the spread.
+        num_categories: Number of different votes, if there are others than for classes, such as "tie": the first K are
+            for the classes.
     """
 
     num_voters: Count = 15
@@ -59,28 +63,34 @@ class HierarchicalDawidSkene(GenerativeModel):
     prevalence_prior: Prior = 2.0
     population_prior: Prior | None = None
     spread_prior: Positive = 1.0
+    num_categories: Categories = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         keep_positive(self, "prevalence_prior", (), (self.num_classes,))
-        keep_normal(self, "population_prior", (self.num_classes, self.num_classes))
+        keep_normal(self, "population_prior", self._shape)
+
+    @property
+    def _shape(self) -> tuple[int, int]:
+        """Number of labels and of different votes."""
+        return self.num_classes, check_categories(self.num_classes, self.num_categories, self)
 
     def program(self, num_items: int, votes: Int[Array, "item voter"] | None = None) -> None:
         """Label, then votes."""
-        classes = self.num_classes
-        shares = sample_prevalence(classes, self.prevalence_prior)
+        shape = self._shape
+        shares = sample_prevalence(self.num_classes, self.prevalence_prior)
         prior = self._default_population() if self.population_prior is None else np.asarray(self.population_prior)
         population = numpyro.sample("population", dist.Normal(prior[..., 0], prior[..., 1]).to_event(2))
-        spread = numpyro.sample("spread", dist.HalfNormal(self.spread_prior).expand((classes, classes)).to_event(2))
+        spread = numpyro.sample("spread", dist.HalfNormal(self.spread_prior).expand(shape).to_event(2))
         with numpyro.plate("voter", self.num_voters):
-            deviation = numpyro.sample("deviation", dist.Normal().expand((classes, classes)).to_event(2))
+            deviation = numpyro.sample("deviation", dist.Normal().expand(shape).to_event(2))
         logits = (population + spread * deviation).swapaxes(0, 1)
         with numpyro.plate("item", num_items):
             label = numpyro.sample("label", dist.Categorical(probs=shares))
             numpyro.sample("vote", dist.Categorical(logits=logits[label]).to_event(1), obs=votes)
 
     def _default_population(self) -> Float[np.ndarray, "label vote 2"]:
-        mean = np.log(self.num_classes + 1) * np.eye(self.num_classes)
+        mean = np.log(self.num_classes + 1) * np.eye(*self._shape)
         return np.stack([mean, np.ones_like(mean)], axis=-1)
 
     def permute(self, params: Params, order: Int[np.ndarray, " label"]) -> dict[str, np.ndarray]:
@@ -91,10 +101,10 @@ class HierarchicalDawidSkene(GenerativeModel):
     @numpy_draw
     def example_params(self, key: Array) -> dict[str, Float[Array, "..."]]:
         """A population that is right six times as often as it casts any one wrong vote, with a spread of .7."""
-        shape = self.num_classes, self.num_classes
+        shape = self._shape
         return {
             "prevalence": even_prevalence(self.num_classes),
-            "population": jnp.log(6.0) * jnp.eye(self.num_classes),
+            "population": jnp.log(6.0) * jnp.eye(*shape),
             "spread": jnp.full(shape, 0.7),
             "deviation": jax.random.normal(key, (self.num_voters, *shape)),
         }

@@ -89,7 +89,9 @@ def simulate(model: GenerativeModel, num_items: int, *, key: jax.Array, params: 
         raise VotesError(f"{num_items} items cannot be simulated; ask for at least one")
     structure = structure_of(model)
     complete = np.broadcast_to(np.int8(0), (num_items, structure.num_voters))
-    pattern = Votes(complete, num_items, structure.num_voters, structure.num_vote_classes)
+    classes = min(structure.num_labels, structure.num_vote_classes)  # votes beyond the labels are other categories
+    others = range(classes, structure.num_vote_classes)
+    pattern = Votes(complete, num_items, structure.num_voters, classes, other_names=others)
     return simulate_like(model, pattern, key=key, params=params)
 
 
@@ -114,9 +116,9 @@ def simulate_like(
         items_per_key: The most items that are drawn at a time, which bounds the memory; another number, other data.
     """
     structure = check_form(model, pattern)
-    if pattern.num_classes < structure.num_vote_classes:
+    if pattern.num_categories < structure.num_vote_classes:
         raise VotesError(
-            f"the pattern has {pattern.num_classes} classes, but votes of {model} have {structure.num_vote_classes}: "
+            f"the pattern has {pattern.num_categories} classes, but votes of {model} have {structure.num_vote_classes}: "
             "name all of them when the votes are made"
         )
     params_key, items_key = jax.random.split(key)

@@ -13,6 +13,8 @@ from latentens.programs.model import GenerativeModel, Params
 from latentens.runtime.settings import at_least
 
 Classes = Annotated[int, at_least(2)]
+Categories = Annotated[int, at_least(2)] | None
+"""Number of different votes, at least that of the classes; None: as many as classes."""
 
 Prior = float | tuple[Any, ...] | list[Any] | np.ndarray
 """A number, or numbers in nested tuples, lists or an array; kept as tuples."""
@@ -28,6 +30,13 @@ def keep_positive(model: GenerativeModel, name: str, *shapes: tuple[int, ...]) -
         if (array <= 0).any():
             raise _wrong(model, name, f"positive, but holds {array.min():g}")
         _keep(model, name, array)
+
+
+def check_categories(num_classes: int, num_categories: int | None, model: GenerativeModel) -> int:
+    """The number of different votes; fewer than classes are refused."""
+    if num_categories is not None and num_categories < num_classes:
+        raise _wrong(model, "num_categories", f"at least num_classes={num_classes}, but is {num_categories}")
+    return num_categories or num_classes
 
 
 def keep_normal(model: GenerativeModel, name: str, *shapes: tuple[int, ...]) -> None:
@@ -80,7 +89,13 @@ def sample_prevalence(num_classes: int, prior: Prior) -> Float[Array, " label"]:
 
 
 def sample_confusion(
-    size: int, num_classes: int, prior: Prior | None, *, plate: str = "voter", prefix: str = ""
+    size: int,
+    num_classes: int,
+    prior: Prior | None,
+    *,
+    num_categories: int | None = None,
+    plate: str = "voter",
+    prefix: str = "",
 ) -> Float[Array, "label source vote"]:
     """Sample the site `confusion` (source, label, vote): the confusion matrix of each voter or other source.
 
@@ -89,20 +104,23 @@ def sample_confusion(
         num_classes: Number of classes.
         prior: Concentrations of the rows' Dirichlet distributions, (label, vote) or one such matrix for each source;
             None for `default_confusion_prior`.
+        num_categories: Number of different votes; by default that of the classes.
         plate: Name of the plate of the sources.
         prefix: Prefix of the name of the site.
     """
-    concentration = np.asarray(default_confusion_prior(num_classes) if prior is None else prior, dtype=float)
+    default = default_confusion_prior(num_classes, num_categories)
+    concentration = np.asarray(default if prior is None else prior, dtype=float)
     with numpyro.plate(plate, size, dim=-2), numpyro.plate("true_class", num_classes, dim=-1):
         confusion = numpyro.sample(f"{prefix}confusion", dist.Dirichlet(concentration))
     return jnp.swapaxes(confusion, 0, 1)
 
 
-def default_confusion_prior(num_classes: int) -> Float[np.ndarray, "label vote"]:
+def default_confusion_prior(num_classes: int, num_categories: int | None = None) -> Float[np.ndarray, "label vote"]:
     """Concentrations that favour right votes: Beta(4, 2) for two classes; for K classes 1, and K + 1 if right."""
+    others = (num_categories or num_classes) - num_classes
     if num_classes == 2:
-        return np.array([[4.0, 2.0], [2.0, 4.0]])
-    return 1.0 + num_classes * np.eye(num_classes)
+        return np.array([[4.0, 2.0, *[1.0] * others], [2.0, 4.0, *[1.0] * others]])
+    return 1.0 + num_classes * np.eye(num_classes, num_classes + others)
 
 
 def permute_confusion(params: Params, order: Int[np.ndarray, " label"], prefix: str = "") -> dict[str, np.ndarray]:
@@ -119,11 +137,14 @@ def two_class_confusion(
     return np.stack([np.stack([of_zero, 1 - of_zero], axis=-1), np.stack([1 - of_one, of_one], axis=-1)], axis=-2)
 
 
-def even_errors(right: Float[Array, "*source label"]) -> Float[Array, "*source label vote"]:
-    """Confusion matrices of sources that are right with the given probabilities and spread their errors evenly."""
+def even_errors(
+    right: Float[Array, "*source label"], num_categories: int | None = None
+) -> Float[Array, "*source label vote"]:
+    """Confusion matrices of sources that are right with the given probabilities and spread other votes evenly."""
     num_classes = right.shape[-1]
-    wrong = (1 - right) / (num_classes - 1)
-    return jnp.where(jnp.eye(num_classes, dtype=bool), right[..., None], wrong[..., None])
+    num_categories = num_categories or num_classes
+    wrong = (1 - right) / (num_categories - 1)
+    return jnp.where(jnp.eye(num_classes, num_categories, dtype=bool), right[..., None], wrong[..., None])
 
 
 def even_prevalence(num_classes: int) -> Float[Array, " label"]:

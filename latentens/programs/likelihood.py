@@ -84,7 +84,7 @@ def possible_rows(votes: Votes) -> int:
     """How many distinct rows votes like these, complete or not, can have; exact as far as they are few."""
     if votes.has_repeats:
         return SMALL_ROWS
-    return int(votes.num_classes + (votes.num_missing > 0)) ** min(votes.num_voters, SMALL_ROWS.bit_length())
+    return int(votes.num_categories + (votes.num_missing > 0)) ** min(votes.num_voters, SMALL_ROWS.bit_length())
 
 
 def sum_votes(table: Float[Array, "state voter vote"], rows: EncodedRows) -> Float[Array, "state row"]:

@@ -93,7 +93,7 @@ class Rows:
         value, prior, columns = self.incidence.sum_blocks(work)
         votes = self.incidence.vote_totals(columns).T
         emission = np.zeros(tables.log_emission.shape)
-        emission[..., : self.votes.num_classes] = votes.reshape(*emission.shape[:3], -1)
+        emission[..., : self.votes.num_categories] = votes.reshape(*emission.shape[:3], -1)
         return float(value), Tables(laid_out.by_label(prior), emission)
 
 
@@ -116,7 +116,7 @@ class _LaidOut:
     @classmethod
     def of(cls, tables: Tables, rows: Rows) -> "_LaidOut":
         parents, states = tables.log_emission.shape[:2]
-        table = tables.log_emission[..., : rows.votes.num_classes].reshape(parents * states, -1)
+        table = tables.log_emission[..., : rows.votes.num_categories].reshape(parents * states, -1)
         columns = rows.incidence.column_table(table.T)
         labels = len(tables.log_prior)
         if parents > 1:

@@ -169,9 +169,16 @@ def check_form(model: GenerativeModel, votes: Votes) -> Structure:
     structure = structure_of(model)
     if votes.num_voters != structure.num_voters:
         raise VotesError(f"the votes are of {votes.num_voters} voters, but {model} is of {structure.num_voters}")
-    if votes.num_classes > structure.num_vote_classes:
+    if votes.num_categories > structure.num_vote_classes:
+        kind = "categories (classes and other votes)" if len(votes.other_names) else "classes"
         raise VotesError(
-            f"the votes have {votes.num_classes} classes, but votes of {model} have {structure.num_vote_classes}"
+            f"the votes have {votes.num_categories} {kind}, but votes of {model} have {structure.num_vote_classes}"
+        )
+    if len(votes.other_names) and votes.num_classes != structure.num_labels:
+        raise VotesError(
+            f"the votes have {votes.num_classes} classes and {len(votes.other_names)} other categories, but {model} "
+            f"has {structure.num_labels} labels: give num_classes={votes.num_classes} and "
+            f"num_categories={votes.num_categories}"
         )
     return structure
 

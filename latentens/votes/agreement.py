@@ -19,7 +19,11 @@ class PairMoments(NamedTuple):
 
 
 def agreement_moments(votes: Votes) -> PairMoments:
-    """`Σ_a Cov(1{x_i = a}, 1{x_j = a})` of each pair of voters over the items on which both voted; 0 without such."""
+    """`Σ_a Cov(1{x_i = a}, 1{x_j = a})` of each pair of voters over the items on which both voted; 0 without such.
+
+    Votes for categories that are not labels count as missing.
+    """
+    votes = votes.without_other_votes()
     size, num_classes = votes.num_voters, votes.num_classes
     together, agreed = np.zeros((size, size)), np.zeros((size, size))
     alone = np.zeros((num_classes, size, size))

@@ -98,7 +98,7 @@ def incidence_of(
     """
     if votes.is_sparse:
         columns, bounds, merged = votes.indicator_columns, votes.bounds, None
-        num_columns = votes.num_voters * votes.num_classes
+        num_columns = votes.num_voters * votes.num_categories
     else:
         columns, bounds, merged = _grouped(votes, joint_votes)
         num_columns = merged.shape[0]
@@ -122,7 +122,7 @@ def _grouped(
 ) -> tuple[Int[np.ndarray, " entry"], Int[np.ndarray, " bound"], sparse.csr_array]:
     """The columns of a matrix of votes, where those of each row begin, and the votes that each column stands for."""
     lowest = min(0, int(votes.matrix.min()))
-    base = votes.num_classes - lowest
+    base = votes.num_categories - lowest
     groups = digit_groups(votes.num_voters, base, max(base, min(joint_votes, votes.num_items // 8)))
     sizes = [base ** (group.stop - group.start) for group in groups]
     first = np.cumsum([0, *sizes])
@@ -141,7 +141,7 @@ def _meaning(groups: list[slice], base: int, lowest: int, votes: Votes) -> spars
         codes = np.indices((base,) * size).reshape(size, -1) + lowest
         voter, joint = np.nonzero(codes != MISSING)
         column.append(joint + before)
-        entry.append((voter + group.start) * votes.num_classes + codes[voter, joint])
+        entry.append((voter + group.start) * votes.num_categories + codes[voter, joint])
         before += base**size
-    ones, shape = np.ones(sum(map(len, column))), (before, votes.num_voters * votes.num_classes)
+    ones, shape = np.ones(sum(map(len, column))), (before, votes.num_voters * votes.num_categories)
     return sparse.csr_array((ones, (np.concatenate(column), np.concatenate(entry))), shape=shape)

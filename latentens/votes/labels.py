@@ -147,7 +147,8 @@ class Reading:
         voter: The column of voters of a long table; by default it is found by its name.
         vote: The column of votes of a long table; by default it is found by its name.
         ignore: Columns to ignore.
-        classes: The labels in order; by default the sorted distinct ones.
+        classes: The labels in order; by default the sorted distinct ones. Where they are listed, any other vote is a
+            category of its own that is not a label.
         missing: Labels that mean a missing vote; an empty cell always does.
         duplicates: What to do where a voter voted on an item repeatedly: refuse (`error`), take the `first` or the
             `last` vote, or `keep` them all, each of which then counts.
@@ -179,6 +180,9 @@ MAX_CLASSES = 2**15 - 1
 
 FEW_LABELS = 10
 """More distinct labels than this are doubted if there are few votes for each."""
+
+MOST_OTHERS = 20
+"""More votes than this beside the classes are scores or names, not categories."""
 
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 WHOLE = re.compile(r"(-?\d+)\.0+", re.ASCII)
@@ -236,17 +240,23 @@ def encode_codes(numbers: np.ndarray, num_classes: int | None) -> tuple[Int[np.n
     return numbers.astype(code_type(num_classes)), num_classes
 
 
-def encode_labels(column: Coded, classes: Classes = None) -> tuple[Int[np.ndarray, "..."], tuple[Any, ...]]:
-    """Turn labels into codes.
+class Encoded(NamedTuple):
+    """Votes as codes: those for classes first, then those for categories that are not labels."""
+
+    codes: Int[np.ndarray, "..."]
+    class_names: tuple[Any, ...]
+    other_names: tuple[Any, ...]
+
+
+def encode_labels(column: Coded, classes: Classes = None) -> Encoded:
+    """Turn votes into codes.
 
     Labels that are all integers count as such, even if some are written like 1.0; other labels are text.
 
     Args:
         column: The labels.
-        classes: The classes in order; by default the sorted labels, unless it is doubtful that they are classes.
-
-    Returns:
-        The code of each label, and the names of the classes.
+        classes: The classes in order, beside which other votes are categories that are not labels; by default all
+            labels are classes, sorted, unless it is doubtful that they are classes.
     """
     labels = [label_text(name) for name in column.names.tolist()]
     if classes is None:
@@ -258,13 +268,37 @@ def encode_labels(column: Coded, classes: Classes = None) -> tuple[Int[np.ndarra
             f"list them by {CLASSES}",
             CLASSES,
         )
-    code_of = {label_text(name): code for code, name in enumerate(classes)}
-    for label in labels:
-        if label not in code_of:
-            hint = suggestion(label, classes)
-            raise VotesError(f"{label!r} is not one of the classes: {hint}")
-    codes = np.array([*(code_of[label] for label in labels), MISSING], dtype=code_type(len(classes)))
-    return codes[column.codes], tuple(classes)
+    used = np.unique(column.codes[column.codes >= 0])
+    others = _other_votes([labels[place] for place in used.tolist()], classes)
+    code_of = {label_text(name): code for code, name in enumerate((*classes, *others))}
+    codes = [code_of.get(label, MISSING) for label in labels]
+    return Encoded(
+        np.array([*codes, MISSING], dtype=code_type(len(code_of)))[column.codes], tuple(classes), tuple(others)
+    )
+
+
+def _other_votes(labels: Sequence[str], classes: Sequence[Hashable]) -> list[Any]:
+    """The votes that are not among the classes, sorted; refused where they are likely misspelt or are no categories."""
+    known = {label_text(name) for name in classes}
+    others = sorted(set(labels) - known)
+    lowered = {name.casefold() for name in known}
+    for label in others:
+        if label.casefold() in lowered:
+            raise VotesError(f"{label!r} is not one of the classes: {suggestion(label, classes)}")
+    if others and len(others) == len(set(labels)):
+        raise VotesError(
+            f"no vote is for one of the classes {listed(classes)}: the votes are {listed(others)}; list the labels by "
+            f"{CLASSES}",
+            CLASSES,
+        )
+    if len(others) > MOST_OTHERS:
+        raise VotesError(
+            f"{len(others)} different votes ({listed(others)}) are not among the classes {listed(classes)}, but "
+            f"{MOST_OTHERS} at most can be categories of their own: sort them into fewer, or list all labels by "
+            f"{CLASSES}",
+            CLASSES,
+        )
+    return sorted(natural_names(np.array(others, dtype=object)).tolist())
 
 
 def without(column: Coded, missing: Collection[Hashable]) -> Coded:

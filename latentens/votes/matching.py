@@ -16,27 +16,30 @@ from latentens.votes.votes import Votes
 Gold = Mapping[Hashable, Hashable] | pd.Series | np.ndarray | Sequence[Any]
 
 
-def align(votes: Votes, voter_names: Names, class_names: Names) -> Votes:
+def align(votes: Votes, voter_names: Names, class_names: Names, other_names: Names = ()) -> Votes:
     """The votes with the voters and classes of a fit, matched by name.
 
     Args:
         votes: The votes.
         voter_names: Names of the voters of the fit. One who is absent from the votes counts as missing; a voter of
             the votes who is not among them is left out with a warning.
-        class_names: Names of the classes of the fit; votes for others are refused.
+        class_names: Names of the classes of the fit.
+        other_names: The categories of votes of the fit that are not labels; votes for any others are refused.
     """
-    if _same(votes.voter_names, voter_names) and _same(votes.class_names, class_names):
+    wanted = (voter_names, class_names, other_names)
+    if all(map(_same, (votes.voter_names, votes.class_names, votes.other_names), wanted)):
         return votes
+    categories = (*class_names, *other_names) if len(other_names) else class_names
     if isinstance(votes.voter_names, range) and isinstance(voter_names, range) and votes.num_voters != len(voter_names):
         raise VotesError(
             f"the method was fitted to {len(voter_names)} voters and cannot predict from the votes of "
             f"{votes.num_voters}: name the voters, so that they can be matched"
         )
-    voters, classes = positions(votes.voter_names, voter_names), positions(votes.class_names, class_names)
+    voters, classes = positions(votes.voter_names, voter_names), positions(votes.category_names, categories)
     used = np.unique(votes.storage if isinstance(votes.storage, np.ndarray) else votes.storage.vote)
     if len(unknown := [code for code in used if code >= 0 and classes[code] < 0]):
-        name = votes.class_names[unknown[0]]
-        raise VotesError(f"some votes are for {name!r}, not a class of the fit: {suggestion(name, class_names)}")
+        name = votes.category_names[unknown[0]]
+        raise VotesError(f"some votes are for {name!r}, not a class of the fit: {suggestion(name, categories)}")
     strangers = [name for name, position in zip(votes.voter_names, voters, strict=True) if position < 0]
     if len(strangers) == votes.num_voters:
         raise VotesError(f"none of the voters {listed(strangers)} is a voter of the fit, {listed(voter_names)}")
@@ -45,7 +48,7 @@ def align(votes: Votes, voter_names: Names, class_names: Names) -> Votes:
             f"{listed(strangers)} did not vote in the fit, so nothing is known about them: their votes are left out"
         )
         warnings.warn(message, LatentensWarning, stacklevel=3)
-    recode = np.append(classes, MISSING).astype(code_type(len(class_names)))  # code −1 picks the last
+    recode = np.append(classes, MISSING).astype(code_type(len(categories)))  # code −1 picks the last
     if isinstance(votes.storage, np.ndarray):
         matrix = np.full((votes.num_items, len(voter_names)), MISSING, dtype=recode.dtype)
         matrix[:, voters[voters >= 0]] = recode[votes.storage[:, voters >= 0]]
@@ -54,9 +57,8 @@ def align(votes: Votes, voter_names: Names, class_names: Names) -> Votes:
         item, voter, vote = votes.storage
         known = voters[voter] >= 0
         storage = Triplets(item[known], voters[voter[known]].astype(np.int32), recode[vote[known]]).in_order()
-    return Votes(
-        storage, votes.num_items, len(voter_names), len(class_names), votes.item_names, voter_names, class_names
-    )
+    sizes = votes.num_items, len(voter_names), len(class_names)
+    return Votes(storage, *sizes, votes.item_names, voter_names, class_names, other_names)
 
 
 def gold_codes(votes: Votes, gold: Gold) -> Int[np.ndarray, " item"]:

@@ -106,6 +106,8 @@ def count_votes(storage: Int[np.ndarray, "item voter"] | Triplets, out: Int[np.n
     """Write into `out` how many votes each item got for each class."""
     if isinstance(storage, Triplets):
         cell = storage.item.astype(np.int64) * out.shape[1] + storage.vote
+        if storage.vote.max(initial=0) >= out.shape[1]:  # votes for categories that are not labels
+            cell = cell[storage.vote < out.shape[1]]
         out[:] = np.bincount(cell, minlength=out.size).reshape(out.shape)
     else:
         each = np.ones(storage.shape[1], dtype=np.float32)  # a product is quicker than a sum over few voters

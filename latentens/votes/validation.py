@@ -86,12 +86,17 @@ def refuse_strange_columns(names: Sequence[str], has_items: bool, votes: Coded, 
     if voters and not has_items and all(name in columns[name].labels for name in voters):
         raise VotesError("the first row looks like votes: put a row with the names of the columns above it")
     if classes is not None:
+        usual = {label for label, number in uses.items() if number > 1}.union(classes)
+        lowered = {label.casefold() for label in classes}
         for name, (labels, _) in columns.items():
-            if unknown := sorted(labels.difference(classes)):
-                ignore, hint = Keyword("ignore", (name,)), suggestion(unknown[0], classes)
+            unknown = sorted(labels.difference(classes))
+            # a voter votes for classes, and its other votes are spelt unlike them and like those of another voter
+            alien = unknown if labels.isdisjoint(classes) else [label for label in unknown if label not in usual]
+            if strange := sorted({*alien, *(label for label in unknown if label.casefold() in lowered)}):
+                ignore, hint = Keyword("ignore", (name,)), suggestion(strange[0], classes)
                 raise VotesError(
-                    f"column {name!r} holds {unknown[0]!r}, which is not one of the classes (if it holds no votes, "
-                    f"give {ignore}): {hint}",
+                    f"column {name!r} holds {strange[0]!r}, which is not one of the classes and no vote of others (if "
+                    f"it holds no votes, give {ignore}): {hint}",
                     ignore,
                 )
         return

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Int
 
-from latentens.errors import VotesError
+from latentens.errors import Keyword, VotesError
 from latentens.runtime.blocks import BLOCK_ELEMENTS, row_blocks
 from latentens.runtime.limits import check_memory
 from latentens.votes.distinct import Patterns, find_patterns
@@ -23,7 +23,10 @@ __all__ = ["Patterns", "Triplets", "Votes"]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Votes:
-    """`num_voters` voters' votes on `num_items` items: class codes 0 … K−1, −1 where a vote is missing.
+    """`num_voters` voters' votes on `num_items` items: codes 0 … V−1, −1 where a vote is missing.
+
+    The codes 0 … K−1 are votes for the classes, which are the possible labels. Votes such as "tie" or "unsure", which
+    tell something although no item has that label, are further categories with the codes K … V−1.
 
     Made by `from_matrix`, `from_long`, `from_csv`, …, which check what they are given; immutable. A voter may vote on
     an item repeatedly: such votes are counted, and the order in which they were cast is not kept.
@@ -36,6 +39,7 @@ class Votes:
         item_names: One name per item, by default 0, 1, ….
         voter_names: One name per voter, by default 0, 1, ….
         class_names: The labels that the codes stand for, by default 0, 1, ….
+        other_names: The categories of votes that are not labels, such as "tie"; none unless `classes` are listed.
         note: A conclusion from the content of a file, for `summary`.
         counts: The number of items that each row stands for (see `CountedVotes`); None: one each.
         anchor: Positions of voters that are known to be better than chance; the order of the labels follows them alone.
@@ -48,6 +52,7 @@ class Votes:
     item_names: Names = field(default=())
     voter_names: Names = field(default=())
     class_names: Names = field(default=())
+    other_names: Names = field(default=())
     note: str = ""
     counts: Int[np.ndarray, " item"] | None = None
     anchor: tuple[int, ...] = ()
@@ -82,7 +87,8 @@ class Votes:
             array: Class codes 0 … K−1 (−1 or NaN: missing), or labels as text or truth values (empty or None: missing).
                 Index and columns of a data frame become the names of items and voters.
             num_classes: K; by default the largest code plus one, at least 2.
-            classes: The labels in order, if the array holds labels; by default the sorted distinct ones.
+            classes: The labels in order, if the array holds labels; by default the sorted distinct ones. Where they are
+                listed, any other vote is a category of its own that is not a label.
             missing: Further labels or codes that mean a missing vote, such as "NA"; text is a label otherwise.
         """
         return cls(*tabulate_matrix(array, num_classes, Reading(classes=classes, missing=missing)))
@@ -123,7 +129,7 @@ class Votes:
             item: Name of the column of items.
             voter: Name of the column of voters.
             vote: Name of the column of labels; an empty one, None or NaN leaves the item without this vote.
-            classes: The labels in order; by default the sorted distinct ones.
+            classes: As in `from_matrix`.
             missing: Further labels that mean a missing vote.
             duplicates: What to do where a voter voted on an item repeatedly: refuse (`error`), take the `first` or the
                 `last` vote, or `keep` them all, each of which then counts.
@@ -143,8 +149,9 @@ class Votes:
             path: The file. In a wide one the items are named by a column `item` or `id`, or by the first column if it
                 has no name or clearly a different value in every row.
             options: The settings of `Reading`: `item`, `voter` and `vote` name columns, which are otherwise found by
-                their usual names; `ignore` names columns to ignore; `classes` are the labels in order; `missing` are
-                the texts that mean a missing vote; `duplicates` is as in `from_long`; `chunk_cells` is the number of
+                their usual names; `ignore` names columns to ignore; `classes` are the labels in order, beside which
+                other votes, such as "tie", are categories that are not labels; `missing` are the texts that mean a
+                missing vote; `duplicates` is as in `from_long`; `chunk_cells` is the number of
                 cells that are read at a time.
         """
         return cls(*tabulate_file(csv_table(path), Reading(**options)))
@@ -163,6 +170,35 @@ class Votes:
     def shape(self) -> tuple[int, int]:
         """Number of items and of voters."""
         return self.num_items, self.num_voters
+
+    @property
+    def num_categories(self) -> int:
+        """Number of different votes V: the classes and the categories that are not labels."""
+        return self.num_classes + len(self.other_names)
+
+    @property
+    def category_names(self) -> Names:
+        """What the codes of votes stand for: the classes, then the categories that are not labels."""
+        return (*self.class_names, *self.other_names) if len(self.other_names) else self.class_names
+
+    def without_other_votes(self) -> "Votes":
+        """The same with votes for categories that are not labels, such as "tie", taken as missing."""
+        if not len(self.other_names):
+            return self
+        if isinstance(self.storage, np.ndarray):
+            kept = np.where(self.storage < self.num_classes, self.storage, self.storage.dtype.type(MISSING))
+            return replace(self, storage=kept, other_names=())
+        return replace(self, storage=self.storage.at(self.storage.vote < self.num_classes), other_names=())
+
+    def refuse_other_votes(self, who: str) -> None:
+        """Raise `VotesError` if there are categories that are not labels; `who`, the subject, cannot use them."""
+        if len(self.other_names):
+            raise VotesError(
+                f"{who} takes votes for classes only, but {listed(self.other_names)} is not one of them: take such "
+                "votes as missing by votes.without_other_votes(), or use a method that learns from them, such as "
+                "DawidSkeneEM or Ebcc",
+                Keyword("missing", tuple(self.other_names)),
+            )
 
     @property
     def is_sparse(self) -> bool:
@@ -208,6 +244,15 @@ class Votes:
         return self.num_items * self.num_voters - int(np.sum(cast))
 
     @cached_property
+    def cast_by_item(self) -> Int[np.ndarray, " item"]:
+        """The number of votes of each item, for whatever category."""
+        if not len(self.other_names):
+            return self.tally.sum(axis=1)
+        if isinstance(self.storage, np.ndarray):
+            return (self.storage != MISSING).sum(axis=1)
+        return np.bincount(self.storage.item, minlength=self.num_items)
+
+    @cached_property
     def tally(self) -> Int[np.ndarray, "item label"]:
         """The number of votes of each item for each class."""
         tally = np.empty((self.num_items, self.num_classes), dtype=np.int32)
@@ -222,7 +267,7 @@ class Votes:
             block_elements: Size of a table of the votes and classes of a block.
         """
         entries = self.num_voters if isinstance(self.storage, np.ndarray) else len(self.storage.item) / self.num_items
-        places = row_blocks(self.num_items, max(entries, 1) * self.num_classes, block_elements)
+        places = row_blocks(self.num_items, max(entries, 1) * self.num_categories, block_elements)
         return ((place.start, self.between(place.start, place.stop)) for place in places)
 
     @cached_property
@@ -239,8 +284,8 @@ class Votes:
 
     @property
     def indicator_columns(self) -> Int[np.ndarray, " entry"]:
-        """The triplets' votes as `voter · K + vote`, the columns of an indicator matrix."""
-        columns = self.triplets.voter * np.int32(self.num_classes)
+        """The triplets' votes as `voter · V + vote`, the columns of an indicator matrix."""
+        columns = self.triplets.voter * np.int32(self.num_categories)
         columns += self.triplets.vote
         return columns
 
@@ -300,26 +345,27 @@ class Votes:
 
     def to_long(self) -> pd.DataFrame:
         """The votes as labels, one row for each vote that was cast, with the columns item, voter and vote."""
-        names = {"item": self.item_names, "voter": self.voter_names, "vote": self.class_names}
+        names = {"item": self.item_names, "voter": self.voter_names, "vote": self.category_names}
         codes = zip(names.items(), self.triplets, strict=True)
         return pd.DataFrame({column: pd.Index(known).take(chosen) for (column, known), chosen in codes})
 
     def to_frame(self) -> pd.DataFrame:
         """The votes as labels, one row per item and one column per voter, NA where missing; no repeated votes."""
         self.refuse_repeats("a table with one column per voter")
-        labels = pd.array([*self.class_names, pd.NA])  # code −1 picks the last
+        labels = pd.array([*self.category_names, pd.NA])  # code −1 picks the last
         columns = {name: labels[self.matrix[:, i]] for i, name in enumerate(self.voter_names)}
         return pd.DataFrame(columns, index=pd.Index(self.item_names, name="item"))
 
     @property
     def summary(self) -> str:
-        """One line: the numbers of items and voters, the classes by name, the share of missing votes."""
+        """One line: the numbers of items and voters, classes and other votes by name, the share of missing votes."""
         share = self.num_missing / (self.num_items * self.num_voters)
         repeated = ", repeated votes" if self.has_repeats else ""
         note = f"; {self.note}" if self.note else ""
+        others = f", votes that are not labels: {listed(self.other_names)}" if len(self.other_names) else ""
         return (
             f"{self.num_items:,} items × {self.num_voters:,} voters, {self.num_classes} classes "
-            f"({listed(self.class_names)}), {share:.1%} missing{repeated}{note}"
+            f"({listed(self.class_names)}){others}, {share:.1%} missing{repeated}{note}"
         )
 
     def __repr__(self) -> str:
