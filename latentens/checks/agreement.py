@@ -46,6 +46,7 @@ def agreement(
         One row per statistic: `statistic`, `of` (the metric, "all voters" or a pair of voters), `value`, and the ends
         `low` and `high` of its interval. NaN where a statistic is undefined, as with votes for one class only.
     """
+    votes = votes.without_other_votes()  # to agree that an item is a tie says nothing about its label
     votes.refuse_repeats("agreement")
     if not (votes.tally.sum(axis=1) > 1).any():
         raise VotesError("no item has votes from two voters, so agreement cannot be measured")

@@ -226,12 +226,13 @@ def check_independence(
         a group is split if the votes agree with a tree of the parts.
 
     Args:
-        votes: The votes.
+        votes: The votes; those for categories that are not labels count as missing.
         key: Random key; the same key gives the same result.
         level: Rate of false alarms.
         num_draws: Number of draws behind the overall and the adjusted p-values.
         max_tree_groups: Trees of more groups are not fitted: the number of hidden states doubles with every group.
     """
+    votes = votes.without_other_votes()
     model = DawidSkene(votes.num_voters, votes.num_classes)
     _refuse_unfit(model, votes)
     fit_key, check_key, split_key = jax.random.split(key, 3)

@@ -19,7 +19,6 @@ from latentens.programs.tables import checked_tables
 from latentens.runtime.numerics import double_precision, numpy_generator
 from latentens.runtime.text import probability_text
 from latentens.votes import Votes
-from latentens.votes.matching import align
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,7 +154,7 @@ def check_fit(
     model = fit.model
     if model is None:
         raise LatentensError(f"{fit.method} has no generative model that could reproduce votes; fit one")
-    votes = align(votes, fit.voter_names, fit.class_names)
+    votes = fit.aligned(votes)
     sample, point = VoteRows.of(votes, structure_of(model).num_vote_classes), typical_params(model, fit)
     states = states_of(checked_tables(model, point))
     # the simulated items, too, must have a few of each cell
@@ -174,7 +173,10 @@ def check_fit(
         distance = np.abs(found.observed - found.expected)[tested] / found.deviation[tested]
         adjusted = np.ones(len(tested))
         adjusted[tested] = adjusted_p_values(distance, test.largest(found, tested))
-        cells = tuple(statistic.describe(cell, fit.voter_names, fit.class_names) for cell in range(len(tested)))
+        cells = tuple(
+            statistic.describe(cell, fit.voter_names, (*fit.class_names, *fit.other_names))
+            for cell in range(len(tested))
+        )
         deviation = np.where(tested, found.deviation, 0.0)
         labels = tuple(map(statistic.label, range(len(cells))))
         numbers = found.observed, found.expected, deviation, adjusted

@@ -63,12 +63,14 @@ def check_signal(
     orientation of the labels, the test assumes that voters are better than chance overall.
 
     Args:
-        votes: The votes; of a voter's repeated votes on an item one is chosen at random.
+        votes: The votes; of a voter's repeated votes on an item one is chosen at random, and votes for categories that
+            are not labels count as missing.
         key: Random key of the permutations and of that choice; the same key gives the same result.
         level: Rate of false alarms.
         num_permutations: Number of permutations.
         most_permuted: With more votes than this the normal approximation is used.
     """
+    votes = votes.without_other_votes()
     if votes.has_repeats:  # voters agree with themselves for reasons of their own
         choice = numpy_generator(jax.random.fold_in(key, 0))
         votes = replace(votes, storage=_one_of_each(votes.triplets, choice))

@@ -144,7 +144,7 @@ class VoteCounts(Statistic):
     @classmethod
     def binned(cls, states: States, rows: VoteRows, classes: Sequence[int], least: float) -> "VoteCounts":
         """The narrowest bins with at least `least` items expected in each."""
-        most, bins = int(rows.votes.tally.sum(axis=1).max()), []
+        most, bins = int(rows.votes.cast_by_item.max()), []
         for vote_class in classes:
             expected = rows.total(partial(count_distribution, states, vote_class=vote_class, most=most))
             first, inside = 0, 0.0
@@ -329,7 +329,7 @@ def statistics_of(
         most_paired: Pairs are formed among this many voters, those with the most votes.
         most_tripled: The same for triples.
     """
-    num_voters, cast = rows.votes.num_voters, rows.votes.tally.sum(axis=1)
+    num_voters, cast = rows.votes.num_voters, rows.votes.cast_by_item
     complete = rows.num_classes == 2 and cast.min() == cast.max()
     classes = (1,) if complete else range(rows.num_classes)  # votes for the other class are the rest
     by_voter = rows.total(lambda counts: counts.sum(axis=2))

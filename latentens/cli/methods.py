@@ -73,7 +73,8 @@ def find_methods(texts: Sequence[str]) -> dict[str, Callable[[Votes], Method]]:
 
 
 def _for_votes(expression: ast.expr, votes: Votes) -> Method:
-    return _build(expression, {"num_voters": votes.num_voters, "num_classes": votes.num_classes})
+    others = {"num_categories": votes.num_categories} if len(votes.other_names) else {}
+    return _build(expression, {"num_voters": votes.num_voters, "num_classes": votes.num_classes, **others})
 
 
 def model_rows() -> list[tuple[str, str, str]]:

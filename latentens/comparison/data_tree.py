@@ -381,7 +381,8 @@ def _read_votes(observed: xr.Dataset) -> Votes:
         storage = Triplets(*(observed[column].to_numpy() for column in ("item_of", "voter_of", "vote")))
     else:
         storage = observed["vote"].to_numpy()
-    return Votes(storage, len(items), len(voters), len(classes), items, voters, classes)
+    number = int(observed.attrs.get("num_classes", len(classes)))  # after them come votes that are not labels
+    return Votes(storage, len(items), len(voters), number, items, voters, classes[:number], classes[number:])
 
 
 def _read_arrays(group: xr.Dataset, leading: int = 0) -> tuple[dict[str, np.ndarray], dict[str, tuple[str, ...]]]:

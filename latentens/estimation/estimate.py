@@ -328,6 +328,7 @@ def _weights(votes: Votes, weights: PerItem | None, labelled: np.ndarray) -> Flo
 
 
 def _check(votes: Votes, codes: np.ndarray, level: float) -> None:
+    votes.refuse_other_votes("estimate")
     number, found = int((codes >= 0).sum()), np.unique(codes[codes >= 0])
     if not 0 < level < 1:
         raise VotesError(f"level={level} must be between 0 and 1")

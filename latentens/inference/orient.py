@@ -201,7 +201,7 @@ def _item_margins(evidence: PerLabel, probs: PerLabel, counts: np.ndarray) -> Pa
 
 def _voter_margins(votes: Votes, probs: PerLabel) -> Pairs:
     """The log odds ratio of each two labels in standard errors over voters; NaN for fewer than three."""
-    anchor = votes.of_anchor
+    anchor = votes.of_anchor.without_other_votes()
     item, voter, vote = anchor.triplets
     voters, num_classes = np.unique(voter), votes.num_classes
     if len(voters) < 3:

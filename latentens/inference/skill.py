@@ -121,6 +121,7 @@ def lay_out(
     level: float,
     intervals: str,
     *,
+    num_labels: int,
     centre: Float[np.ndarray, " skill"] | None = None,
 ) -> VoterSkill:
     """Skills with their errors, accuracies first, then balanced accuracies, then confusion matrices.
@@ -131,6 +132,7 @@ def lay_out(
         votes: Number of votes of each voter.
         level: Coverage of the intervals, which are symmetric in the log-odds.
         intervals: What errors rest on.
+        num_labels: Number of labels, of which confusion matrices have a row each.
         centre: What intervals lie around, if estimates may be at a bound.
     """
     num_voters = len(votes)
@@ -143,7 +145,7 @@ def lay_out(
         for start in (0, num_voters)
         for part in (found, errors, low, high)
     ]
-    shape = num_voters, round(((len(found) - 2 * num_voters) / num_voters) ** 0.5), -1
+    shape = num_voters, num_labels, -1
     confusions = [part[2 * num_voters :].reshape(shape) for part in (found, errors)]
     return VoterSkill._make((votes, *rates, *confusions, intervals))
 
@@ -174,12 +176,14 @@ def as_fitted(
     of_right = np.diagonal(error, axis1=1, axis2=2)
     means = [np.sqrt((of_right**2) @ weights**2) for weights in (shares, np.full(num_labels, 1 / num_labels))]
     votes = counts.sum(axis=(1, 2)).round().astype(int)
-    return lay_out(found, np.concatenate([*means, error.ravel()]), votes, level, AS_FITTED)
+    return lay_out(found, np.concatenate([*means, error.ravel()]), votes, level, AS_FITTED, num_labels=num_labels)
 
 
-def without_intervals(found: Float[np.ndarray, " skill"], votes: Int[np.ndarray, " voter"]) -> VoterSkill:
+def without_intervals(
+    found: Float[np.ndarray, " skill"], votes: Int[np.ndarray, " voter"], num_labels: int
+) -> VoterSkill:
     """Estimates whose errors are not known."""
-    return lay_out(found, np.full_like(found, np.nan), votes, COVERAGE, NOT_KNOWN)
+    return lay_out(found, np.full_like(found, np.nan), votes, COVERAGE, NOT_KNOWN, num_labels=num_labels)
 
 
 MAX_INDEPENDENT = 1_000
@@ -238,7 +242,7 @@ def independent_skill(
     centre = skills_of(
         shares, _independent_inside(_frequencies(counts, confusion), margin) if added.any() else confusion
     )
-    return lay_out(found, errors, number, level, INFORMATION, centre=centre)
+    return lay_out(found, errors, number, level, INFORMATION, num_labels=len(shares), centre=centre)
 
 
 def _unaided(number: Int[np.ndarray, " voter"], added: Confusion) -> Float[np.ndarray, " skill"]:
@@ -265,13 +269,13 @@ def _posterior(shares: Shares, confusion: Confusion, votes: Votes, known: Codes 
 
 def count_by_label(votes: Votes, label_probs: Posterior) -> Confusion:
     """How often each voter cast each vote, by label: counts weighted with the label probabilities."""
-    size = votes.num_voters * votes.num_classes
+    size = votes.num_voters * votes.num_categories
     totals = np.zeros((label_probs.shape[1], size))
     for start, block in votes.blocks():
         probs = label_probs[start : start + block.num_items]
         for label, total in enumerate(totals):
             total += np.bincount(block.indicator_columns, probs[block.triplets.item, label], minlength=size)
-    return totals.reshape(-1, votes.num_voters, votes.num_classes).transpose(1, 0, 2)
+    return totals.reshape(-1, votes.num_voters, votes.num_categories).transpose(1, 0, 2)
 
 
 def _independent_inside(probs: np.ndarray, margin: float) -> np.ndarray:
@@ -398,12 +402,14 @@ def counted_skill(label_probs: Posterior, votes: Votes, confusion: Confusion | N
     """
     number = np.bincount(votes.triplets.voter, minlength=votes.num_voters)
     if label_probs.shape[1] != votes.num_classes:  # nobody is right or wrong
-        return without_intervals(np.full(votes.num_voters * (2 + votes.num_classes**2), np.nan), number)
+        size = votes.num_voters * (2 + votes.num_classes * votes.num_categories)
+        return without_intervals(np.full(size, np.nan), number, votes.num_classes)
     counts = count_by_label(votes, label_probs)
     cast = counts.sum(axis=2, keepdims=True)
     found = counts / np.where(cast > 0, cast, np.nan) if confusion is None else confusion
-    guessed = np.nan_to_num(found, nan=1 / counts.shape[1])  # of a voter who never met the label
-    return without_intervals(skills_of(label_probs.mean(axis=0), guessed), number)._replace(confusion=found)
+    guessed = np.nan_to_num(found, nan=1 / counts.shape[2])  # of a voter who never met the label
+    skills = skills_of(label_probs.mean(axis=0), guessed)
+    return without_intervals(skills, number, votes.num_classes)._replace(confusion=found)
 
 
 MAX_PARAMETERS = 2_000
@@ -433,7 +439,7 @@ def estimated_skill(
         use_prior: Whether the estimate is that of the posterior mode.
         level: Coverage of the intervals.
     """
-    _refuse_other_classes(model)
+    _refuse_other_classes(model, votes)
     order = np.arange(structure_of(model).num_labels) if order is None else order
     inside = _inside(model, params, votes)
     point = to_point(model, inside)
@@ -445,7 +451,8 @@ def estimated_skill(
     observations, _ = observe(model, votes)
     information = fetch(_information(model, use_prior, point, observations))
     number = np.bincount(votes.triplets.voter, minlength=votes.num_voters)
-    return lay_out(found, errors_of(information, slopes), number, level, INFORMATION, centre=centre)
+    errors = errors_of(information, slopes)
+    return lay_out(found, errors, number, level, INFORMATION, num_labels=len(order), centre=centre)
 
 
 @double_precision
@@ -466,14 +473,15 @@ def sampled_skill(
         orders: The label k of a draw is the label `order[k]` of its parameters.
         level: Coverage of the intervals.
     """
-    _refuse_other_classes(model)
+    _refuse_other_classes(model, votes)
     names, num_labels = structure_of(model).parameter_shapes, structure_of(model).num_labels
     flat = {name: np.reshape(draws[name], (-1, *draws[name].shape[2:])) for name in names}
     num_draws, num_voters = len(next(iter(flat.values()))), votes.num_voters
     orders = np.broadcast_to(np.arange(num_labels), (num_draws, num_labels)) if orders is None else orders
     drawn = fetch(_skills_of_draws(model, flat, orders))
     number = np.bincount(votes.triplets.voter, minlength=num_voters)
-    skill = lay_out(drawn.mean(axis=0), drawn.std(axis=0, ddof=1), number, level, DRAWS)
+    mean, error = drawn.mean(axis=0), drawn.std(axis=0, ddof=1)
+    skill = lay_out(mean, error, number, level, DRAWS, num_labels=num_labels)
     ends = np.quantile(drawn[:, : 2 * num_voters], [(1 - level) / 2, (1 + level) / 2], axis=0)
     low, high = (np.where(number > 0, end.reshape(2, num_voters), np.nan) for end in ends)
     return skill._replace(
@@ -481,9 +489,9 @@ def sampled_skill(
     )
 
 
-def _refuse_other_classes(model: GenerativeModel) -> None:
+def _refuse_other_classes(model: GenerativeModel, votes: Votes) -> None:
     structure = structure_of(model)
-    if structure.num_labels != structure.num_vote_classes:
+    if structure.num_labels != structure.num_vote_classes - len(votes.other_names):
         raise LatentensError(
             f"labels and votes of {model} have different classes, so votes are neither right nor wrong"
         )
@@ -498,14 +506,15 @@ def skills(tables: Tables, order: Int[Array, " label"]) -> Float[Array, " skill"
         confusion = jnp.einsum("ks,ksiv->ikv", prior / shares[:, None], emission[order])
     else:
         confusion = jnp.einsum("ks,siv->ikv", prior / shares[:, None], emission[0])
-    accuracy = jnp.einsum("k,ikk->i", shares / shares.sum(), confusion)
-    balanced = jnp.einsum("ikk->i", confusion) / len(shares)
+    for_classes = confusion[..., : len(shares)]
+    accuracy = jnp.einsum("k,ikk->i", shares / shares.sum(), for_classes)
+    balanced = jnp.einsum("ikk->i", for_classes) / len(shares)
     return jnp.concatenate([accuracy, balanced, confusion.ravel()])
 
 
 def _inside(model: GenerativeModel, params: Params, votes: Votes) -> dict[str, np.ndarray]:
     """Probabilities at their bounds moved half a vote inside."""
-    margin = 0.5 / (votes.tally.sum() / votes.num_voters + 1)
+    margin = 0.5 / (votes.cast_by_item.sum() / votes.num_voters + 1)
     moved = {name: np.asarray(value, dtype=float) for name, value in params.items()}
     for name, support in parameter_supports(model).items():
         if support is constraints.unit_interval:

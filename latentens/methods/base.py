@@ -152,6 +152,7 @@ class Fit(Estimate):
         item_names: Names of the items.
         voter_names: Names of the voters; later votes are matched to them by name.
         class_names: The labels that the columns of `label_probs` stand for.
+        other_names: Categories of votes that are not labels, such as "tie".
         source: The votes that were fitted; a fit from a file has only what it keeps of them.
         known: The codes of the gold labels, −1 where an item has none; None without gold labels.
     """
@@ -162,6 +163,7 @@ class Fit(Estimate):
     voter_names: Names = field(kw_only=True)
     class_names: Names = field(kw_only=True)
     source: Votes | CountedVotes | VoteSummary = field(kw_only=True)
+    other_names: Names = field(default=(), kw_only=True)
     known: GoldCodes | None = field(default=None, kw_only=True)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -176,17 +178,16 @@ class Fit(Estimate):
             raise LatentensError("voters cannot be judged by counted rows of votes: fit the items, or a sample of them")
         if not isinstance(self.source, Votes):
             return self.source
-        return VoteSummary(self.source.tally.sum(axis=1), self._quick_skill(self.source))
+        return VoteSummary(self.source.cast_by_item, self._quick_skill(self.source))
 
     def _quick_skill(self, votes: Votes) -> VoterSkill:
         """The voters' skill, with intervals where these take no compilation."""
-        model, num_classes = self.model, votes.num_classes
+        model, form = self.model, (votes.num_classes, votes.num_categories)
         if model is not None and (self.draws is not None or has_closed_form(model, self.method.maximises_posterior)):
             structure = structure_of(model)
-            if structure.num_labels == structure.num_vote_classes == num_classes:
+            if (structure.num_labels, structure.num_vote_classes) == form:
                 return self.voter_skill(votes)
-        shape = votes.num_voters, num_classes, num_classes
-        return counted_skill(self.label_probs, votes, _estimated_confusion(self.params, shape))
+        return counted_skill(self.label_probs, votes, _estimated_confusion(self.params, (votes.num_voters, *form)))
 
     def to_frame(self) -> "pd.DataFrame":
         """One row per item: its name, its label as written, the label's probability, its votes, all probabilities."""
@@ -195,7 +196,7 @@ class Fit(Estimate):
         best = {"item": self.item_names, "label": self.labels, "confidence": self.label_probs.max(axis=1)}
         probs = {f"prob_{name}": self.label_probs[:, code] for code, name in enumerate(self.class_names)}
         source = self.source.rows if isinstance(self.source, CountedVotes) else self.source
-        votes = source.tally.sum(axis=1) if isinstance(source, Votes) else source.by_item
+        votes = source.cast_by_item if isinstance(source, Votes) else source.by_item
         return pd.DataFrame({**best, "votes": votes, **probs})
 
     @property
@@ -205,7 +206,7 @@ class Fit(Estimate):
         Intervals are there where they are quick to compute, and the column of that name says what they rest on;
         `voter_skill` computes them for every generative model.
         """
-        return voter_table(self.summary.skill, self.voter_names, self.class_names)
+        return voter_table(self.summary.skill, self.voter_names, self.class_names, self.other_names)
 
     @property
     def codes(self) -> Int[np.ndarray, " item"]:
@@ -234,7 +235,7 @@ class Fit(Estimate):
             raise LatentensError("the fit does not have its votes: pass them")
         if self.model is None:
             raise LatentensError(f"{self.method} has no generative model, so the skill of voters has no known error")
-        votes = align(votes, self.voter_names, self.class_names)
+        votes = self.aligned(votes)
         if votes.num_items != len(self.label_probs):
             raise LatentensError(f"the fit is to {len(self.label_probs):,} items, the votes are on {votes.num_items:,}")
         return self.method.skill_of(self, votes, known=self.known, level=level)
@@ -249,7 +250,11 @@ class Fit(Estimate):
         Args:
             votes: The votes on the new items.
         """
-        return posterior_of(self.method, self, align(votes, self.voter_names, self.class_names))
+        return posterior_of(self.method, self, self.aligned(votes))
+
+    def aligned(self, votes: Votes) -> Votes:
+        """Votes with the voters and the categories of the fit, matched by name."""
+        return align(votes, self.voter_names, self.class_names, self.other_names)
 
     @property
     def model(self) -> GenerativeModel | None:
@@ -284,7 +289,7 @@ class Fit(Estimate):
         Returns:
             One value for each item; with leading axes (chain, draw) for a sampled fit.
         """
-        rows, _, inverse = align(votes, self.voter_names, self.class_names).patterns
+        rows, _, inverse = self.aligned(votes).patterns
         values = self.method.log_likelihood_of(self, rows)
         if values is None:
             raise LatentensError(f"{self.method} gives votes no exact probability; fit a generative model")
@@ -400,9 +405,11 @@ class Method(Predictor):
 
     Attributes:
         counts_rows: Whether it can fit `CountedVotes`: it weights distinct rows by their counts wherever it uses them.
+        takes_other_votes: Whether it can fit votes for categories that are not labels (`Votes.other_names`).
     """
 
     counts_rows: ClassVar[bool] = False
+    takes_other_votes: ClassVar[bool] = False
 
     @final
     def fit(
@@ -457,6 +464,8 @@ class Method(Predictor):
         votes = source.weighted if isinstance(source, CountedVotes) else source
         if votes.counts is not None and not self.counts_rows:
             raise VotesError(f"{name} does not take counted rows of votes: read the items, or a sample of them")
+        if not self.takes_other_votes:
+            votes.refuse_other_votes(name)
         release_compiled()
         with time_limited(name):
             estimate = _oriented(self, self.estimate(votes, key, gold), votes, gold, nested)
@@ -538,6 +547,7 @@ def finished(method: Predictor, estimate: Estimate, votes: Votes, start: float, 
         item_names=votes.item_names,
         voter_names=votes.voter_names,
         class_names=votes.class_names,
+        other_names=votes.other_names,
         source=votes,
         known=gold,
     )

@@ -58,6 +58,8 @@ class Consensus(Method):
         folds: As in `Tempered`.
     """
 
+    takes_other_votes = True
+
     members: tuple[Method, ...] | None = None
     folds: Annotated[int, at_least(2)] | None = None
 

@@ -64,8 +64,9 @@ def axis_names(
 def coordinates(named: "Votes | Fit") -> dict[str, np.ndarray]:
     """The names along each axis of votes and fits."""
     classes = coordinate(named.class_names)
+    votes = coordinate((*named.class_names, *named.other_names)) if len(named.other_names) else classes
     items, voters = coordinate(named.item_names), coordinate(named.voter_names)
-    return {"item": items, "voter": voters, "label": classes, "true_class": classes, "vote_class": classes}
+    return {"item": items, "voter": voters, "label": classes, "true_class": classes, "vote_class": votes}
 
 
 def coordinate(names: Names) -> np.ndarray:
@@ -125,5 +126,7 @@ def observed_data(votes: Votes) -> xr.Dataset:
     names = {axis: values for axis, values in coordinates(votes).items() if axis in ("item", "voter", "vote_class")}
     if isinstance(votes.storage, Triplets):
         entries = zip(("item_of", "voter_of", "vote"), votes.storage, strict=True)
-        return xr.Dataset({name: ("entry", values) for name, values in entries}, names)
-    return xr.Dataset({"vote": (("item", "voter"), votes.storage)}, names)
+        found = xr.Dataset({name: ("entry", values) for name, values in entries}, names)
+    else:
+        found = xr.Dataset({"vote": (("item", "voter"), votes.storage)}, names)
+    return found.assign_attrs(num_classes=votes.num_classes) if len(votes.other_names) else found

@@ -9,6 +9,10 @@ Each of these is drawn to a simpler form that rests on more votes:
     a_jk ~ Beta(s₂, mean a_j)             its accuracy on a class, to its own on all classes (one coin)
     w_jk ~ Dirichlet(s₃, mean even)       its mistakes on a class, to even ones (one probability per voter and class)
 
+Votes for categories that are not labels, such as "tie", are mistakes of further kinds, and what mistakes are drawn to
+is even over the wrong classes only: each other category has the share of all mistakes that it has among all voters
+and classes together.
+
 Each strength is the power of two at which the expected counts have the highest evidence (beta-binomial and
 Dirichlet-multinomial), so that twelve votes or twelve thousand, three classes or thirty need no setting.
 
@@ -80,18 +84,19 @@ class Shrinkage(NamedTuple):
         In these terms log p = −s₁ Σ_j KL(a, a_j) − s₂ Σ_jk KL(a_j, a_jk) − s₃ Σ_jk KL(even, w_jk), so that starts with
         different accuracies a_j can be compared.
         """
-        num_classes = len(expected.votes)
+        num_classes, num_votes = len(expected.votes), expected.votes.shape[3]
         voter, voter_class, mistakes = self.strengths
         pairs = _right_and_wrong(expected.votes)
         overall, accuracy = _accuracies(pairs, voter)
         added = np.broadcast_to(voter_class * accuracy, pairs.shape)
         offset = num_classes * voter_class * entr(accuracy).sum(axis=(1, 2))
         offset -= voter * rel_entr(overall[:, None], accuracy).sum(axis=(1, 2))
-        is_right = np.eye(num_classes, dtype=bool)[:, None, None]
-        if num_classes == 2:
+        is_right = np.eye(num_classes, num_votes, dtype=bool)[:, None, None]
+        if num_votes == 2:
             return VotePrior(np.where(is_right, added[..., :1], added[..., 1:]), None, 1.0, offset)
-        offset += num_classes * accuracy.shape[1] * mistakes * np.log(num_classes - 1)
-        votes = np.where(is_right, added[..., :1], mistakes / (num_classes - 1))
+        usual = _usual_mistakes(expected.votes)
+        offset += num_classes * accuracy.shape[1] * mistakes * entr(usual[0]).sum(axis=(1, 2))
+        votes = np.where(is_right, added[..., :1], mistakes * usual)
         # Mistakes are added to as if s₃ more had been made; how many there are is for the accuracy to say.
         return VotePrior(votes, added[..., 1] - mistakes, 1.0, offset)
 
@@ -107,7 +112,6 @@ def choose_shrinkage(
         form: What a voter has: a `confusion` matrix, one accuracy per `class` (s₃ is as large as can be) or one for all
             classes (`coin`: s₂ is, too).
     """
-    num_classes = len(counts)
     # No voter is drawn harder than by the votes that voters have on average.
     most = max(int(np.searchsorted(STRENGTHS, counts.sum() / counts.shape[1], side="right")), 1)
     near = before or (None, None, None)
@@ -117,17 +121,29 @@ def choose_shrinkage(
     _, accuracy = _accuracies(pairs, STRENGTHS[voter])
     largest = len(STRENGTHS) - 1
     voter_class = largest if form == "coin" else _most_evident(pairs[:, 0], accuracy[0], most, near[1])
-    if num_classes == 2:
+    if counts.shape[2] == 2:
         return Shrinkage(voter, voter_class, 0)
     if form != "confusion":
         return Shrinkage(voter, voter_class, largest)
-    is_wrong = ~np.eye(num_classes, dtype=bool)[:, None]
-    even = is_wrong / (num_classes - 1)
-    return Shrinkage(voter, voter_class, _most_evident(np.where(is_wrong, counts, 0.0), even, most, near[2]))
+    is_wrong = ~np.eye(len(counts), counts.shape[2], dtype=bool)[:, None]
+    usual = _usual_mistakes(counts[:, None])[:, 0]
+    return Shrinkage(voter, voter_class, _most_evident(np.where(is_wrong, counts, 0.0), usual, most, near[2]))
+
+
+def _usual_mistakes(counts: Counts) -> Float[np.ndarray, "label start 1 vote"]:
+    """What mistakes on each class are drawn to: even over the wrong classes, other categories as usual; 0 if right."""
+    num_classes, num_starts, _, num_votes = counts.shape
+    is_wrong = ~np.eye(num_classes, num_votes, dtype=bool)[:, None, None]
+    made = np.where(is_wrong, counts, 0.0).sum(axis=(0, 2)) + 1  # Laplace's rule
+    others = np.zeros((num_starts, num_votes))
+    others[:, num_classes:] = made[:, num_classes:] / made.sum(axis=1, keepdims=True)
+    of_classes = (1 - others.sum(axis=1, keepdims=True)) / max(num_classes - 1, 1)
+    usual = np.where(np.arange(num_votes) < num_classes, of_classes, others)
+    return is_wrong * usual[:, None]
 
 
 def _right_and_wrong(counts: Counts) -> Float[np.ndarray, "label start voter 2"]:
-    right = np.einsum("ksjk->ksj", counts)
+    right = np.einsum("ksjk->ksj", counts[..., : len(counts)])
     return np.stack([right, np.maximum(counts.sum(axis=3) - right, 0.0)], axis=-1)
 
 
@@ -201,6 +217,7 @@ class DawidSkeneEM(Method):
     """
 
     counts_rows = True
+    takes_other_votes = True
 
     diagonal: NotNegative | None = None
     off_diagonal: NotNegative | None = None
@@ -240,12 +257,13 @@ class DawidSkeneEM(Method):
     @in_blocks
     def posterior(self, estimate: Estimate, votes: Votes) -> Posterior:
         return posterior(
-            vote_indicator(votes, votes.num_classes), estimate.params["prevalence"], estimate.params["confusion"]
+            vote_indicator(votes, votes.num_categories), estimate.params["prevalence"], estimate.params["confusion"]
         )
 
     def fitted_model(self, estimate: Estimate) -> GenerativeModel:
         """Dawid & Skene's."""
-        return DawidSkene(len(estimate.params["confusion"]), len(estimate.params["prevalence"]))
+        num_voters, num_classes, num_votes = estimate.params["confusion"].shape
+        return DawidSkene(num_voters, num_classes, num_categories=None if num_votes == num_classes else num_votes)
 
     def _climb(self, votes: Votes, key: jax.Array, gold: GoldCodes | None) -> tuple[Optimum, PriorRule, Confusion]:
         """Where each start ends, by which rule, and what that adds to votes at the best.
@@ -272,7 +290,7 @@ class DawidSkeneEM(Method):
         starts = [vote_shares(votes.patterns.votes)]
         if gold is not None:
             starts.append(gold_posterior(votes, gold, votes.patterns.votes))
-        if votes.num_classes == 2 and votes.num_voters <= SPECTRAL_VOTERS and not votes.has_repeats:
+        if votes.num_categories == 2 and votes.num_voters <= SPECTRAL_VOTERS and not votes.has_repeats:
             starts += _spectral_starts(votes)
         return starts
 
@@ -282,14 +300,15 @@ class DawidSkeneEM(Method):
         if not min(self.random_starts, affordable):
             return informed
         number = min(self.random_starts, affordable)
-        drawn = random_estimates(numpy_generator(key), number, votes.num_voters, votes.num_classes)
+        sizes = votes.num_voters, votes.num_classes, votes.num_categories
+        drawn = random_estimates(numpy_generator(key), number, *sizes)
         return _side_by_side(informed, expectation(data, drawn))
 
     def _rule(self, data: CountedRows, informed: Expected) -> PriorRule:
         """The pseudo-counts of the settings, or strengths chosen by the votes from where the best start leads."""
         given = [value for value in (self.diagonal, self.off_diagonal) if value is not None]
         if given:
-            right = np.eye(len(informed.labels), dtype=bool)
+            right = np.eye(len(informed.labels), informed.votes.shape[3], dtype=bool)
             return VotePrior.of_counts(np.where(right, given[0], given[-1]))
         starts = range(len(informed.log_likelihood))
         return max((self._settle(data, _start(informed, start)) for start in starts), key=lambda end: end[1])[0]
@@ -343,7 +362,7 @@ def _labelling(estimates: Estimates, start: int, votes: Votes, gold: GoldCodes |
     """What one start says about the distinct rows or, where labels are known, about the items."""
     shares, confusion = estimates.shares[:, start], estimates.confusion[:, start].transpose(1, 0, 2)
     rows, _, inverse = votes.patterns
-    joint = by_blocks(lambda part: log_joint(vote_indicator(part, len(shares)), shares, confusion), rows)
+    joint = by_blocks(lambda part: log_joint(vote_indicator(part, confusion.shape[2]), shares, confusion), rows)
     joint = joint[:, orientation(softmax(joint, axis=1)[inverse], votes, gold)]
     if gold is not None:
         possible = (gold[:, None] < 0) | (gold[:, None] == np.arange(len(shares)))
@@ -371,8 +390,10 @@ def _spectral_starts(votes: Votes) -> list[Posterior]:
     ]
 
 
-def random_estimates(generator: np.random.Generator, num_starts: int, num_voters: int, num_classes: int) -> Estimates:
+def random_estimates(
+    generator: np.random.Generator, num_starts: int, num_voters: int, num_classes: int, num_categories: int
+) -> Estimates:
     """Equal shares and, for each start, voters who are more often right than wrong."""
-    concentration = 1.0 + num_classes * np.eye(num_classes)
+    concentration = 1.0 + num_classes * np.eye(num_classes, num_categories)
     confusion = np.stack([generator.dirichlet(row, (num_starts, num_voters)) for row in concentration])
     return Estimates(np.full((num_classes, num_starts), 1 / num_classes), confusion)

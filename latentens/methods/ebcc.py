@@ -80,6 +80,7 @@ class SubtypeAscent:
         counts: How often each occurs.
         log_allowed: Zero where a row can have a label, −∞ where it cannot; None if nothing is known.
         num_classes: Number of classes.
+        num_categories: Number of different votes.
         num_subtypes: Most subtypes of a class.
         tolerance: Convergence is a plain round that gains less than this in the bound per item.
         max_iterations: Limit on the number of rounds.
@@ -89,6 +90,7 @@ class SubtypeAscent:
     counts: Int[np.ndarray, " row"]
     log_allowed: Float[np.ndarray, "row label"] | None
     num_classes: int
+    num_categories: int
     num_subtypes: int
     tolerance: float
     max_iterations: int
@@ -149,7 +151,7 @@ class SubtypeAscent:
         in_class = np.bincount(label, items, self.num_classes)
         of_class, class_cost = _dirichlet(in_class[:, None], np.full((self.num_classes, 1), CLASS_CONCENTRATION))
         of_subtype, subtype_cost = self._subtype_shares(subtypes, in_class)
-        of_vote, vote_cost = _dirichlet(votes.reshape(-1, self.num_classes, len(label)), self._vote_prior(label))
+        of_vote, vote_cost = _dirichlet(votes.reshape(-1, self.num_categories, len(label)), self._vote_prior(label))
         table = self.rows.column_table(of_vote.reshape(votes.shape))
         offset = of_class[label, 0] + of_subtype
 
@@ -191,7 +193,7 @@ class SubtypeAscent:
         return logs, float(cost)
 
     def _vote_prior(self, label: Int[np.ndarray, " subtype"]) -> Float[np.ndarray, "vote subtype"]:
-        right = np.arange(self.num_classes)[:, None] == label
+        right = np.arange(self.num_categories)[:, None] == label
         return np.where(right, RIGHT_CONCENTRATION, WRONG_CONCENTRATION)
 
     def _count(self, block: Block, responsibilities: Responsibilities) -> Sums:
@@ -219,7 +221,7 @@ class SubtypeAscent:
         label, items, votes = subtypes
         places = np.arange(len(label))
         sizes, in_class = np.bincount(label, minlength=self.num_classes), np.bincount(label, items, self.num_classes)
-        of_votes = votes.reshape(-1, self.num_classes, len(label))
+        of_votes = votes.reshape(-1, self.num_categories, len(label))[:, : self.num_classes]
         as_right = gammaln(RIGHT_CONCENTRATION + of_votes) - gammaln(WRONG_CONCENTRATION + of_votes)
         with_it = _class_evidence(in_class[:, None] + items) - _class_evidence(in_class)[:, None]
         gain = as_right.sum(axis=0) + with_it  # (class, subtype)
@@ -274,7 +276,7 @@ class Ebcc(Method):
 
     Notes:
         Priors: Dirichlet(1, …) for classes, Dirichlet(.1/M, …) for the M subtypes of a class, and for votes Dirichlet
-        with 4 on the right class and 1 on each other. One start has the vote shares as one subtype per class, with gold
+        with 4 on the right class and 1 on each other vote. One start has the vote shares as one subtype per class, with gold
         labels another has the posterior from these alone, and the others divide the vote shares among all subtypes at
         random. Where most votes are missing and there are many distinct rows, random starts run on a sample of the
         items first, and on all of them only if the best one keeps several subtypes of a class there; with very many
@@ -289,6 +291,7 @@ class Ebcc(Method):
     """
 
     counts_rows = True
+    takes_other_votes = True
 
     num_subtypes: Count = 10
     restarts: Count = 5
@@ -304,7 +307,7 @@ class Ebcc(Method):
             starts.append(certain_where_known(gold_posterior(votes, gold, rows.votes), rows.gold))
         runs = [ascent.climb(ascent.begin(start)) for start in starts] + self._random_runs(ascent, rows, generator)
         settled = ascent.settle(_best(runs))
-        prior = _prior(votes.num_voters, votes.num_classes, self.num_subtypes)
+        prior = _prior(votes.num_voters, votes.num_categories, votes.num_classes, self.num_subtypes)
         best = _all_subtypes(settled.position.subtypes, prior)
         ends = [(run.position.bound, _all_subtypes(run.position.subtypes, prior)) for run in runs]
         change = self._label_change((settled.position.bound, best), ends, votes, rows, gold)
@@ -351,19 +354,19 @@ class Ebcc(Method):
 
     @in_blocks
     def posterior(self, estimate: Estimate, votes: Votes) -> Posterior:
-        return _class_probs(vote_indicator(votes, votes.num_classes), _fitted(estimate))
+        return _class_probs(vote_indicator(votes, votes.num_categories), _fitted(estimate))
 
     @in_blocks
     def log_likelihood_of(self, estimate: Estimate, votes: Votes) -> Float[np.ndarray, " row"]:
         """Of one row each parameter is used once, so that its mean under the variational posterior is all it takes."""
         log_prior = safe_log(estimate.params["prevalence"][:, None] * estimate.params["subtype_shares"]).ravel()
         by_subtype = estimate.params["subtype_confusion"].transpose(0, 3, 1, 2)
-        table = safe_log(by_subtype).reshape(votes.num_voters * votes.num_classes, -1)
-        return logsumexp(vote_indicator(votes, votes.num_classes) @ table + log_prior, axis=1)
+        table = safe_log(by_subtype).reshape(votes.num_voters * votes.num_categories, -1)
+        return logsumexp(vote_indicator(votes, votes.num_categories) @ table + log_prior, axis=1)
 
     def _ascent(self, rows: LabelledRows) -> SubtypeAscent:
         allowed = rows.log_allowed if (rows.gold >= 0).any() else None
-        sizes = rows.votes.num_classes, self.num_subtypes
+        sizes = rows.votes.num_classes, rows.votes.num_categories, self.num_subtypes
         return SubtypeAscent(
             incidence_of(rows.votes), rows.counts, allowed, *sizes, self.tolerance, self.max_iterations
         )
@@ -418,13 +421,13 @@ def _all_subtypes(found: Subtypes, prior: Concentrations) -> Concentrations:
     return Concentrations(prior.classes + np.bincount(found.label, found.items, len(subtypes)), subtypes, votes)
 
 
-def _prior(num_voters: int, num_classes: int, num_subtypes: int) -> Concentrations:
-    right = np.eye(num_classes, dtype=bool)[None, :, :, None]
+def _prior(num_voters: int, num_categories: int, num_classes: int, num_subtypes: int) -> Concentrations:
+    right = np.eye(num_categories, num_classes, dtype=bool)[None, :, :, None]
     votes = np.where(right, RIGHT_CONCENTRATION, WRONG_CONCENTRATION)
     return Concentrations(
         np.full(num_classes, CLASS_CONCENTRATION),
         np.full((num_classes, num_subtypes), SUBTYPE_CONCENTRATION / num_subtypes),
-        np.broadcast_to(votes, (num_voters, num_classes, num_classes, num_subtypes)),
+        np.broadcast_to(votes, (num_voters, num_categories, num_classes, num_subtypes)),
     )
 
 

@@ -65,13 +65,13 @@ def gold_posterior(votes: Votes, gold: Int[np.ndarray, " item"], rows: Votes) ->
         gold: The code of each item's true label, −1 where it is unknown.
         rows: The rows that are asked about.
     """
-    known, num_classes = np.flatnonzero(gold >= 0), votes.num_classes
-    label = np.eye(num_classes)[gold[known]]
-    cast = np.asarray(vote_indicator(votes.take(known), num_classes).T @ label).reshape(-1, num_classes, num_classes)
+    known, size = np.flatnonzero(gold >= 0), votes.num_categories
+    label = np.eye(votes.num_classes)[gold[known]]
+    cast = np.asarray(vote_indicator(votes.take(known), size).T @ label).reshape(-1, size, votes.num_classes)
     confusion = 1 + cast.transpose(0, 2, 1)
     shares = 1 + label.sum(axis=0)
     confusion, shares = confusion / confusion.sum(axis=2, keepdims=True), shares / shares.sum()
-    return by_blocks(lambda part: posterior(vote_indicator(part, num_classes), shares, confusion), rows)
+    return by_blocks(lambda part: posterior(vote_indicator(part, size), shares, confusion), rows)
 
 
 def lean_to_score(
@@ -140,7 +140,7 @@ class VotePrior(NamedTuple):
 
     def added(self, num_voters: int) -> Float[np.ndarray, "voter label vote"]:
         """The votes that it amounts to for each voter of a single start, mistakes included."""
-        votes = np.broadcast_to(self._divided(self.votes), (len(self.votes), 1, num_voters, len(self.votes)))
+        votes = np.broadcast_to(self._divided(self.votes), (len(self.votes), 1, num_voters, self.votes.shape[3]))
         return np.ascontiguousarray(votes[:, 0].transpose(1, 0, 2))
 
     def to(self, votes: Float[np.ndarray, "label start voter vote"]) -> Float[np.ndarray, "label start voter vote"]:
@@ -150,7 +150,7 @@ class VotePrior(NamedTuple):
     def _divided(self, votes: Float[np.ndarray, "label start voter vote"]) -> np.ndarray:
         if self.wrong is None:
             return votes
-        wrong = ~np.eye(len(votes), dtype=bool)[:, None, None]
+        wrong = ~np.eye(len(votes), votes.shape[3], dtype=bool)[:, None, None]
         made = np.where(wrong, votes, 0.0).sum(axis=3)
         return np.where(wrong, votes * ((made + self.wrong) / made)[..., None], votes)
 
@@ -159,7 +159,7 @@ class VotePrior(NamedTuple):
         density = (self.votes * logs.confusion).sum(axis=(0, 2, 3)) + self.offset
         density += self.classes * logs.shares.sum(axis=0)
         if self.wrong is not None:
-            right = np.einsum("ksjk->ksj", logs.confusion)
+            right = np.einsum("ksjk->ksj", logs.confusion[..., : len(logs.confusion)])
             density += (self.wrong * safe_log(-np.expm1(np.minimum(right, 0.0)))).sum(axis=(0, 2))
         return density
 

@@ -70,6 +70,7 @@ class MaximumLikelihood(Method):
     """
 
     counts_rows = True
+    takes_other_votes = True
 
     model: GenerativeModel
     algorithm: Algorithm = "lbfgs"

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 FORMAT = "latentens fit 4"
 ARRAYS = ("params", "draws", "state")
-NAMES = ("item_names", "voter_names", "class_names")
+NAMES = ("item_names", "voter_names", "class_names", "other_names")
 PLAIN = (str, int, float, bool, type(None))
 
 
@@ -71,7 +71,7 @@ def read_parts(path: str | Path, types: Iterable[type | Callable[..., Any]] = ()
         "method": _decode(json.loads(tree.attrs["method"]), _arrays(tree, "settings"), known),
         "by_item": tree["votes/by_item"].to_numpy(),
         "skill": skill_of(_arrays(tree, "voters")),
-        **{name: _names(json.loads(tree.attrs[name])) for name in NAMES},
+        **{name: _names(json.loads(tree.attrs[name])) for name in NAMES if name in tree.attrs},
     }
 
 
@@ -201,8 +201,9 @@ def write_labels(fit: "Fit", paths: Paths, out: str | Path, **options: Unpack[Ta
 
 
 def _labels(fit: "Fit", rows: Coded, voters: Sequence[str], reading: Reading) -> dict[str, np.ndarray]:
-    codes, classes = encode_labels(without(rows, reading.missing), tuple(fit.class_names))
-    probs = fit.predict(Votes(codes, len(codes), codes.shape[1], len(classes), (), voters, classes))
+    categories = (*fit.class_names, *fit.other_names)
+    codes, classes, strange = encode_labels(without(rows, reading.missing), categories)
+    probs = fit.predict(Votes(codes, len(codes), codes.shape[1], len(classes), (), voters, classes, strange))
     labels = np.asarray(fit.class_names)[probs.argmax(axis=1)]
     return {"label": labels, **{f"prob_{name}": probs[:, k] for k, name in enumerate(fit.class_names)}}
 

@@ -22,13 +22,18 @@ DENSE_ELEMENTS = 2**25
 """Votes that are stored as a matrix become a dense indicator if it has at most this many elements."""
 
 
-def vote_indicator(votes: Votes, num_classes: int) -> Indicator:
-    """The votes as an indicator matrix, dense where that is affordable."""
-    width = votes.num_voters * num_classes
+def vote_indicator(votes: Votes, num_categories: int) -> Indicator:
+    """The votes as an indicator matrix, dense where that is affordable.
+
+    Args:
+        votes: The votes.
+        num_categories: Number of columns of each voter, at least that of the different votes.
+    """
+    width = votes.num_voters * num_categories
     if not votes.is_sparse and votes.num_items * width <= DENSE_ELEMENTS:
-        return (votes.matrix[:, :, None] == np.arange(num_classes)).reshape(-1, width).astype(np.float64)
+        return (votes.matrix[:, :, None] == np.arange(num_categories)).reshape(-1, width).astype(np.float64)
     item, voter, vote = votes.triplets
-    columns = voter * np.int32(num_classes) + vote
+    columns = voter * np.int32(num_categories) + vote
     return sparse.csr_array((np.ones(len(item)), columns, votes.bounds), shape=(votes.num_items, width))
 
 

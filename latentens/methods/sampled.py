@@ -63,6 +63,8 @@ class SampledMethod(DrawsPredictor, Method):
         model: The generative model.
     """
 
+    takes_other_votes = True
+
     @abstractmethod
     def draw(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> tuple[Arrays, Diagnostics]:
         """Draw from the posterior: the extension point. It runs in double precision.

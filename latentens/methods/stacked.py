@@ -72,6 +72,8 @@ class Stacked(Method):
         num_draws: Number of draws of the weights that probabilities are averaged over.
     """
 
+    takes_other_votes = True
+
     methods: tuple[Method, ...] = ()
     num_draws: Count = 256
 
@@ -165,7 +167,7 @@ def _check_labels(fit: Fit, votes: Votes) -> None:
 
 def _voter_features(votes: Votes) -> sparse.csr_array:
     """How often each voter voted for a class on an item, one row for each item and class."""
-    item, voter, vote = votes.triplets
+    item, voter, vote = votes.without_other_votes().triplets
     shape = votes.num_items * votes.num_classes, votes.num_voters
     rows = item.astype(np.int64) * votes.num_classes + vote
     return sparse.coo_array((np.ones(len(item)), (rows, voter)), shape).tocsr()

@@ -53,7 +53,7 @@ class Supervised(Predictor):
         votes, known = dataset.votes, np.flatnonzero(dataset.labels >= 0)
         if len(np.unique(dataset.labels[known])) < 2:
             raise VotesError(f"{dataset.name} has labels of fewer than two classes, too few for supervised training")
-        inputs, labels = vote_indicator(votes.take(known), votes.num_classes), dataset.labels[known]
+        inputs, labels = vote_indicator(votes.take(known), votes.num_categories), dataset.labels[known]
         seeds = numpy_generator(key).integers(2**31, size=self.restarts)
         network = min((self._train(inputs, labels, int(seed)) for seed in seeds), key=lambda trained: trained.loss_)
         diagnostics = Diagnostics(
@@ -68,7 +68,7 @@ class Supervised(Predictor):
 
     @in_blocks
     def posterior(self, estimate: Estimate, votes: Votes) -> Posterior:
-        values: Any = vote_indicator(votes, votes.num_classes)
+        values: Any = vote_indicator(votes, votes.num_categories)
         for layer in range(len(self.hidden_layers) + 1):
             weights, bias = (estimate.state[f"{name}_{layer}"] for name in LAYER)
             values = (values if layer == 0 else np.maximum(values, 0.0)) @ weights + bias

@@ -172,14 +172,14 @@ class HiddenVotes(NamedTuple):
         voter: Its voter.
         vote: The vote.
         label_probs: The posterior of the item's label given the other voters' votes.
-        num_voters: Number of voters.
+        shape: Number of voters and of different votes.
     """
 
     item: Int[np.ndarray, " hidden"]
     voter: Int[np.ndarray, " hidden"]
     vote: Int[np.ndarray, " hidden"]
     label_probs: Float[np.ndarray, "hidden label"]
-    num_voters: int
+    shape: tuple[int, int]
 
 
 class HiddenLabels(NamedTuple):
@@ -250,7 +250,7 @@ def without_voter(votes: Votes, item: Int[np.ndarray, " row"], voter: Int[np.nda
 
 def _asked_items(votes: Votes, generator: np.random.Generator) -> Int[np.ndarray, " asked"]:
     """The items with two votes at least, or a sample of them."""
-    items = np.flatnonzero(votes.tally.sum(axis=1) > 1)
+    items = np.flatnonzero(votes.cast_by_item > 1)
     if not len(items):
         raise VotesError(NO_PAIRS)
     return items if len(items) <= MOST_HIDDEN else np.sort(generator.choice(items, MOST_HIDDEN, replace=False))
@@ -271,7 +271,7 @@ def _hidden_entries(votes: Votes, generator: np.random.Generator) -> Int[np.ndar
 def _ask_about_votes(fitted: Fit, votes: Votes, entries: Int[np.ndarray, " hidden"]) -> HiddenVotes:
     item, voter, vote = votes.triplets.at(entries)
     probs = posterior_of(fitted.method, fitted, without_voter(votes, item, voter))
-    return HiddenVotes(item, voter, vote, probs, votes.num_voters)
+    return HiddenVotes(item, voter, vote, probs, (votes.num_voters, votes.num_categories))
 
 
 POOLING = 3.0
@@ -317,10 +317,9 @@ class _Asked:
 
     def __init__(self, hidden: HiddenVotes, base: Base | None) -> None:
         self._base = base
-        num_classes = hidden.label_probs.shape[1]
-        self._label_probs, self._shape = hidden.label_probs, (num_classes, hidden.num_voters, num_classes)
+        self._label_probs, self._shape = hidden.label_probs, (hidden.label_probs.shape[1], *hidden.shape)
         _, self._item = np.unique(hidden.item, return_inverse=True)
-        self._cell = hidden.voter.astype(np.int64) * num_classes + hidden.vote
+        self._cell = hidden.voter.astype(np.int64) * hidden.shape[1] + hidden.vote
 
     def score(self, temperature: float, confusion: Counts) -> Float[np.ndarray, " item"]:
         """The log-probability of each item's hidden votes at given confusion matrices."""
@@ -352,7 +351,7 @@ class _Asked:
 
 def pooled(counts: Counts) -> Counts:
     """Counts with `POOLING` more votes of each voter for each label, divided as the votes of all voters are."""
-    together = counts.sum(axis=1) + WRONG + (RIGHT - WRONG) * np.eye(len(counts))
+    together = counts.sum(axis=1) + WRONG + (RIGHT - WRONG) * np.eye(len(counts), counts.shape[2])
     return counts + POOLING * (together / together.sum(axis=1, keepdims=True))[:, None]
 
 
@@ -404,6 +403,8 @@ class Tempered(Method):
             fit to half of the items knows less than the fit to all, and τ would be too low.
     """
 
+    takes_other_votes = True
+
     method: Method
     folds: Annotated[int, at_least(2)] | None = None
 
@@ -448,7 +449,7 @@ def find_temperature(held: HeldOut, base: Float[np.ndarray, " label"]) -> tuple[
 
 def temper_voted(probs: Posterior, votes: Votes, temperature: float, base: Float[np.ndarray, " label"]) -> Posterior:
     """Tempered where there are votes; without any, the posterior is not overconfident."""
-    return np.where(votes.tally.any(axis=1, keepdims=True), temper(probs, temperature, base), probs)
+    return np.where((votes.cast_by_item > 0)[:, None], temper(probs, temperature, base), probs)
 
 
 def _together(scores: Sequence[Score]) -> Score:

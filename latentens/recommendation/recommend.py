@@ -92,6 +92,7 @@ def recommend(
     if twins < 1:
         raise LatentensError(f"a recommendation needs at least one twin of each model, not {twins}")
     sample_key, signal_key, work_key = jax.random.split(key, 3)
+    votes.refuse_other_votes("recommend")
     codes = None if gold is None else gold_codes(votes, gold)
     codes = codes if codes is not None and (codes >= 0).any() else None
     dataset = _sample(votes, codes, max_items or (2_000 if quick else 10_000), sample_key)

@@ -171,10 +171,10 @@ def items_part(data: DatasetResult, colour: Mapping[str, str]) -> Part | None:
 
 def votes_text(data: DatasetResult, item: int, most_named: int = 6) -> str:
     """The votes on an item: with the voters' names if they are few, otherwise counted."""
-    _, voters, classes = data.votes.between(item, item + 1).triplets
+    names, (_, voters, classes) = data.votes.category_names, data.votes.between(item, item + 1).triplets
     if 0 < len(voters) <= most_named:
         named = zip(voters, classes, strict=True)
-        return ", ".join(f"{data.voter_names[voter]}: {data.class_names[vote]}" for voter, vote in named)
-    counts = np.bincount(classes, minlength=len(data.class_names))
-    cast = [f"{count}\u00a0×\u00a0{data.class_names[vote]}" for vote, count in enumerate(counts) if count]
+        return ", ".join(f"{data.voter_names[voter]}: {names[vote]}" for voter, vote in named)
+    counts = np.bincount(classes, minlength=len(names))
+    cast = [f"{count}\u00a0×\u00a0{names[vote]}" for vote, count in enumerate(counts) if count]
     return ", ".join(cast) or "no votes"

@@ -113,7 +113,8 @@ class Matrices:
     Attributes:
         summary: The title.
         note: How to read them.
-        classes: Names of the rows and columns.
+        classes: Names of the rows.
+        votes: Names of the columns.
         matrices: Shares by the name of the voter.
         opened: Whether they are shown from the start.
     """
@@ -122,6 +123,7 @@ class Matrices:
     summary: str
     note: str
     classes: Sequence[str]
+    votes: Sequence[str]
     matrices: Sequence[tuple[str, np.ndarray]]
     opened: bool
 

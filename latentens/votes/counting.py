@@ -85,7 +85,9 @@ def count_votes_in(paths: Paths, *, pending_rows: int = 2**20, **options: Unpack
     classes = None if reading.classes is None else [*map(label_text, reading.classes)]
     refuse_strange_columns(layout.voters, bool(layout.items), votes, classes)
     codes, class_names, others = encode_labels(votes, reading.classes)
-    merged, counts = _merge([(Coded(codes, np.arange(len(class_names) + len(others))), counts)])  # missing labels have become one
+    merged, counts = _merge(
+        [(Coded(codes, np.arange(len(class_names) + len(others))), counts)]
+    )  # missing labels have become one
     sizes, names = (len(counts), len(layout.voters), len(class_names)), ((), layout.voters, class_names, others)
     return CountedVotes(Votes(merged.codes, *sizes, *names), counts)
 

@@ -90,13 +90,12 @@ def refuse_strange_columns(names: Sequence[str], has_items: bool, votes: Coded, 
         lowered = {label.casefold() for label in classes}
         for name, (labels, _) in columns.items():
             unknown = sorted(labels.difference(classes))
-            # a voter votes for classes, and its other votes are spelt unlike them and like those of another voter
-            alien = unknown if labels.isdisjoint(classes) else [label for label in unknown if label not in usual]
-            if strange := sorted({*alien, *(label for label in unknown if label.casefold() in lowered)}):
+            alien = [label for label in unknown if label not in usual] if labels.isdisjoint(classes) else []
+            if strange := [label for label in unknown if label in alien or label.casefold() in lowered]:
                 ignore, hint = Keyword("ignore", (name,)), suggestion(strange[0], classes)
                 raise VotesError(
-                    f"column {name!r} holds {strange[0]!r}, which is not one of the classes and no vote of others (if "
-                    f"it holds no votes, give {ignore}): {hint}",
+                    f"column {name!r} holds {strange[0]!r}, which is not one of the classes (if it holds no votes, "
+                    f"give {ignore}): {hint}",
                     ignore,
                 )
         return
