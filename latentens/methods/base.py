@@ -33,7 +33,7 @@ from latentens.runtime.numerics import double_precision
 from latentens.runtime.parallel import one_blas_thread, time_limited
 from latentens.runtime.settings import Settings
 from latentens.votes import CountedVotes, Votes
-from latentens.votes.labels import Names
+from latentens.votes.labels import Names, listed
 from latentens.votes.matching import Gold, align, certain_where_known, gold_codes
 
 if TYPE_CHECKING:
@@ -206,7 +206,8 @@ class Fit(Estimate):
         Intervals are there where they are quick to compute, and the column of that name says what they rest on;
         `voter_skill` computes them for every generative model.
         """
-        return voter_table(self.summary.skill, self.voter_names, self.class_names, self.other_names)
+        others = self.other_names if self.method.takes_other_votes else ()
+        return voter_table(self.summary.skill, self.voter_names, self.class_names, others)
 
     @property
     def codes(self) -> Int[np.ndarray, " item"]:
@@ -254,7 +255,7 @@ class Fit(Estimate):
 
     def aligned(self, votes: Votes) -> Votes:
         """Votes with the voters and the categories of the fit, matched by name."""
-        return align(votes, self.voter_names, self.class_names, self.other_names)
+        return self.method.usable(align(votes, self.voter_names, self.class_names, self.other_names))
 
     @property
     def model(self) -> GenerativeModel | None:
@@ -329,6 +330,16 @@ class Predictor(Settings, ABC):
             estimate: What `estimate` found.
             votes: Distinct rows of votes, with the voters and classes of the fit.
         """
+
+    @property
+    def takes_other_votes(self) -> bool:
+        """Whether it learns from votes for categories that are not labels, which are missing otherwise."""
+        return False
+
+    @final
+    def usable(self, votes: Votes) -> Votes:
+        """The votes that it learns from."""
+        return votes if self.takes_other_votes else votes.without_other_votes()
 
     def fitted_model(self, estimate: Estimate) -> GenerativeModel | None:
         """The generative model whose parameters and draws the estimate has; None if there is no such model."""
@@ -405,11 +416,9 @@ class Method(Predictor):
 
     Attributes:
         counts_rows: Whether it can fit `CountedVotes`: it weights distinct rows by their counts wherever it uses them.
-        takes_other_votes: Whether it can fit votes for categories that are not labels (`Votes.other_names`).
     """
 
     counts_rows: ClassVar[bool] = False
-    takes_other_votes: ClassVar[bool] = False
 
     @final
     def fit(
@@ -464,13 +473,16 @@ class Method(Predictor):
         votes = source.weighted if isinstance(source, CountedVotes) else source
         if votes.counts is not None and not self.counts_rows:
             raise VotesError(f"{name} does not take counted rows of votes: read the items, or a sample of them")
-        if not self.takes_other_votes:
-            votes.refuse_other_votes(name)
+        others = votes.other_names
+        votes = self.usable(votes)
         release_compiled()
         with time_limited(name):
             estimate = _oriented(self, self.estimate(votes, key, gold), votes, gold, nested)
             fit = finished(self, _identified(self, estimate, votes), votes, start, gold)
-        return fit if source is votes else replace(fit, source=source)
+        if len(others) > len(votes.other_names):
+            notes = [*fit.diagnostics.notes, f"votes for {listed(others)}, not a label, count as missing"]
+            fit = replace(fit, other_names=others, diagnostics=fit.diagnostics.updated(notes=notes))
+        return replace(fit, source=source) if isinstance(source, CountedVotes) else fit
 
 
 def fit_known(method: Method, votes: Votes, key: jax.Array, gold: GoldCodes | None) -> Fit:
@@ -612,6 +624,6 @@ def model_params(model: GenerativeModel, estimate: Estimate) -> Arrays:
 @one_blas_thread()
 def posterior_of(method: Predictor, estimate: Estimate, votes: Votes) -> Posterior:
     """What a method's estimate says about votes, asked once for each distinct row."""
-    rows, _, inverse = votes.patterns
+    rows, _, inverse = method.usable(votes).patterns
     probs = method.posterior(estimate, rows)[inverse]
     return probs[:, estimate.state["label_order"]] if "label_order" in estimate.state else probs
