@@ -38,8 +38,8 @@ class ClassConditional(GenerativeModel):
 
         prevalence → label[item] → vote[item, voter] ← accuracy[voter, class]
 
-    With two classes and no other votes this is `DawidSkene`, and the order of the labels is not identified and follows the votes. With
-    more it is identified: only the vote for the label itself is treated differently.
+    With two different votes this is `DawidSkene`, and the order of the labels is not identified and follows the votes.
+    With more it is identified: only the vote for the label itself is treated differently.
 
     Reference: J. M. Pullin, L. C. Gurrin & D. Vukcevic (2023), Statistical models of repeated categorical ratings: the
     R package rater, The R Journal 15 (RJ-2023-064).

@@ -118,8 +118,8 @@ def simulate_like(
     structure = check_form(model, pattern)
     if pattern.num_categories < structure.num_vote_classes:
         raise VotesError(
-            f"the pattern has {pattern.num_categories} classes, but votes of {model} have {structure.num_vote_classes}: "
-            "name all of them when the votes are made"
+            f"the pattern has {pattern.num_categories} classes, but votes of {model} have "
+            f"{structure.num_vote_classes}: name all of them when the votes are made"
         )
     params_key, items_key = jax.random.split(key)
     if params is None:

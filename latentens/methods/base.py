@@ -339,7 +339,7 @@ class Predictor(Settings, ABC):
     @final
     def usable(self, votes: Votes) -> Votes:
         """The votes that it learns from."""
-        return votes if self.takes_other_votes else votes.without_other_votes()
+        return votes if not len(votes.other_names) or self.takes_other_votes else votes.without_other_votes()
 
     def fitted_model(self, estimate: Estimate) -> GenerativeModel | None:
         """The generative model whose parameters and draws the estimate has; None if there is no such model."""

@@ -25,7 +25,7 @@ from latentens.programs.likelihood import bayes_posterior, log_likelihood
 from latentens.programs.model import GenerativeModel, Params
 from latentens.programs.parameters import flatten, parameter_supports, transform_of
 from latentens.programs.rows import Rows
-from latentens.programs.tables import checked_params
+from latentens.programs.tables import checked_params, emits_other_votes
 from latentens.runtime.numerics import key_from, numpy_generator
 from latentens.runtime.settings import Count, CountOrZero, PartialShare, Positive, above
 from latentens.votes import Votes
@@ -70,7 +70,6 @@ class MaximumLikelihood(Method):
     """
 
     counts_rows = True
-    takes_other_votes = True
 
     model: GenerativeModel
     algorithm: Algorithm = "lbfgs"
@@ -150,6 +149,11 @@ class MaximumLikelihood(Method):
 
     def posterior(self, estimate: Estimate, votes: Votes) -> Posterior:
         return bayes_posterior(self.model, estimate.params, votes)
+
+    @property
+    def takes_other_votes(self) -> bool:
+        """True if votes of the model can be for categories that are not labels."""
+        return emits_other_votes(self.model)
 
     def fitted_model(self, estimate: Estimate) -> GenerativeModel:
         """The model that was fitted."""

@@ -14,6 +14,7 @@ from latentens.inference.draws import judge_chains, label_draws, label_posterior
 from latentens.methods.base import Arrays, Diagnostics, Estimate, Fit, GoldCodes, Method, Posterior, Predictor, finished
 from latentens.programs.likelihood import observe
 from latentens.programs.model import GenerativeModel
+from latentens.programs.tables import emits_other_votes
 from latentens.runtime.blocks import fetch
 from latentens.runtime.numerics import double_precision
 from latentens.votes import Votes
@@ -49,6 +50,11 @@ class DrawsPredictor(Predictor):
         del estimate
         return True
 
+    @property
+    def takes_other_votes(self) -> bool:
+        """True if votes of the model can be for categories that are not labels."""
+        return emits_other_votes(self.model)
+
     def fitted_model(self, estimate: Estimate) -> GenerativeModel:
         """The model that was fitted."""
         del estimate
@@ -62,8 +68,6 @@ class SampledMethod(DrawsPredictor, Method):
     Attributes:
         model: The generative model.
     """
-
-    takes_other_votes = True
 
     @abstractmethod
     def draw(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> tuple[Arrays, Diagnostics]:

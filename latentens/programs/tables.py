@@ -164,6 +164,12 @@ def _run(model: GenerativeModel, structure: Structure, params: Params, family: l
     return trace
 
 
+def emits_other_votes(model: GenerativeModel) -> bool:
+    """Whether votes of the model can be for categories that are not labels."""
+    structure = structure_of(model)
+    return hasattr(model, "num_categories") or structure.num_vote_classes > structure.num_labels
+
+
 def check_form(model: GenerativeModel, votes: Votes) -> Structure:
     """Raise `VotesError` unless the votes are of the form that the program makes."""
     structure = structure_of(model)
@@ -173,6 +179,7 @@ def check_form(model: GenerativeModel, votes: Votes) -> Structure:
         kind = "categories (classes and other votes)" if len(votes.other_names) else "classes"
         raise VotesError(
             f"the votes have {votes.num_categories} {kind}, but votes of {model} have {structure.num_vote_classes}"
+            + (f": give num_categories={votes.num_categories}" if len(votes.other_names) else "")
         )
     if len(votes.other_names) and votes.num_classes != structure.num_labels:
         raise VotesError(
