@@ -76,7 +76,7 @@ def test_likelihood_never_falls(num_classes):
     votes, _ = votes_of_classes(num_classes, num_items=300)
     rows, counts, _ = votes.patterns
     data = count_rows(rows, counts)
-    estimates = random_estimates(np.random.default_rng(0), 6, 5, num_classes)
+    estimates = random_estimates(np.random.default_rng(0), 6, 5, num_classes, num_classes)
     heights = []
     for _ in range(60):
         expected = expectation(data, estimates)
@@ -190,7 +190,7 @@ def slow_climb():
     votes, _ = votes_of_classes(4, num_items=400, num_voters=12, right=0.3, missing=0.6)
     rows, counts, _ = votes.patterns
     data = count_rows(rows, counts)
-    drawn = random_estimates(np.random.default_rng(1), 6, votes.num_voters, votes.num_classes)
+    drawn = random_estimates(np.random.default_rng(1), 6, votes.num_voters, 4, 4)
     return data, expectation(data, drawn), VotePrior.of_counts(np.full((4, 4), 0.01))
 
 

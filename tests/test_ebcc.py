@@ -55,7 +55,7 @@ def test_accuracy_is_near_the_reference(family, reference, margin):
 def test_the_evidence_bound_never_falls(num_classes):
     votes, _ = votes_of_classes(num_classes, num_items=200, missing=0.2)
     rows, counts, _ = votes.patterns
-    indicator, prior = vote_indicator(rows, num_classes), _prior(5, num_classes, 4)
+    indicator, prior = vote_indicator(rows, num_classes), _prior(5, num_classes, num_classes, 4)
     generator = np.random.default_rng(0)
     responsibilities = generator.dirichlet(np.ones(num_classes * 4), rows.num_items).reshape(-1, num_classes, 4)
     bounds = []
@@ -97,7 +97,7 @@ def test_the_reported_bound_is_that_of_all_subtypes():
     fit = Ebcc(num_subtypes=4, tolerance=1e-9).fit(votes, key=KEY)
     rows, counts, _ = votes.patterns
     fitted = Concentrations(*(fit.state[f"{name}_concentration"] for name in Concentrations._fields))
-    prior, indicator = _prior(5, 3, 4), vote_indicator(rows, 3)
+    prior, indicator = _prior(5, 3, 3, 4), vote_indicator(rows, 3)
     for _ in range(20):  # plain rounds with all subtypes find nothing better
         responsibilities, log_rows = _responsibilities(indicator, fitted)
         bound = counts @ log_rows - _divergence(fitted, prior)
@@ -108,7 +108,7 @@ def test_the_reported_bound_is_that_of_all_subtypes():
 def test_subtypes_change_class_where_that_raises_the_bound():
     votes, _ = votes_of_classes(2, num_items=400, right=0.6)
     rows, counts, _ = votes.patterns
-    ascent = SubtypeAscent(incidence_of(rows), counts, None, 2, 3, 1e-7, 500)
+    ascent = SubtypeAscent(incidence_of(rows), counts, None, 2, 2, 3, 1e-7, 500)
     labels = np.random.default_rng(0).dirichlet(np.ones(2), rows.num_items)
     end = ascent.climb(ascent.begin(labels, np.random.default_rng(1)))
     wrong = end.position.subtypes._replace(label=1 - end.position.subtypes.label)
@@ -121,11 +121,11 @@ def test_subtypes_change_class_where_that_raises_the_bound():
 def test_blocks_give_the_round_of_all_rows_and_all_subtypes(storage):
     votes, _ = votes_of_classes(3, num_items=300, missing=0.3)
     rows, counts, _ = storage(votes).patterns
-    ascent = SubtypeAscent(incidence_of(rows, block_elements=200), counts, None, 3, 2, 1e-7, 500)
+    ascent = SubtypeAscent(incidence_of(rows, block_elements=200), counts, None, 3, 3, 2, 1e-7, 500)
     assert len(ascent.rows.blocks) > 5
     start = ascent.begin(np.random.default_rng(0).dirichlet(np.ones(3), rows.num_items), np.random.default_rng(1))
     position = ascent.stand(start)
-    prior, indicator = _prior(5, 3, 2), vote_indicator(rows, 3)
+    prior, indicator = _prior(5, 3, 3, 2), vote_indicator(rows, 3)
     fitted = _all_subtypes(start, prior)
     responsibilities, log_rows = _responsibilities(indicator, fitted)
     assert position.bound == pytest.approx(counts @ log_rows - _divergence(fitted, prior), rel=1e-10)

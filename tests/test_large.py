@@ -112,7 +112,7 @@ def test_incidence_multiplies_like_an_indicator(storage, num_classes, missing):
 def test_expectation_by_blocks_gives_the_same(storage):
     made = storage(votes_of_classes(3, num_items=200, missing=0.2)[0])
     rows, counts, _ = made.patterns
-    estimates = dawid_skene_em.random_estimates(np.random.default_rng(0), 2, *made.shape[1:], 3)
+    estimates = dawid_skene_em.random_estimates(np.random.default_rng(0), 2, *made.shape[1:], 3, 3)
     whole, parts = (count_rows(rows, counts, block_elements=size) for size in (2**20, 100))
     assert len(parts.incidence.blocks) > len(whole.incidence.blocks) == 1
     for one, other in zip(expectation(whole, estimates), expectation(parts, estimates), strict=True):

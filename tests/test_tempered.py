@@ -42,7 +42,7 @@ def confusion_by_loops(hidden, temperature):
     num_classes, probs = hidden.label_probs.shape[1], tempered_by_hand(hidden, temperature)
 
     def counted(weights):
-        counts = np.zeros((hidden.num_voters, num_classes, num_classes))
+        counts = np.zeros((hidden.shape[0], num_classes, num_classes))
         for j, x, weight in zip(hidden.voter, hidden.vote, weights, strict=True):
             counts[j, :, x] += weight
         shared = counts.sum(axis=0) + np.where(np.eye(num_classes, dtype=bool), RIGHT, WRONG)

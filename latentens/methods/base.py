@@ -206,8 +206,7 @@ class Fit(Estimate):
         Intervals are there where they are quick to compute, and the column of that name says what they rest on;
         `voter_skill` computes them for every generative model.
         """
-        others = self.other_names if self.method.takes_other_votes else ()
-        return voter_table(self.summary.skill, self.voter_names, self.class_names, others)
+        return voter_table(self.summary.skill, self.voter_names, self.class_names, self.other_names)
 
     @property
     def codes(self) -> Int[np.ndarray, " item"]:

@@ -117,8 +117,10 @@ def labelled(
     for name, array in arrays.items():
         default = tuple(f"{name}_dim_{axis}" for axis in range(np.ndim(array) - len(leading)))
         found[name] = ((*leading, *axes.get(name, default)), array)
-    used = {axis for dimensions, _ in found.values() for axis in dimensions}
-    return xr.Dataset(found, {axis: names for axis, names in coordinates(named).items() if axis in used})
+    made = xr.Dataset(found)
+    # where votes for other categories are missing, `vote_class` has the classes alone, which come first
+    names = {axis: names[: made.sizes[axis]] for axis, names in coordinates(named).items() if axis in made.sizes}
+    return made.assign_coords(names)
 
 
 def observed_data(votes: Votes) -> xr.Dataset:

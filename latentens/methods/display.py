@@ -56,6 +56,6 @@ def voter_table(skill: VoterSkill, voter_names: Names, class_names: Names, other
     columns["flag"], columns["intervals"] = skill.flags, skill.intervals
     if len(class_names) <= MOST_CLASSES:
         for label, truth in enumerate(class_names):
-            for vote, said in enumerate((*class_names, *other_names)):
+            for vote, said in enumerate((*class_names, *other_names)[: skill.confusion.shape[2]]):
                 columns[f"says_{said}_if_{truth}"] = skill.confusion[:, label, vote]
     return pd.DataFrame(columns)

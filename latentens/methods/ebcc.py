@@ -277,7 +277,7 @@ class Ebcc(Method):
     Notes:
         Priors: Dirichlet(1, …) for classes, Dirichlet(.1/M, …) for the M subtypes of a class, and for votes Dirichlet
         with 4 on the right class and 1 on each other vote. One start has the vote shares as one subtype per class, with
-        gold labels another has the posterior from these alone, and the others divide the vote shares among all subtypes at
+        gold labels another has the posterior from these alone, and others divide the vote shares among all subtypes at
         random. Where most votes are missing and there are many distinct rows, random starts run on a sample of the
         items first, and on all of them only if the best one keeps several subtypes of a class there; with very many
         rows only the best of them continues. The best evidence bound is kept, and subtypes change class where that

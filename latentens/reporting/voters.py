@@ -181,5 +181,5 @@ def _matrices(data: DatasetResult, found: VoterSkill, most_open: int = 10, most:
     if len(found.votes) > most:
         note += f" The {most} voters with the most votes."
     shown = [(data.voter_names[voter], found.confusion[voter]) for voter in busiest]
-    columns = tuple(map(str, data.votes.category_names))
+    columns = tuple(map(str, data.votes.category_names))[: found.confusion.shape[2]]
     return Matrices("Confusion matrix of each voter", note, data.class_names, columns, shown, len(shown) <= most_open)
