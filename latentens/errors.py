@@ -1,6 +1,7 @@
 """The errors a user can cause; each message is one sentence that names the fault and the remedy."""
 
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any, NamedTuple, Self
 
 
@@ -55,6 +56,22 @@ class LatentensWarning(UserWarning):
 
 class DataNotFoundError(LatentensError, FileNotFoundError):
     """A data file that was not found; the message says what to fetch and where to put it."""
+
+
+class MissingExtraError(LatentensError, ImportError):
+    """An optional dependency that is not installed; the message says how to install it."""
+
+
+def require(purpose: str, *modules: str) -> None:
+    """Raise an error that says how to install optional dependencies, unless all of them are installed.
+
+    Args:
+        purpose: What needs them; the beginning of the sentence.
+        modules: The modules that will be imported.
+    """
+    missing = [name for name in modules if find_spec(name) is None]
+    if missing:
+        raise MissingExtraError(f'{purpose} needs {", ".join(missing)}: pip install "latentens[all]"')
 
 
 class LimitError(LatentensError):

@@ -12,6 +12,10 @@ type; NaN, None and empty text are missing votes.
 
 from typing import Any, Self
 
+from latentens.errors import require
+
+require("latentens.sklearn", "sklearn")
+
 import jax
 import numpy as np
 import pandas as pd

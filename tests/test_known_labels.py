@@ -14,8 +14,8 @@ from latentens.cli.app import print_next_command
 from latentens.comparison import add_independence, from_tree
 from latentens.comparison.result import short_names
 from latentens.methods import DawidSkeneEM, MajorityVote
+from latentens.recommendation.text import briefly
 from latentens.reporting.pairs import dependence_part
-from latentens.reporting.recommendation import briefly
 from latentens.reporting.voters import by_known_labels, voters_part
 
 NAMES = ["first", "copy", "other", "fourth", "fifth", "silent"]

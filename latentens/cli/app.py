@@ -139,7 +139,7 @@ def compare(
     from latentens.datasets import PAPER_MODELS, load, simulate_paper
 
     chosen, models = find_methods(methods or []), [find_model(text) for text in model or []]
-    io.check_folder(out)
+    io.check_report(out)
     io.refuse_without("--votes", votes, {"truth": truth, "gold": gold, "anchor": anchor})
     io.refuse_without("--votes or --data", votes or data, reading)
     datasets = [load(name, root, **reading) for name in data or []]
@@ -204,9 +204,10 @@ def _save(tree: "DataTree", out: Path | None, what: str) -> None:
     """Write a comparison and its report into a folder, if there is one."""
     from latentens.cli.io import write_files
     from latentens.comparison import save_comparison
-    from latentens.reporting import report
 
     if out:
+        from latentens.reporting import report
+
         write_files({out / "tree.nc": partial(save_comparison, tree)})
         tell(f"The {what} is in {out / 'tree.nc'}, the report in {report(tree, out)}")
 
@@ -357,7 +358,7 @@ def recommend(
     from latentens.recommendation import recommend
 
     chosen = find_methods(methods or [])
-    io.check_folder(out)
+    io.check_report(out)
     read = io.read_users_votes(votes, reading, anchor)
     tell(io.described(votes, read))
     known = io.read_gold(read, gold, reading)

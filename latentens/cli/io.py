@@ -18,7 +18,7 @@ from jaxtyping import Int
 from latentens.cli.options import as_option
 from latentens.cli.terminal import say
 from latentens.datasets import Dataset, from_files, read_labels, read_votes
-from latentens.errors import Keyword, LatentensError
+from latentens.errors import Keyword, LatentensError, require
 from latentens.runtime.parallel import available_cores
 from latentens.votes import Votes
 from latentens.votes.labels import TableOptions, listed
@@ -118,6 +118,13 @@ def check_file(out: Path | None) -> None:
     if out.exists() and not os.access(out, os.W_OK):
         raise LatentensError(f"{out} is not writable; choose another file")
     check_folder(out.parent)
+
+
+def check_report(folder: Path | None) -> None:
+    """Refuse a folder for a comparison and its report, as `check_folder` does, or if libraries for them are missing."""
+    check_folder(folder)
+    if folder is not None:
+        require("--out", "arviz_plots", "h5netcdf", "h5py", "jinja2", "matplotlib", "PIL")
 
 
 def check_folder(folder: Path | None) -> None:

@@ -16,8 +16,8 @@ from latentens.comparison import add_independence, add_worth, data_trees, from_t
 from latentens.comparison.data_tree import scores_of
 from latentens.datasets import Dataset
 from latentens.recommendation.recommend import method_rows, plausible_models
-from latentens.reporting.checks import WARNING, prediction_frame
-from latentens.reporting.recommendation import briefly
+from latentens.recommendation.text import briefly
+from latentens.reporting.tables import WARNING, prediction_frame
 from latentens.scores import scores as evaluation
 
 

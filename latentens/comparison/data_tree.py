@@ -62,7 +62,7 @@ from latentens.comparison.result import (
     Pointwise,
 )
 from latentens.datasets.dataset import Dataset
-from latentens.errors import LatentensError
+from latentens.errors import LatentensError, require
 from latentens.methods.base import Arrays
 from latentens.methods.datatree import axis_names, coordinate, coordinates, labelled, observed_data
 from latentens.methods.persistence import skill_of
@@ -475,6 +475,7 @@ def save_comparison(tree: xr.DataTree, path: str | Path) -> None:
         tree: The comparison, as `latentens.compare` returns it.
         path: The file, usually `….nc`.
     """
+    require("Saving a comparison", "h5netcdf", "h5py")
     content = tree.to_netcdf(engine="h5netcdf")  # in memory: on a full disk HDF5 crashes
     part = Path(f"{path}.part")
     try:
@@ -490,6 +491,7 @@ def load_comparison(path: str | Path) -> xr.DataTree:
     Args:
         path: A file that `save_comparison` or `latentens compare --out` has written.
     """
+    require("Loading a comparison", "h5netcdf", "h5py")
     if Path(path).is_dir():
         raise LatentensError(f"{path} is a folder; name the file in it, such as {Path(path) / 'tree.nc'}")
     if not Path(path).is_file():

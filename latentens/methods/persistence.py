@@ -11,7 +11,7 @@ import jax
 import numpy as np
 import xarray as xr
 
-from latentens.errors import LatentensError
+from latentens.errors import LatentensError, require
 from latentens.inference.skill import VoterSkill
 from latentens.votes import Votes
 from latentens.votes.counting import Paths, tables_in, wide_layout
@@ -34,6 +34,7 @@ def save_fit(fit: "Fit", path: str | Path) -> None:
         fit: The fit.
         path: The file, usually `….nc`.
     """
+    require("Saving a fit", "h5netcdf", "h5py")
     settings: dict[str, np.ndarray] = {}
     groups = {group: _dataset(getattr(fit, group) or {}) for group in ARRAYS}
     groups["/"] = xr.Dataset({"label_probs": (("item", "label"), fit.label_probs)})
@@ -82,6 +83,7 @@ def skill_of(arrays: Mapping[str, np.ndarray]) -> VoterSkill:
 
 
 def _open(path: str | Path) -> xr.DataTree:
+    require("Loading a fit", "h5netcdf", "h5py")
     try:
         with xr.open_datatree(path, engine="h5netcdf") as opened:
             tree = opened.load()

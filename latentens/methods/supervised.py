@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import expit, softmax
 
 from latentens.datasets import Dataset
-from latentens.errors import VotesError
+from latentens.errors import VotesError, require
 from latentens.methods.base import Diagnostics, Estimate, Fit, GoldCodes, Method, Posterior, Predictor, finished
 from latentens.methods.rows import in_blocks, vote_indicator
 from latentens.runtime.numerics import numpy_generator
@@ -79,6 +79,7 @@ class Supervised(Predictor):
         return probs
 
     def _train(self, inputs: Any, labels: np.ndarray, seed: int) -> Any:
+        require("Supervised training", "sklearn")
         from sklearn.exceptions import ConvergenceWarning  # imported late: other methods need not wait for it
         from sklearn.neural_network import MLPClassifier
 

@@ -4,9 +4,10 @@ Which sentences there are depends on whether a model is plausible, so that there
 and on whether there are gold labels. With gold labels, the first accuracy stated is the one on them.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
+import xarray as xr
 
 from latentens.recommendation.candidates import SAFEST
 from latentens.recommendation.decision import (
@@ -259,3 +260,23 @@ def span(interval: Interval) -> str:
 def points(difference: float) -> str:
     """A difference of shares in percentage points."""
     return f"{100 * difference:.1f} points"
+
+
+def briefly(group: xr.Dataset, short: Mapping[str, str]) -> xr.Dataset:
+    """A recommendation with short names of methods."""
+    group = group.copy()
+    group["sentence"] = (
+        group["sentence"].dims,
+        [with_short_names(str(text), short) for text in group["sentence"].values],
+    )
+    group.attrs["recommended"] = short.get(group.attrs["recommended"], group.attrs["recommended"])
+    if "estimator" in group.coords:
+        group = group.assign_coords(estimator=[short.get(str(name), str(name)) for name in group["estimator"].values])
+    return group
+
+
+def with_short_names(text: str, short: Mapping[str, str]) -> str:
+    """A text with each full name replaced by its short one."""
+    for name in sorted(short, key=len, reverse=True):
+        text = text.replace(name, short[name])
+    return text

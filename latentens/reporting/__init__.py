@@ -1,6 +1,16 @@
 """Reports of comparisons: one HTML page, with its figures and tables as files."""
 
-from latentens.reporting.figures import rank_figure
-from latentens.reporting.page import report
+from typing import Any
 
-__all__ = ["rank_figure", "report"]
+import lazy_loader
+
+from latentens.errors import require
+
+_getattr, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name on first use; the terminal's tables, in this folder too, need no library of figures."""
+    if name in __all__:
+        require("A report", "arviz_plots", "jinja2", "matplotlib", "PIL")
+    return _getattr(name)

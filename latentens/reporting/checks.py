@@ -5,21 +5,15 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from latentens.checks import PredictiveRanking
 from latentens.comparison import DatasetResult
-from latentens.comparison.data_tree import predictions
 from latentens.comparison.result import CheckResult
 from latentens.reporting.drawing import Picture, panels, render, wrapped
 from latentens.reporting.layout import Block, Part, Row, Table, number, words
-from latentens.reporting.tables import consensus
+from latentens.reporting.tables import WARNING, consensus, prediction_frame
 
 MOST_ITEMS = 25
 """Rows of each table of items; the file `labels.csv` has all items."""
 
-WARNING = (
-    "The model that predicts votes best describes best how votes come about. Its labels need not be the best: most of "
-    "the votes may be explained by something other than the label."
-)
 NOT_COMPUTED = (
     "This was not computed, since it takes longer than most methods. To add it to this page, run latentens compare "
     "with --checks; latentens check --worth prints it."
@@ -79,17 +73,6 @@ def _histograms(checks: Mapping[str, CheckResult], colour: Mapping[str, str], mo
         "Histograms of vote counts beside those of fitted models.",
         render(figure),
     )
-
-
-def prediction_frame(data: DatasetResult) -> tuple[pd.DataFrame, PredictiveRanking] | None:
-    """Models ranked by how well they predict held-out votes, and how each was judged; None if fewer than two do."""
-    found = predictions(data)
-    if len(found) < 2:
-        return None
-    ranking = PredictiveRanking(
-        {name: part.log_density for name, part in found.items() if part.log_density is not None}
-    )
-    return ranking.table.assign(by=lambda rows: [found[str(name)].by for name in rows.index]), ranking
 
 
 def prediction_part(data: DatasetResult, colour: Mapping[str, str]) -> Part | None:

@@ -9,6 +9,7 @@ import xarray as xr
 
 from latentens.comparison import EXACT, DatasetResult
 from latentens.recommendation.recommend import GROUP, method_rows, plausible_models
+from latentens.recommendation.text import briefly
 from latentens.reporting.drawing import PALETTE, Picture, render, row_axes
 from latentens.reporting.layout import Block, Note, Part, Row, Table, number, words
 
@@ -40,26 +41,6 @@ def with_short_methods(data: DatasetResult, short: Mapping[str, str]) -> Dataset
     """A data set with short names of methods, in its recommendation too."""
     groups = {name: briefly(group, short) if name == GROUP else group for name, group in data.groups.items()}
     return replace(data.renamed(short), groups=groups)
-
-
-def briefly(group: xr.Dataset, short: Mapping[str, str]) -> xr.Dataset:
-    """A recommendation with short names of methods."""
-    group = group.copy()
-    group["sentence"] = (
-        group["sentence"].dims,
-        [with_short_names(str(text), short) for text in group["sentence"].values],
-    )
-    group.attrs["recommended"] = short.get(group.attrs["recommended"], group.attrs["recommended"])
-    if "estimator" in group.coords:
-        group = group.assign_coords(estimator=[short.get(str(name), str(name)) for name in group["estimator"].values])
-    return group
-
-
-def with_short_names(text: str, short: Mapping[str, str]) -> str:
-    """A text with each full name replaced by its short one."""
-    for name in sorted(short, key=len, reverse=True):
-        text = text.replace(name, short[name])
-    return text
 
 
 def _method_table(found: xr.Dataset) -> Table:

@@ -7,10 +7,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from latentens.checks import PredictiveRanking
 from latentens.comparison import EXACT, Comparison, DatasetResult
+from latentens.comparison.data_tree import predictions
 from latentens.methods.display import voter_table
 from latentens.scores import CONFIDENT, PairedDifference, holm
 from latentens.scores.scores import Score
+
+WARNING = (
+    "The model that predicts votes best describes best how votes come about. Its labels need not be the best: most of "
+    "the votes may be explained by something other than the label."
+)
 
 
 def consensus(data: DatasetResult) -> tuple[np.ndarray, np.ndarray]:
@@ -236,6 +243,17 @@ def agreement(data: DatasetResult) -> dict[tuple[str, str], float]:
     """The share of items to which two methods give the same label, for each pair of methods."""
     labels = {method: probs.argmax(axis=1) for method, probs in data.posteriors.items()}
     return {(one, other): float(np.mean(labels[one] == labels[other])) for one, other in combinations(labels, 2)}
+
+
+def prediction_frame(data: DatasetResult) -> tuple[pd.DataFrame, PredictiveRanking] | None:
+    """Models ranked by how well they predict held-out votes, and how each was judged; None if fewer than two do."""
+    found = predictions(data)
+    if len(found) < 2:
+        return None
+    ranking = PredictiveRanking(
+        {name: part.log_density for name, part in found.items() if part.log_density is not None}
+    )
+    return ranking.table.assign(by=lambda rows: [found[str(name)].by for name in rows.index]), ranking
 
 
 def run_frame(comparison: Comparison) -> pd.DataFrame:
