@@ -49,6 +49,20 @@ def test_estimate_with_everything(invoke, files):
     assert code == 0
 
 
+def test_check_says_what_each_voter_is_worth(invoke, files):
+    options = "check", "votes.csv", "--gold", "gold.csv", "--voters", "worth.csv"
+    code, printed, _ = invoke(*options, cwd=files)
+    assert code == 0
+    assert "4 judges are worth" in " ".join(printed.split())
+    table = pd.read_csv(files / "worth.csv").set_index("judge")
+    assert table["log_score_added"].idxmax() == "ann"
+    assert sorted(table["rank"]) == [1, 2, 3, 4]
+    assert "what each voter adds" in printed.lower()
+    code, _, message = invoke("check", "votes.csv", "--voters", "worth.csv", cwd=files)
+    assert code != 0
+    assert "--voters needs --gold" in message
+
+
 def test_next_labels_and_votes(invoke, files):
     code, printed, _ = invoke(
         "next", "votes.csv", "--budget", "30", "--out", "ask.csv", "--gold", "gold.csv", cwd=files

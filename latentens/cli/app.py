@@ -287,13 +287,22 @@ def check(
     out: Annotated[Path | None, Option(help="CSV file for the p-value of every pair of voters.")] = None,
     level: Annotated[float, Option(min=0.0, max=1.0, help="Significance level.")] = 0.05,
     worth: Annotated[bool, Option("--worth", help="Estimate the effective number of independent voters.")] = False,
+    gold: Annotated[
+        Path | None, Option(help="CSV or Parquet file of gold labels (item, gold): what is each voter worth by them?")
+    ] = None,
+    voters: Annotated[Path | None, Option(help="CSV file for what each voter is worth by --gold.")] = None,
     seed: Seed = 1,
     *,
     reading: "TableOptions",
 ) -> None:
     """Check, without any label, whether voters err independently given the label, and name those who do not.
 
-    Example: latentens check votes.csv --worth --out pairs.csv
+    With gold labels also: how many voters with independent errors the panel amounts to, and what each voter adds to it.
+
+    Examples:
+        latentens check votes.csv --worth --out pairs.csv
+
+        latentens check votes.csv --gold gold.csv --voters worth.csv
     """
     import jax
 
@@ -301,8 +310,11 @@ def check(
     from latentens.cli import io, printing
 
     io.check_file(out)
+    io.check_file(voters)
+    io.refuse_without("--gold", gold, {"voters": voters})
     read, key = io.read_users_votes(votes, reading), jax.random.key(seed)
     tell(io.described(votes, read))
+    known = io.read_gold(read, gold, reading)
     with status("Checking whether voters err independently"):
         found = check_independence(read, key=key, level=level)
     console.print(signal_summary(read, key=key))
@@ -317,6 +329,17 @@ def check(
             except LatentensError as error:
                 words = f"The effective number of voters could not be estimated: {error}."
         console.print(words)
+    if known is not None:
+        from latentens.estimation import effective_judges, judge_worth
+
+        labels = io.by_name(read, known)
+        with status("Fitting the votes without each voter"):
+            panel, each = effective_judges(read, labels, key=key), judge_worth(read, labels, key=key)
+        console.print(panel.summary)
+        console.print(printing.worth_table(each))
+        if voters:
+            io.write_files({voters: io.frame_writer(each)})
+            tell(f"the worth of {len(each)} voters written to {voters}")
     if out:
         io.write_files({out: io.frame_writer(printing.pair_frame(found))})
         tell(f"{found.num_pairs} pairs of voters written to {out}")

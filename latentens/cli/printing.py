@@ -193,6 +193,29 @@ def agreement_table(found: pd.DataFrame) -> Table:
     return table
 
 
+def worth_table(found: pd.DataFrame, shown: int = 20) -> Table:
+    """What each voter adds to the panel by gold labels, those who add most first.
+
+    Args:
+        found: The result of `judge_worth`.
+        shown: Number of voters in the table; more are cut in the middle.
+    """
+    found = found.sort_values("log_score_added", ascending=False, kind="stable")
+    title = "What each voter adds to the others, by gold labels"
+    if len(found) > shown:
+        title = f"The voters who add most and least of {len(found):,}, by gold labels"
+        found = pd.concat([found.head(shown - shown // 2), found.tail(shown // 2)])
+    note = "without gold labels in any fit; so far: accuracy of the voters up to this rank, the best by their own votes first"
+    headings = ("voter", "accuracy added,\npoints", "p", "log score\nadded", "rank", "accuracy\nso far, %")
+    table = _table(headings, title=title, caption=note)
+    for row in found.itertuples():
+        added = f"{100 * row.accuracy_added:+.1f} ({100 * row.low:+.1f} to {100 * row.high:+.1f})"
+        log_score = f"{row.log_score_added:+.3f} ({row.log_score_low:+.3f} to {row.log_score_high:+.3f})"
+        so_far = f"{100 * row.accuracy_so_far:.1f}"
+        table.add_row(str(row.judge), added, f"{row.p_value:.3f}", log_score, str(row.rank), so_far)
+    return table
+
+
 def pair_table(check: ModelCheck, shown: int = 10) -> Table:
     """The pairs of voters that are most dependent."""
     number = len(check.dependent_pairs)

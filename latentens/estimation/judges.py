@@ -30,6 +30,7 @@ class EffectiveJudges(NamedTuple):
         correlation: The mean correlation ρ between the errors of two judges.
         judges: Number of judges with votes on labelled items.
         labels: Number of gold labels.
+        level: Coverage of the interval.
     """
 
     number: float
@@ -38,6 +39,18 @@ class EffectiveJudges(NamedTuple):
     correlation: float
     judges: int
     labels: int
+    level: float = 0.95
+
+    @property
+    def summary(self) -> str:
+        """The number in a sentence."""
+        if np.isnan(self.number):
+            return f"On {self.labels:,} gold labels the errors of the judges do not vary: they cannot be compared."
+        return (
+            f"By their errors on {self.labels:,} gold labels, {self.judges} judges are worth {self.number:.1f} judges with "
+            f"independent errors ({self.level:.0%} interval {self.low:.1f} to {self.high:.1f}); the mean correlation "
+            f"between the errors of two judges is {self.correlation:.2f}."
+        )
 
 
 def effective_judges(
@@ -69,7 +82,7 @@ def effective_judges(
     draws = generator.multinomial(len(wrong), np.full(len(wrong), 1 / len(wrong)), size=resamples)
     found = np.array([_effective(wrong, weights)[0] for weights in draws.astype(float)])
     low, high = np.nanquantile(found, [(1 - level) / 2, (1 + level) / 2])
-    return EffectiveJudges(number, float(low), float(high), correlation, wrong.shape[1], len(wrong))
+    return EffectiveJudges(number, float(low), float(high), correlation, wrong.shape[1], len(wrong), level)
 
 
 def _effective(wrong: Float[np.ndarray, "label judge"], weights: Float[np.ndarray, " label"]) -> tuple[float, float]:
