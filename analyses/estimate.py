@@ -1,12 +1,13 @@
 """Coverage and width of the intervals of `estimate`, what chosen labels are worth, and whom to ask.
 
-    python analyses/estimate.py --data ROOT [--out DIR] [--resamples 1000] [--sets 20] [--parts real simulated]
+    python analyses/estimate.py --data ROOT [--out DIR] [--resamples 1000] [--fewer 200] [--sets 20] [--parts real ask]
 
 ROOT holds `panels` and `ensembles`. Of each set every label is known; gold labels are drawn again and again from all
 items with a label (20, 50, 100 and 200; at most a third of them), and the intervals are asked whether they hold the
 value of the whole set. The posterior of Dawid–Skene does not see gold labels and is fitted once per set. Quantities
 are the prevalence of every class, accuracy (and sensitivity and specificity) of at most 12 voters, and the difference
-of two of them. What is done is kept in DIR/estimate, one file per set.
+of two of them. Simulated sets and chosen labels are resampled less often (`--fewer`). What is done is kept in
+DIR/estimate, one file per set.
 """
 
 import warnings
@@ -37,28 +38,31 @@ def main(
     out: Path,
     seed: int,
     resamples: int = 1_000,
+    fewer: int = 200,
     sets: int = 20,
     items: int = 1_000,
     parts: tuple[str, ...] = ("real", "simulated", "active", "ask"),
 ) -> pd.DataFrame:
     tables = []
-    sources = {"real": real_panels(data), "simulated": simulated_sets(seed, sets, items)}
+    sources = {
+        "real": (real_panels(data), resamples),
+        "simulated": (simulated_sets(seed, sets, items), fewer),
+    }
     if "active" in parts:
-        rows = [
-            row for dataset in sources["real"] for row in active(dataset, resamples, out / "estimate" / "active", seed)
-        ]
+        folder = out / "estimate" / "active"
+        rows = [row for dataset in real_panels(data) for row in active(dataset, fewer, folder, seed)]
         write(out, "estimate_active", table=pd.DataFrame(rows).set_index("set"))
-        sources["real"] = real_panels(data)
     if "ask" in parts:
         write(out, "estimate_ask", table=asking(sets, seed).set_index("crowd"))
-    for part in ("real", "simulated"):
-        for dataset in sources[part] if part in parts else ():
-            tables.append(covered(dataset, resamples, out / "estimate" / part, seed).assign(part=part))
+    for part, (found, number) in sources.items():
+        for dataset in found if part in parts else ():
+            tables.append(covered(dataset, number, out / "estimate" / part, seed).assign(part=part))
     if not tables:
         return pd.DataFrame()
     table = pd.concat(tables, ignore_index=True)
     write(out, "estimate_coverage", table=summarise(table).set_index(["part", "labels"]))
     write(out, "estimate_sets", table=by_set(table).set_index("set"))
+    write(out, "estimate_errors", table=by_errors(table).set_index("part"))
     return table
 
 
@@ -246,6 +250,25 @@ def by_set(table: pd.DataFrame) -> pd.DataFrame:
         coverage=("coverage", "mean"), lowest=("coverage", "min"), ratio=("ratio", "mean"), worst_ratio=("ratio", "max")
     )
     return found.reset_index()
+
+
+def by_errors(table: pd.DataFrame) -> pd.DataFrame:
+    """Coverage by how many errors of size one a sample holds on average, n² times the estimate's mean squared error.
+
+    For gold labels alone these are n p (1 − p) labels of the rarer kind; with votes, items that the votes mispredict.
+    """
+    table = table[table["resamples"] >= 50]
+    bounds, names = [-1.0, 1.0, 2.0, 4.0, 8.0, 16.0, np.inf], ["< 1", "1–2", "2–4", "4–8", "8–16", "> 16"]
+    rows = []
+    for part, some in table.groupby("part", sort=False):
+        for kind, coverage, error in (("votes", "coverage", "error"), ("gold alone", "gold_coverage", "gold_error")):
+            errors = pd.cut((some["labels"] * some[error]) ** 2, bounds, labels=names)
+            for name, inside in some.groupby(errors, observed=True):
+                found = inside[coverage]
+                row = {"part": part, "kind": kind, "errors": name, "intervals": len(found), "coverage": found.mean()}
+                row |= {"lowest": found.min(), "below_93": (found < 0.93).mean(), "above_97": (found > 0.97).mean()}
+                rows.append(row)
+    return pd.DataFrame(rows)
 
 
 if __name__ == "__main__":

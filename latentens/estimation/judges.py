@@ -47,7 +47,7 @@ class EffectiveJudges(NamedTuple):
         if np.isnan(self.number):
             return f"On {self.labels:,} gold labels the errors of the judges do not vary: they cannot be compared."
         return (
-            f"By their errors on {self.labels:,} gold labels, {self.judges} judges are worth {self.number:.1f} judges with "
+            f"By their errors on {self.labels:,} gold labels, {self.judges} judges are worth {self.number:.1f} with "
             f"independent errors ({self.level:.0%} interval {self.low:.1f} to {self.high:.1f}); the mean correlation "
             f"between the errors of two judges is {self.correlation:.2f}."
         )
