@@ -205,7 +205,7 @@ def worth_table(found: pd.DataFrame, shown: int = 20) -> Table:
     if len(found) > shown:
         title = f"The voters who add most and least of {len(found):,}, by gold labels"
         found = pd.concat([found.head(shown - shown // 2), found.tail(shown // 2)])
-    note = "no fit has seen gold labels; so far: accuracy of the voters up to this rank, in the order of estimated skill"
+    note = "no fit has seen gold labels; so far: accuracy of the voters up to this rank, by estimated skill"
     headings = ("voter", "accuracy added,\npoints", "p", "log score\nadded", "rank", "accuracy\nso far, %")
     table = _table(headings, title=title, caption=note)
     for row in found.itertuples():
