@@ -208,11 +208,11 @@ def worth_table(found: pd.DataFrame, shown: int = 20) -> Table:
     note = "no fit has seen gold labels; so far: accuracy of the voters up to this rank, by estimated skill"
     headings = ("voter", "accuracy added,\npoints", "p", "log score\nadded", "rank", "accuracy\nso far, %")
     table = _table(headings, title=title, caption=note)
-    for row in found.itertuples():
-        added = f"{100 * row.accuracy_added:+.1f} ({100 * row.low:+.1f} to {100 * row.high:+.1f})"
-        log_score = f"{row.log_score_added:+.3f} ({row.log_score_low:+.3f} to {row.log_score_high:+.3f})"
-        so_far = f"{100 * row.accuracy_so_far:.1f}"
-        table.add_row(str(row.judge), added, f"{row.p_value:.3f}", log_score, str(row.rank), so_far)
+    for row in found.to_dict("records"):
+        added = f"{100 * row['accuracy_added']:+.1f} ({100 * row['low']:+.1f} to {100 * row['high']:+.1f})"
+        log_score = f"{row['log_score_added']:+.3f} ({row['log_score_low']:+.3f} to {row['log_score_high']:+.3f})"
+        so_far = f"{100 * row['accuracy_so_far']:.1f}"
+        table.add_row(str(row["judge"]), added, f"{row['p_value']:.3f}", log_score, str(row["rank"]), so_far)
     return table
 
 
