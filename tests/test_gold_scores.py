@@ -120,6 +120,12 @@ def test_scores_pairs_and_page_are_about_held_out_predictions(data, tree, tmp_pa
     page = report(loaded, tmp_path).read_text()
     assert "on your 40 gold labels, each predicted by a fit that has not seen it" in page
     assert "methods know 40 gold labels" in page
+    assert "What you can report" in page
+    assert "judges are worth" in page
+    written = pd.read_csv(tmp_path / "estimates.csv").set_index(["dataset", "quantity"])
+    assert (written["labels"] == 40).all()
+    assert (written["low"] <= written["estimate"]).all()
+    assert (written["high"] - written["low"] <= written["gold_high"] - written["gold_low"]).all()
 
 
 def test_where_other_labels_are_known_these_are_scored_and_no_fold_is_fitted(data, tmp_path):

@@ -425,7 +425,7 @@ def report(
     tree: Annotated[Path, Argument(help="A comparison saved by `latentens compare --out`.")],
     out: Annotated[Path | None, Option(help="Folder for the report (default: the folder of the file).")] = None,
 ) -> None:
-    """Write the report of a saved comparison: one HTML page, figures and tables. Nothing is fitted again.
+    """Write the report of a saved comparison: one HTML page, figures and tables. Its fits are not repeated.
 
     Example: latentens report results/tree.nc --out page
     """

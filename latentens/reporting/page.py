@@ -21,6 +21,7 @@ from latentens.reporting import figures
 from latentens.reporting.checks import check_part, effective_voters_part, items_part, prediction_part, signal_part
 from latentens.reporting.conclusions import Findings, find
 from latentens.reporting.drawing import Picture, Spot, colours, style
+from latentens.reporting.estimates import estimates_part
 from latentens.reporting.layout import (
     MakePart,
     Part,
@@ -163,6 +164,8 @@ def _chapter(
     with style():
         first, later = ([part for make in makers if (part := make(data, colour))] for makers in (FIRST, LATER))
         pictures = figures.draw_all(data, means, draws, colour, key)
+    reportable = estimates_part(data, key)
+    first += [] if reportable is None else [reportable]
     differences = []
     for name, leader in (("balanced_accuracy", findings.labels), ("log_score", findings.probabilities)):
         if leader is not None and leader.others:
