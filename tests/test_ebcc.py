@@ -105,18 +105,6 @@ def test_the_reported_bound_is_that_of_all_subtypes():
         fitted = _concentrations(indicator, counts, responsibilities, prior)
 
 
-def test_subtypes_change_class_where_that_raises_the_bound():
-    votes, _ = votes_of_classes(2, num_items=400, right=0.6)
-    rows, counts, _ = votes.patterns
-    ascent = SubtypeAscent(incidence_of(rows), counts, None, 2, 2, 3, 1e-7, 500)
-    labels = np.random.default_rng(0).dirichlet(np.ones(2), rows.num_items)
-    end = ascent.climb(ascent.begin(labels, np.random.default_rng(1)))
-    wrong = end.position.subtypes._replace(label=1 - end.position.subtypes.label)
-    settled = ascent.settle(ascent.climb(wrong)._replace(position=ascent.stand(wrong)))
-    assert settled.position.bound >= end.position.bound - 1e-2
-    assert ascent.settle(end).position.bound >= end.position.bound
-
-
 @pytest.mark.parametrize("storage", [lambda made: made, as_triplets], ids=["matrix", "triplets"])
 def test_blocks_give_the_round_of_all_rows_and_all_subtypes(storage):
     votes, _ = votes_of_classes(3, num_items=300, missing=0.3)

@@ -2,8 +2,7 @@
 
 The prior leaves most subtypes empty, and an empty one stays so: its share has an expected logarithm of about −100.
 Rounds are plain at first and then go by squared extrapolation of the square roots of the expected counts, as in
-`ascent`. In the end a subtype changes its class where that raises the evidence bound: random starts divide the rows
-into much the same subtypes, but seldom give each of them to its best class.
+`latentens.methods.independent`.
 """
 
 from collections.abc import Sequence
@@ -133,18 +132,6 @@ class SubtypeAscent:
                 rounds += 1
         return End(at, rounds, False)
 
-    def settle(self, end: End) -> End:
-        """Let subtypes change class one by one, and climb on, as long as that raises the bound."""
-        enough = self.tolerance * float(self.counts.sum())
-        for _ in range(2 * len(end.position.subtypes.label)):
-            subtypes = end.position.subtypes
-            moved = max(map(self.stand, self._neighbours(subtypes)), key=lambda at: at.bound, default=end.position)
-            if moved.bound <= end.position.bound + enough:
-                break
-            position, rounds, converged = self.climb(moved.subtypes)
-            end = End(position, end.rounds + rounds, converged)
-        return end
-
     def stand(self, subtypes: Subtypes) -> Position:
         """The evidence bound at some expected counts, and the counts that follow from them."""
         label, items, votes = subtypes
@@ -210,33 +197,6 @@ class SubtypeAscent:
         is_good = landed.bound >= at.bound
         return landed if is_good else at, float(next_bound(length, np.asarray(longest), is_good))
 
-    def _neighbours(self, subtypes: Subtypes) -> list[Subtypes]:
-        """The same with one subtype given to a class that has room for it and more of the votes on the subtype's items.
-
-        A class that fewer of these votes name may raise the bound too, where it has an unusual voter or two in common
-        with the subtype, but the voters do not mean it. No class of known items is emptied. Each subtype has one
-        neighbour at most, with the class that raises the bound most while responsibilities stay: what the Dirichlet
-        distributions of the two classes and of its voters then say is all that changes.
-        """
-        label, items, votes = subtypes
-        places = np.arange(len(label))
-        sizes, in_class = np.bincount(label, minlength=self.num_classes), np.bincount(label, items, self.num_classes)
-        of_votes = votes.reshape(-1, self.num_categories, len(label))[:, : self.num_classes]
-        as_right = gammaln(RIGHT_CONCENTRATION + of_votes) - gammaln(WRONG_CONCENTRATION + of_votes)
-        with_it = _class_evidence(in_class[:, None] + items) - _class_evidence(in_class)[:, None]
-        gain = as_right.sum(axis=0) + with_it  # (class, subtype)
-        named = of_votes.sum(axis=0)
-        gain[(named <= named[label, places]) | (sizes == self.num_subtypes)[:, None]] = -np.inf
-        best, free = gain.argmax(axis=0), np.isfinite(gain.max(axis=0))
-        if self.log_allowed is not None:
-            free &= sizes[label] > 1
-        return [subtypes._replace(label=np.where(places == i, best[i], label)) for i in np.flatnonzero(free)]
-
-
-def _class_evidence(items: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
-    """What the number of a class's items adds to the bound, by its share of all and by the shares of its subtypes."""
-    return gammaln(CLASS_CONCENTRATION + items) - gammaln(SUBTYPE_CONCENTRATION + items)
-
 
 def _dirichlet(
     counts: Float[np.ndarray, "... category column"], prior: Float[np.ndarray, "category column"]
@@ -280,8 +240,7 @@ class Ebcc(Method):
         gold labels another has the posterior from these alone, and others divide the vote shares among all subtypes at
         random. Where most votes are missing and there are many distinct rows, random starts run on a sample of the
         items first, and on all of them only if the best one keeps several subtypes of a class there; with very many
-        rows only the best of them continues. The best evidence bound is kept, and subtypes change class where that
-        raises it further.
+        rows only the best of them continues. The best evidence bound is kept.
 
     Attributes:
         num_subtypes: Subtypes of each class.
@@ -306,18 +265,18 @@ class Ebcc(Method):
         if gold is not None:
             starts.append(certain_where_known(gold_posterior(votes, gold, rows.votes), rows.gold))
         runs = [ascent.climb(ascent.begin(start)) for start in starts] + self._random_runs(ascent, rows, generator)
-        settled = ascent.settle(_best(runs))
+        end = _best(runs)
         prior = _prior(votes.num_voters, votes.num_categories, votes.num_classes, self.num_subtypes)
-        best = _all_subtypes(settled.position.subtypes, prior)
+        best = _all_subtypes(end.position.subtypes, prior)
         ends = [(run.position.bound, _all_subtypes(run.position.subtypes, prior)) for run in runs]
-        change = self._label_change((settled.position.bound, best), ends, votes, rows, gold)
+        change = self._label_change((end.position.bound, best), ends, votes, rows, gold)
         diagnostics = Diagnostics(
             "variational posterior",
-            iterations=settled.rounds,
-            converged=settled.converged,
+            iterations=end.rounds,
+            converged=end.converged,
             label_change=change,
             extra={
-                "evidence_bound": settled.position.bound,
+                "evidence_bound": end.position.bound,
                 "start_evidence_bounds": np.array([run.position.bound for run in runs]),
             },
         )
