@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from latentens.comparison.sweep import MethodFactory
     from latentens.datasets import Dataset
     from latentens.programs.model import GenerativeModel
-    from latentens.votes.labels import TableOptions
+    from latentens.votes.labels import FileOptions
 
 app = typer.Typer(
     help="Unsupervised ensemble learning: compare methods that infer labels from votes, next to the exact posterior.",
@@ -109,7 +109,7 @@ def compare(
     scheduler: Scheduler = None,
     workers: Workers = None,
     *,
-    reading: "TableOptions",
+    reading: "FileOptions",
 ) -> None:
     """Compare methods with each other, with the truth, and with the exact posterior where it is known.
 
@@ -141,8 +141,9 @@ def compare(
     chosen, models = find_methods(methods or []), [find_model(text) for text in model or []]
     io.check_report(out)
     io.refuse_without("--votes", votes, {"truth": truth, "gold": gold, "anchor": anchor})
+    io.refuse_without("--votes", votes, {"from": reading.get("tool"), "only": reading.get("only")})
     io.refuse_without("--votes or --data", votes or data, reading)
-    datasets = [load(name, root, **reading) for name in data or []]
+    datasets = [load(name, root, **io.table_options(reading)) for name in data or []]
     datasets += [io.read_users_dataset(votes, truth, gold, anchor, reading)] if votes else []
     for dataset in datasets:
         tell(io.described(dataset.name, dataset.votes, dataset.labels))
@@ -232,7 +233,7 @@ def fit(
     anchor: Anchor = None,
     voters: Annotated[Path | None, Option(help="CSV file for the quality of each voter, with intervals.")] = None,
     seed: Seed = 1,
-    reading: "TableOptions",
+    reading: "FileOptions",
 ) -> None:
     """Estimate the labels behind a file of votes.
 
@@ -293,7 +294,7 @@ def check(
     voters: Annotated[Path | None, Option(help="CSV file for what each voter is worth by --gold.")] = None,
     seed: Seed = 1,
     *,
-    reading: "TableOptions",
+    reading: "FileOptions",
 ) -> None:
     """Check, without any label, whether voters err independently given the label, and name those who do not.
 
@@ -359,7 +360,7 @@ def recommend(
     scheduler: Scheduler = None,
     workers: Workers = None,
     *,
-    reading: "TableOptions",
+    reading: "FileOptions",
 ) -> None:
     """Recommend a method for votes without labels, and say what to expect of it.
 
@@ -403,7 +404,7 @@ def recommend(
     _save(tree, out, "recommendation")
 
 
-def print_next_command(method: str, votes: Path, gold: Path | None, reading: "TableOptions") -> None:
+def print_next_command(method: str, votes: Path, gold: Path | None, reading: "FileOptions") -> None:
     """Print the command that labels the votes with the recommended method, if the method can be written down."""
     from latentens.cli.methods import find_methods
 

@@ -16,7 +16,7 @@ from latentens.errors import LatentensError
 if TYPE_CHECKING:
     import pandas as pd
 
-    from latentens.votes.labels import TableOptions
+    from latentens.votes.labels import FileOptions
 
 
 class Purpose(StrEnum):
@@ -54,7 +54,7 @@ def estimate(
     out: Annotated[Path | None, Option(help="CSV file for the table.")] = None,
     seed: Seed = 1,
     *,
-    reading: "TableOptions",
+    reading: "FileOptions",
 ) -> None:
     """Estimate prevalences, accuracies of voters and differences, with intervals that do not trust the model.
 
@@ -120,7 +120,7 @@ def next_command(
     ] = 0.5,
     seed: Seed = 1,
     *,
-    reading: "TableOptions",
+    reading: "FileOptions",
 ) -> None:
     """Choose which items to label next, or whom to ask for another vote.
 
@@ -165,7 +165,7 @@ def _method(name: str) -> Any:
     return chosen
 
 
-def _column(name: str, column: str, about: Path | None, gold: Path, reading: "TableOptions") -> Mapping[Any, Any]:
+def _column(name: str, column: str, about: Path | None, gold: Path, reading: "FileOptions") -> Mapping[Any, Any]:
     """A column of a file by the name of the item."""
     from latentens.votes.labels import Reading
     from latentens.votes.tables import naming, open_table

@@ -21,20 +21,25 @@ from latentens.datasets import Dataset, from_files, read_labels, read_votes
 from latentens.errors import Keyword, LatentensError, require
 from latentens.runtime.parallel import available_cores
 from latentens.votes import Votes
-from latentens.votes.labels import TableOptions, listed
+from latentens.votes.labels import FileOptions, TableOptions, listed
 from latentens.votes.matching import gold_codes
 from latentens.votes.tables import naming
 
 Codes = Int[np.ndarray, " item"]
 
 
-def read_users_votes(path: Path, reading: TableOptions, anchor: Collection[str] | None = None) -> Votes:
+def table_options(reading: FileOptions) -> TableOptions:
+    """The options that apply to tables of votes, which are not from another tool."""
+    return {name: value for name, value in reading.items() if name not in ("tool", "only")}  # type: ignore[return-value]
+
+
+def read_users_votes(path: Path, reading: FileOptions, anchor: Collection[str] | None = None) -> Votes:
     """Votes from a user's file, with voters that are known to be better than chance."""
     return _usable(read_votes(path, **reading), path).anchored(anchor or ())
 
 
 def read_users_dataset(
-    path: Path, truth: Path | None, gold: Path | None, anchor: Collection[str] | None, reading: TableOptions
+    path: Path, truth: Path | None, gold: Path | None, anchor: Collection[str] | None, reading: FileOptions
 ) -> Dataset:
     """A data set from a user's files."""
     dataset = from_files(path, truth, **reading)
@@ -49,7 +54,7 @@ def _usable(votes: Votes, path: Path) -> Votes:
     return votes
 
 
-def read_gold(votes: Votes, path: Path | None, reading: TableOptions) -> Codes | None:
+def read_gold(votes: Votes, path: Path | None, reading: FileOptions) -> Codes | None:
     """The codes of the known labels in a user's file, −1 for items that are not in it; None without a file."""
     if path is None:
         return None

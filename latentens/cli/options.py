@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from latentens.errors import Keyword
+from latentens.errors import Keyword, LatentensError
 
 Items = Annotated[int, Option(min=1, help="Number of items in each simulated data set.")]
 Seed = Annotated[int, Option(min=0, max=2**32 - 1, help="Random seed; the same seed gives the same result.")]
@@ -52,6 +52,19 @@ def _reading(kind: Any, words: str) -> Any:
 
 
 READING = {
+    "tool": Annotated[
+        str | None,
+        Option(
+            "--from",
+            metavar="TOOL",
+            help="The tool that wrote the file: inspect.",
+            rich_help_panel="Reading votes",
+        ),
+    ],
+    "only": _reading(
+        list[str] | None,
+        "COLUMN=VALUE: read only these rows of a tool's file, for example scorer=match. May be repeated.",
+    ),
     "item": _reading(str | None, "Column of the items."),
     "voter": _reading(str | None, "Column of the voters, if each row is one vote."),
     "vote": _reading(str | None, "Column of the votes, if each row is one vote."),
@@ -73,6 +86,8 @@ def reads_votes(command: Callable[..., None]) -> Callable[..., None]:
         used = {name: value for name in READING if (value := values.pop(name)) not in (None, [])}
         if "classes" in used:
             used["classes"] = [label for part in csv.reader(used["classes"], skipinitialspace=True) for label in part]
+        if "only" in used:
+            used["only"] = _by_column(used["only"])
         command(**values, reading=used)
 
     own = inspect.signature(command)
@@ -86,9 +101,27 @@ def reads_votes(command: Callable[..., None]) -> Callable[..., None]:
     return with_options
 
 
+def _by_column(pairs: list[str]) -> dict[str, list[str]]:
+    """The values of each column, from texts such as scorer=match."""
+    found: dict[str, list[str]] = {}
+    for pair in pairs:
+        column, sign, value = pair.partition("=")
+        if not sign:
+            raise LatentensError(f"--only {pair} is not of the form COLUMN=VALUE")
+        found.setdefault(column, []).append(value)
+    return found
+
+
 def as_option(keyword: Keyword) -> str:
     """A keyword argument such as item='question' as it is written on the command line: --item question."""
     name, value = keyword
+    name = "from" if name == "tool" else name
+    if isinstance(value, dict):  # the rows of some columns
+        value = [
+            f"{column}={each}"
+            for column, kept in value.items()
+            for each in (kept if isinstance(kept, list) else [kept])
+        ]
     values = [str(part) for part in value] if isinstance(value, tuple | list) else [str(value)]
     if value is ...:
         return f"--{name} …"

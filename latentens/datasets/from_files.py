@@ -12,8 +12,8 @@ from latentens.errors import Keyword, VotesError
 from latentens.votes import Votes
 from latentens.votes.labels import (
     MISSING,
+    FileOptions,
     Reading,
-    TableOptions,
     code_type,
     label_text,
     listed,
@@ -25,10 +25,19 @@ from latentens.votes.matching import known_items, positions
 from latentens.votes.tables import naming, open_table, refuse_gap, truth_columns
 
 
-def read_votes(path: str | Path, **options: Unpack[TableOptions]) -> Votes:
-    """Votes from a Parquet file, if its name ends so, or a text file; options as in `Votes.from_csv`."""
+def read_votes(path: str | Path, **options: Unpack[FileOptions]) -> Votes:
+    """Votes from a file of `tool`, if one is given, from a Parquet file, if the name ends so, or from a text file.
+
+    Args:
+        path: The file.
+        options: As in `Votes.from_tool` if `tool` is given, else as in `Votes.from_csv`.
+    """
+    if "tool" in options:
+        return Votes.from_tool(path, **options)
+    if "only" in options:
+        raise VotesError(f"{Keyword('only')} needs {Keyword('tool')}", Keyword("only"), Keyword("tool"))
     read = Votes.from_parquet if Path(path).suffix == ".parquet" else Votes.from_csv
-    return read(path, **options)
+    return read(path, **options)  # type: ignore[misc]
 
 
 def read_labels(
@@ -61,14 +70,14 @@ def read_labels(
         return found
 
 
-def from_files(votes: str | Path, truth: str | Path | None = None, **options: Unpack[TableOptions]) -> Dataset:
+def from_files(votes: str | Path, truth: str | Path | None = None, **options: Unpack[FileOptions]) -> Dataset:
     """A data set from a file of votes and, perhaps, one of true labels.
 
     Args:
         votes: As `read_votes` reads it.
         truth: As `read_labels` reads it. Items that are not in it have no known label; items that have no votes are
             ignored with a warning. A label that is not a class of the votes is refused, unless `classes` lists it.
-        options: As in `Votes.from_csv`.
+        options: As in `read_votes`.
     """
     read = read_votes(votes, **options)
     labels = np.full(read.num_items, MISSING, dtype=code_type(read.num_classes))

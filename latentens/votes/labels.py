@@ -138,6 +138,13 @@ class TableOptions(TypedDict, total=False):
     chunk_cells: int
 
 
+class FileOptions(TableOptions, total=False):
+    """Options for reading a file that may be from another tool, as in `Votes.from_tool`."""
+
+    tool: str
+    only: Mapping[str, Hashable | Collection[Hashable]]
+
+
 @dataclass(frozen=True)
 class Reading:
     """A user's options for reading a table of votes.

@@ -15,6 +15,7 @@ from latentens.runtime.blocks import BLOCK_ELEMENTS, row_blocks
 from latentens.runtime.limits import check_memory
 from latentens.votes.distinct import Patterns, find_patterns
 from latentens.votes.labels import LAST, MISSING, Classes, Duplicates, Names, Reading, TableOptions, listed, suggestion
+from latentens.votes.readers import Only, tabulate_tool
 from latentens.votes.tables import Long, csv_table, parquet_table, tabulate_file, tabulate_frame, tabulate_matrix
 from latentens.votes.triplets import Triplets, count_votes, to_matrix, to_triplets
 
@@ -165,6 +166,20 @@ class Votes:
             options: As in `from_csv`.
         """
         return cls(*tabulate_file(parquet_table(path), Reading(**options)))
+
+    @classmethod
+    def from_tool(cls, source: Any, tool: str, *, only: Only | None = None, **options: Unpack[TableOptions]) -> Self:
+        """Votes from what an evaluation or annotation tool wrote; a warning counts what is not read as a vote.
+
+        Args:
+            source: A file, for some tools also a folder of files, or the content of a file as Python objects.
+            tool: The tool, for example "inspect"; `latentens.votes.readers.READERS` has all of them.
+            only: Values of columns, for example `{"scorer": ["a", "b"]}`: rows with other values are left out.
+            options: As in `from_csv`; the columns are those that the tool's reader names. Repeated votes are kept
+                unless `duplicates` says otherwise.
+        """
+        options.setdefault("duplicates", "keep")
+        return cls(*tabulate_tool(source, tool, only or {}, Reading(**options)))
 
     @property
     def shape(self) -> tuple[int, int]:
