@@ -22,7 +22,8 @@ ANALYSES = (
     *("table_1", "table_2", "magic", "calibration", "cross_fit", "latent_spectral_guard", "layered_graph_params"),
     *("figure_correlations", "figure_rbm_weights", "figure_recovery", "figure_singular_values", "figure_tree"),
     *("figure_s3_correlations", "appendix_variational", "appendix_top_down", "sbc", "published", "rbm_accuracy"),
-    *("recommend", "gold", "real_votes", "rbm_real", "label_order", "approximations", "reference_posteriors"),
+    *("recommend", "gold", "estimate", "real_votes", "rbm_real", "label_order", "approximations"),
+    *("reference_posteriors",),
 )
 """What stands on the pages, the tables first."""
 

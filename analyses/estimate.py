@@ -161,7 +161,7 @@ def active(dataset: Dataset, resamples: int, folder: Path, seed: int, count: int
     probs = fit.label_probs, smoothed_shares(votes)
     quantities = [found for found in list_quantities(votes) if found.name == "prevalence"]
     places = {name: place for place, name in enumerate(np.asarray(votes.item_names).tolist())}
-    generator, sums = np.random.default_rng(seed), {"active": np.zeros(3), "random": np.zeros(3)}
+    generator, sums = np.random.default_rng(seed), {"active": np.zeros(4), "random": np.zeros(4)}
     for resample in range(resamples):
         key = jax.random.key(seed + resample)
         for kind, floor in (("active", 0.5), ("random", 1.0)):
@@ -178,10 +178,12 @@ def active(dataset: Dataset, resamples: int, folder: Path, seed: int, count: int
                 samples.append(Sample(hits, np.ones(count), expected[items], *rest, *tail))
                 truths.append(float(np.mean(labels == code)))
             for truth, (_, best) in zip(truths, rectify(samples, urn), strict=True):
-                sums[kind] += [1, best.low <= truth <= best.high, best.high - best.low]
-    (number, hits, width), (other, random_hits, random_width) = sums["active"], sums["random"]
+                error = (best.estimate - truth) ** 2
+                sums[kind] += [1, best.low <= truth <= best.high, best.high - best.low, error]
+    (number, hits, width, error), (other, random_hits, random_width, random_error) = sums["active"], sums["random"]
     row: dict[str, object] = {"set": dataset.name, "coverage": hits / number, "random_coverage": random_hits / other}
     row |= {"width": width / number, "random_width": random_width / other, "ratio": width / random_width}
+    row |= {"error_ratio": np.sqrt(error / random_error)}
     path.parent.mkdir(parents=True, exist_ok=True)
     pd.DataFrame([row]).to_csv(path, index=False)
     print(dataset.name, "active", flush=True)
@@ -223,21 +225,23 @@ def asking(sets: int, seed: int, items: int = 300, voters: int = 20) -> pd.DataF
 
 
 def summarise(table: pd.DataFrame) -> pd.DataFrame:
-    """Coverage and width by number of labels and kind of quantity."""
+    """Coverage and width by number of labels, of all quantities and of each kind."""
     table = table[table["resamples"] >= 50].assign(ratio=table["width"] / table["gold_width"])
     rows = []
-    for (part, labels, quantity), some in table.groupby(["part", "labels", "quantity"], sort=False):
-        plain = some[(some["truth"].abs() >= 0.05) & (some["truth"].abs() <= 0.95)]
-        lowest = some.loc[some["coverage"].idxmin()]
-        rows.append(
-            {"part": part, "labels": labels, "quantity": quantity, "intervals": len(some)}
-            | {"coverage": some["coverage"].mean(), "gold_coverage": some["gold_coverage"].mean()}
-            | {"lowest": lowest["coverage"], "lowest_at": f"{lowest['set']}, {lowest['of']}, {lowest['truth']:.3f}"}
-            | {"below_93": (some["coverage"] < 0.93).mean(), "above_97": (some["coverage"] > 0.97).mean()}
-            | {"above_97_not_rare": (plain["coverage"] > 0.97).mean() if len(plain) else np.nan}
-            | {"width_ratio": some["ratio"].mean(), "worst_ratio": some["ratio"].max()}
-            | {"error_ratio": np.sqrt((some["error"] ** 2).sum() / (some["gold_error"] ** 2).sum())}
-        )
+    for (part, labels), found in table.groupby(["part", "labels"], sort=False):
+        for quantity in ("all", *found["quantity"].unique()):
+            some = found if quantity == "all" else found[found["quantity"] == quantity]
+            lowest = some.loc[some["coverage"].idxmin()]
+            rows.append(
+                {"part": part, "labels": labels, "quantity": quantity, "intervals": len(some)}
+                | {"coverage": some["coverage"].mean(), "gold_coverage": some["gold_coverage"].mean()}
+                | {"lowest": lowest["coverage"], "gold_lowest": some["gold_coverage"].min()}
+                | {"lowest_at": f"{lowest['set']}, {lowest['quantity']} of {lowest['of']}, {lowest['truth']:.3f}"}
+                | {"below_93": (some["coverage"] < 0.93).mean(), "above_97": (some["coverage"] > 0.97).mean()}
+                | {"gold_above_97": (some["gold_coverage"] > 0.97).mean()}
+                | {"width_ratio": some["ratio"].mean(), "worst_ratio": some["ratio"].max()}
+                | {"error_ratio": np.sqrt((some["error"] ** 2).sum() / (some["gold_error"] ** 2).sum())}
+            )
     return pd.DataFrame(rows)
 
 

@@ -17,7 +17,8 @@ import pandas as pd
 
 FOLDER = Path(__file__).parent
 PAGES = tuple(
-    FOLDER / name for name in ("README.md", "RECOMMEND.md", "REAL.md", "GOLD.md", "RBM.md", "APPROXIMATIONS.md")
+    FOLDER / name
+    for name in ("README.md", "RECOMMEND.md", "REAL.md", "GOLD.md", "ESTIMATE.md", "RBM.md", "APPROXIMATIONS.md")
 )
 PLACE = re.compile(r"(<!-- table ([\w ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -163,6 +164,36 @@ def approximations(table: pd.DataFrame, items: int) -> str:
     return markdown(["model", "method", *(name.replace("_", " ") for name in digits), "sets"], rows)
 
 
+def coverages(table: pd.DataFrame, part: str, kinds: bool = False) -> str:
+    """How often intervals of `estimate` hold the truth, for all quantities together or for each kind."""
+    table = table[(table["part"] == part) & ((table["quantity"] == "all") != kinds)]
+    rows = []
+    for row in table.sort_values(["labels"], kind="stable").to_dict("records"):
+        pairs = [f"{figure(row[name], 3)} ({figure(row['gold_' + name], 3)})" for name in ("coverage", "lowest")]
+        above = f"{figure(100 * row['above_97'], 0)} ({figure(100 * row['gold_above_97'], 0)})"
+        shown = [row["lowest_at"], figure(100 * row["below_93"], 1), above, figure(row["width_ratio"], 3)]
+        shown += [figure(row["worst_ratio"], 3), figure(row["error_ratio"], 2)]
+        rows.append([str(row["labels"]), *([row["quantity"]] if kinds else []), str(row["intervals"]), *pairs, *shown])
+    headings = ["labels", *(["quantity"] if kinds else []), "intervals", "coverage (gold alone)", "lowest (gold alone)"]
+    headings += ["lowest at", "% below .93", "% above .97 (gold alone)", "width", "widest", "error"]
+    return markdown(headings, rows)
+
+
+def thousandths(table: pd.DataFrame) -> str:
+    """All columns, numbers that are no counts with three digits."""
+    rows = [
+        [figure(cell, 3) if isinstance(cell, float) else str(cell) for cell in row] for row in table.to_numpy(object)
+    ]
+    return markdown([name.replace("_", " ") for name in table.columns], rows)
+
+
+def asked(table: pd.DataFrame) -> str:
+    """Accuracy by number of votes per item, one row for each way to ask."""
+    wide = table.pivot(index=["crowd", "asked"], columns="votes_per_item", values="accuracy")
+    rows = [[*map(str, names), *(figure(value, 1) for value in row)] for names, row in wide.iterrows()]
+    return markdown(["crowd", "asked", *(f"{number:g} votes" for number in wide.columns)], rows)
+
+
 TABLES: dict[str, tuple[str, Callable[[pd.DataFrame], str]]] = {
     "table 1": ("table_1", accuracies),
     "table 1 probabilities": ("table_1", partial(by_family, scores=["log_score", "mean_kl"])),
@@ -194,6 +225,13 @@ TABLES: dict[str, tuple[str, Callable[[pd.DataFrame], str]]] = {
     "gold": ("gold", precise),
     "gold sets": ("gold_sets", precise),
     "gold simulated": ("gold_simulated", plain),
+    "estimate coverage": ("estimate_coverage", partial(coverages, part="real")),
+    "estimate kinds": ("estimate_coverage", partial(coverages, part="real", kinds=True)),
+    "estimate simulated": ("estimate_coverage", partial(coverages, part="simulated")),
+    "estimate errors": ("estimate_errors", thousandths),
+    "estimate sets": ("estimate_sets", thousandths),
+    "estimate active": ("estimate_active", thousandths),
+    "estimate ask": ("estimate_ask", asked),
     "approximations same kl": ("approximations_same_kl", partial(plain, below_one=5)),
     "reference posteriors": ("reference_posteriors", precise),
     "approximations 200": ("approximations", partial(approximations, items=200)),

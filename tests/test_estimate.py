@@ -162,6 +162,18 @@ def test_rare_class_with_one_label_of_it_is_covered():
     assert found.high > 0.05
 
 
+def test_steep_piece_of_a_curve_is_not_extended():
+    """Proxies between 0.9 and 1 in the sample, as low as 0 elsewhere: a slope of five would move the mean by half."""
+    proxy = np.linspace(0.9, 1.0, 40)
+    truth = (proxy > 0.93).astype(float)
+    none, means = np.zeros((40, 1)), np.full((1, 1), 0.85)
+    sample = Sample(
+        truth, np.ones(40), proxy[:, None], none, means, np.zeros((1, 1)), np.ones(40), BINARY, np.arange(40)
+    )
+    (found,) = rectify([sample], draw_urn(np.random.default_rng(0), 1000, 40, math.inf), slopes=None)
+    assert abs(found.rectified.estimate - truth.mean()) <= abs(0.85 - proxy.mean()) + 1e-9
+
+
 def test_useless_votes_cost_nothing():
     generator = np.random.default_rng(2)
     labels = generator.integers(0, 2, 500)
@@ -170,7 +182,7 @@ def test_useless_votes_cost_nothing():
     for seed in range(10):
         row = le.estimate(votes, some_gold(labels, 30, seed), key=KEY, method=le.methods.MajorityVote()).iloc[0]
         widths.append((row["high"] - row["low"]) / (row["gold_high"] - row["gold_low"]))
-    assert np.mean(widths) < 1.03
+    assert max(widths) <= 1
 
 
 def test_quantities_against_counting():
@@ -250,7 +262,7 @@ def test_segments_are_separate_and_tested_together():
     table = le.estimate(votes, some_gold(labels, 200), key=KEY, by=segment)
     rows = table[(table["quantity"] == "prevalence") & (table["of"] == "1")].set_index("segment")
     assert rows.index.tolist() == ["all", "x", "y", "z"]
-    assert rows.loc["z", "p_value"] < 0.01
+    assert 3 * 2 / 4001 <= rows.loc["z", "p_value"] < 0.01  # three times the smallest that 4,000 draws can show
     assert rows.loc["z", "low"] > rows.loc["x", "high"]
     assert rows.loc[["x", "y", "z"], "labels"].sum() == rows.loc["all", "labels"] == 200
 
