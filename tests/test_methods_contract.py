@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from latentens import Dataset, methods
+from latentens import methods
 from latentens.errors import LimitError, VotesError
 from latentens.inference.orient import vote_shares
 from latentens.methods import (
@@ -26,7 +26,6 @@ from latentens.methods import (
     RestrictedLikelihood,
     SpectralMetaLearner,
     Stacked,
-    SupervisedReference,
     Tempered,
     TopDownMLE,
     TreeMLE,
@@ -68,7 +67,6 @@ OTHERS: dict[str, Callable[[Votes], Method]] = {
     "LayeredGraphMLE": lambda _: LayeredGraphMLE(layers=(3,)),
     "Nuts": lambda _: SIX_VOTERS_SAMPLED,
     "RBMStack": lambda _: RBMStack(hidden=(2, 1)),
-    "SupervisedReference": lambda _: SupervisedReference(Dataset("other", *good_voters(num_voters=6, seed=9))),
     "Tempered": lambda _: Tempered(DawidSkeneEM(random_starts=1)),
     "TopDownMLE": lambda _: TopDownMLE(num_hidden=3, starts=0),
     "TreeMLE": lambda _: TreeMLE(starts=0),
@@ -339,7 +337,7 @@ def test_an_optimum_with_exchanged_classes_is_turned_round(method_name, monkeypa
     np.testing.assert_allclose(turned.params["confusion"], usual.params["confusion"], atol=0.1)
 
 
-AT_ONCE = ("vote", "spectral", "restricted", "SupervisedReference")
+AT_ONCE = ("vote", "spectral", "restricted")
 """Methods without rounds."""
 
 

@@ -21,9 +21,7 @@ from latentens.programs.contract import in_words, last_line
 from latentens.programs.model import GenerativeModel
 from latentens.votes import Votes
 
-METHOD_NAMES = tuple(
-    name for name in methods.__all__ if issubclass(getattr(methods, name), Method) and name != "SupervisedReference"
-)
+METHOD_NAMES = tuple(name for name in methods.__all__ if issubclass(getattr(methods, name), Method))
 """Methods that can be fitted to votes alone."""
 
 SETTINGS_NAMES = ("ExactTraining", "SampledTraining", "SingularValueRule")

@@ -15,7 +15,7 @@ from latentens.methods.nuts import Nuts
 from latentens.methods.rank_one import IterativeMaximumLikelihood, RestrictedLikelihood, SpectralMetaLearner
 from latentens.methods.rbm_stack import RBMStack
 from latentens.methods.stacked import Stacked
-from latentens.methods.supervised import Supervised, SupervisedReference
+from latentens.methods.supervised import Supervised
 from latentens.methods.tempered import Tempered
 from latentens.methods.top_down_mle import TopDownMLE
 from latentens.methods.tree_mle import TreeMLE
@@ -40,7 +40,6 @@ __all__ = [
     "SpectralMetaLearner",
     "Stacked",
     "Supervised",
-    "SupervisedReference",
     "Tempered",
     "TopDownMLE",
     "TreeMLE",

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 from scipy.special import softmax
 
 from latentens.inference.orient import vote_shares
-from latentens.methods.base import Diagnostics, Estimate, GoldCodes, Method, Posterior
+from latentens.methods.base import Diagnostics, Estimate, GoldCodes, Posterior
 from latentens.methods.groups import Groups, candidate_groups, group_residual, group_scores, large_groups
 from latentens.methods.independent import lean_to_score, log_likelihoods
 from latentens.methods.moments import (
@@ -28,7 +28,7 @@ from latentens.methods.moments import (
     third_moment_imbalance,
     vote_moments,
 )
-from latentens.methods.rank_one import oriented, rank_one_of, relabelled_rates, without_structure
+from latentens.methods.rank_one import RateMethod, oriented, rank_one_of, without_structure
 from latentens.methods.rows import Indicator, in_blocks, require_two_classes, vote_indicator
 from latentens.programs.components import two_class_confusion
 from latentens.runtime.numerics import numpy_generator
@@ -256,7 +256,7 @@ Select = Literal["residual", "likelihood"]
 
 
 @dataclass(frozen=True)
-class LatentSpectral(Method):
+class LatentSpectral(RateMethod):
     """A tree of depth two: groups of voters by spectral clustering, parameters from moments.
 
     Labels are of maximum likelihood without a prior; the probabilities are the posterior of the fitted tree, moved to
@@ -297,14 +297,10 @@ class LatentSpectral(Method):
             return without_structure(tree.scale)
         return Estimate(_params(tree), _diagnostics(votes, tree, alone))
 
-    def has_fixed_order(self, estimate: Estimate) -> bool:
-        """Vote shares have nothing to orient."""
-        return not estimate.params
-
     def relabel(self, estimate: Estimate, order: Int[np.ndarray, " label"]) -> Estimate:
         """The label changes sides; the groups' opinions and their voters stay."""
-        params = relabelled_rates(estimate.params, order)
-        return replace(estimate, params={**params, "hidden_confusion": params["hidden_confusion"][:, order]})
+        moved = super().relabel(estimate, order)
+        return replace(moved, params={**moved.params, "hidden_confusion": moved.params["hidden_confusion"][:, order]})
 
     @in_blocks
     def posterior(self, estimate: Estimate, votes: Votes) -> Posterior:

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Int
 
 from latentens.inference.orient import orientation, vote_shares
-from latentens.methods.base import Arrays, Diagnostics, Estimate, GoldCodes, Method, Posterior, nested_fit
+from latentens.methods.base import Diagnostics, Estimate, GoldCodes, Method, Posterior, nested_fit
 from latentens.methods.independent import Confusion, lean_to_score, log_odds, most_likely_posterior, posterior
 from latentens.methods.moments import (
     Rates,
@@ -64,8 +64,28 @@ class RankOne(NamedTuple):
     """C ≤ 0: the votes hold no usable structure, and `vector` is not scaled."""
 
 
+class RateMethod(Method):
+    """Two classes, shares and rates of voters among the parameters; without parameters, vote shares."""
+
+    def has_fixed_order(self, estimate: Estimate) -> bool:
+        """Vote shares have nothing to orient."""
+        return not estimate.params
+
+    def relabel(self, estimate: Estimate, order: Int[np.ndarray, " label"]) -> Estimate:
+        """The labels of shares and rates in another order, whatever else is among the parameters."""
+        prevalence, confusion = estimate.params["prevalence"], estimate.params["confusion"]
+        moved = {"prevalence": prevalence[order], "confusion": confusion[:, order]}
+        return replace(estimate, params={**estimate.params, **moved})
+
+    @in_blocks
+    def posterior(self, estimate: Estimate, votes: Votes) -> Posterior:
+        if not estimate.params:
+            return vote_shares(votes)
+        return most_likely_posterior(estimate.params, vote_indicator(votes, 2))
+
+
 @dataclass(frozen=True)
-class SpectralMetaLearner(Method):
+class SpectralMetaLearner(RateMethod):
     """Label by the sign of Σ v_i f_i, v vᵀ being the covariance of the votes f ∈ {−1, 1} off its diagonal.
 
     The probabilities are the posterior of conditionally independent voters whose rates follow from v and from the
@@ -93,13 +113,9 @@ class SpectralMetaLearner(Method):
         params = {**rates_params(imbalance, rates), "spectral_vector": rank_one.vector}
         return Estimate(params, diagnostics)
 
-    def has_fixed_order(self, estimate: Estimate) -> bool:
-        """Vote shares have nothing to orient."""
-        return not estimate.params
-
     def relabel(self, estimate: Estimate, order: Int[np.ndarray, " label"]) -> Estimate:
-        params = relabelled_rates(estimate.params, order)
-        return replace(estimate, params={**params, "spectral_vector": -params["spectral_vector"]})
+        moved = super().relabel(estimate, order)
+        return replace(moved, params={**moved.params, "spectral_vector": -moved.params["spectral_vector"]})
 
     @in_blocks
     def posterior(self, estimate: Estimate, votes: Votes) -> Posterior:
@@ -159,11 +175,6 @@ def rates_params(imbalance: float, rates: Rates) -> dict[str, np.ndarray]:
     return {"prevalence": np.array([1 - imbalance, 1 + imbalance]) / 2, "confusion": two_class_confusion(*rates)}
 
 
-def relabelled_rates(params: Arrays, order: Int[np.ndarray, " label"]) -> dict[str, np.ndarray]:
-    """Parameters with the labels of shares and rates in another order, whatever else is among them."""
-    return {**params, "prevalence": params["prevalence"][order], "confusion": params["confusion"][:, order]}
-
-
 def without_structure(scale: float) -> Estimate:
     """No parameters, hence vote shares, for votes whose covariances hold no rank-one structure."""
     diagnostics = Diagnostics(
@@ -179,7 +190,7 @@ Imbalance = Literal["likelihood", "tensor"]
 
 
 @dataclass(frozen=True)
-class RestrictedLikelihood(Method):
+class RestrictedLikelihood(RateMethod):
     """Rates from the rank-one vector v and the class imbalance b; labels by maximum likelihood without a prior.
 
     The probabilities are the posterior at the estimated rates and prevalence, moved to even odds where the prior
@@ -209,19 +220,6 @@ class RestrictedLikelihood(Method):
         )
         return Estimate(rates_params(imbalance, rates), diagnostics)
 
-    def has_fixed_order(self, estimate: Estimate) -> bool:
-        """Vote shares have nothing to orient."""
-        return not estimate.params
-
-    def relabel(self, estimate: Estimate, order: Int[np.ndarray, " label"]) -> Estimate:
-        return replace(estimate, params=relabelled_rates(estimate.params, order))
-
-    @in_blocks
-    def posterior(self, estimate: Estimate, votes: Votes) -> Posterior:
-        return (
-            most_likely_posterior(estimate.params, vote_indicator(votes, 2)) if estimate.params else vote_shares(votes)
-        )
-
     def _estimate_imbalance(self, votes: Votes, rank_one: RankOne) -> float:
         mean, vector = rank_one.mean, rank_one.vector
         if self.imbalance == "tensor":
@@ -232,7 +230,7 @@ class RestrictedLikelihood(Method):
 
 
 @dataclass(frozen=True)
-class IterativeMaximumLikelihood(Method):
+class IterativeMaximumLikelihood(RateMethod):
     """From labels to the voters' rates and back, by maximum likelihood without a prior, until nothing changes.
 
     The probabilities are the posterior at the final rates and share of labels, moved to even odds where the prior
@@ -259,13 +257,6 @@ class IterativeMaximumLikelihood(Method):
             converged=converged,
         )
         return Estimate({"prevalence": shares, "confusion": confusion}, diagnostics)
-
-    def relabel(self, estimate: Estimate, order: Int[np.ndarray, " label"]) -> Estimate:
-        return replace(estimate, params=relabelled_rates(estimate.params, order))
-
-    @in_blocks
-    def posterior(self, estimate: Estimate, votes: Votes) -> Posterior:
-        return most_likely_posterior(estimate.params, vote_indicator(votes, 2))
 
     def _iterate(self, rows: LabelledRows, labels: Int[np.ndarray, " row"]) -> tuple[Confusion, float, int, bool]:
         """Confusion matrices, prevalence, rounds, and whether the labels came to rest."""

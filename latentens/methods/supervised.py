@@ -2,7 +2,7 @@
 
 import time
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -11,7 +11,7 @@ from scipy.special import expit, softmax
 
 from latentens.datasets import Dataset
 from latentens.errors import VotesError, require
-from latentens.methods.base import Diagnostics, Estimate, Fit, GoldCodes, Method, Posterior, Predictor, finished
+from latentens.methods.base import Diagnostics, Estimate, Fit, Posterior, Predictor, finished
 from latentens.methods.rows import in_blocks, vote_indicator
 from latentens.runtime.numerics import numpy_generator
 from latentens.runtime.settings import Count
@@ -87,28 +87,3 @@ class Supervised(Predictor):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # reported in the diagnostics
             return network.fit(inputs, labels)
-
-
-@dataclass(frozen=True)
-class SupervisedReference(Method):
-    """The supervised network as a row of a comparison: trained on another data set of the same voters.
-
-    Attributes:
-        training: The labelled data set; never the one that it is compared on.
-        network: The network.
-    """
-
-    training: Dataset = field(repr=False)
-    network: Supervised = field(default_factory=Supervised)
-
-    def estimate(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
-        del votes, gold  # it has learnt from another data set
-        return self.network.estimate(self.training, key)
-
-    def has_fixed_order(self, estimate: Estimate) -> bool:
-        """Labels are those that it was trained on."""
-        del estimate
-        return True
-
-    def posterior(self, estimate: Estimate, votes: Votes) -> Posterior:
-        return self.network.posterior(estimate, votes)
