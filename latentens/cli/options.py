@@ -57,7 +57,7 @@ READING = {
         Option(
             "--from",
             metavar="TOOL",
-            help="The tool that wrote the file: inspect.",
+            help="The tool that wrote the file: inspect, promptfoo, deepeval, lm-eval, label-studio or argilla.",
             rich_help_panel="Reading votes",
         ),
     ],

@@ -187,7 +187,164 @@ def _unzipped(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
         return stream.read()
 
 
+def read_promptfoo(source: Any) -> Rows:
+    """Results of promptfoo: assertions are voters, the output of a provider in a test is an item.
+
+    Columns: output (test and provider), test, provider, prompt, assertion, pass, score. Runs by `--repeat` are repeated
+    votes. Assertions are named by their metric or type and their grader.
+    """
+    found = Rows(Long("output", "assertion", "pass"))
+    results = _json(source)["results"]["results"]
+    tests = [result["testCase"] for result in results]
+    contents = [json.dumps(test.get("vars"), sort_keys=True) for test in tests]
+    shown = [", ".join(f"{name}={value}" for name, value in (test.get("vars") or {}).items()) for test in tests]
+    keys = [
+        (test.get("description") or words, content) for test, words, content in zip(tests, shown, contents, strict=True)
+    ]
+    names, several = _numbered(keys), len({result["promptIdx"] for result in results}) > 1
+    providers = [result["provider"].get("label") or result["provider"]["id"] for result in results]
+    prompts = [result["prompt"]["label"] for result in results]
+    without_grades = []
+    for result, key, provider, prompt in zip(results, keys, providers, prompts, strict=True):
+        parts = [names[key], provider, *([prompt] if several and len(set(prompts)) > 1 else [])]
+        about = {"output": " / ".join(parts), "test": names[key], "provider": provider, "prompt": prompt}
+        graded = (result.get("gradingResult") or {}).get("componentResults") or ()
+        if not graded:
+            without_grades.append(about)
+        seen: Counter[str] = Counter()
+        for grade in graded:
+            assertion = grade.get("assertion") or {}
+            grader = assertion.get("provider")
+            grader = (grader.get("label") or grader["id"]) if isinstance(grader, dict) else grader
+            name = (assertion.get("metric") or assertion.get("type") or "assertion") + (
+                f" by {grader}" if grader else ""
+            )
+            seen[name] += 1
+            name = name if seen[name] == 1 else f"{name} #{seen[name]}"
+            failed = bool((grade.get("metadata") or {}).get("graderError"))
+            found.unread["errors of graders"] += failed
+            vote = None if failed else grade["pass"]
+            found.rows.append({**about, "assertion": name, "pass": vote, "score": grade.get("score")})
+    voters = dict.fromkeys(row["assertion"] for row in found.rows)
+    found.rows += [{**about, "assertion": voter, "pass": None} for about in without_grades for voter in voters]
+    found.unread["outputs without grades"] += len(without_grades)
+    found.unread = +found.unread
+    return found
+
+
+def read_deepeval(source: Any) -> Rows:
+    """Results of DeepEval, a saved test run or what `evaluate` returns: metrics are voters, test cases are items.
+
+    Columns: case, metric, success, score. Cases of the same name and input are repeated votes.
+    """
+    found, content = Rows(Long("case", "metric", "success")), _json(source)
+    cases = content.get("test_results") or [*content["testCases"], *content.get("conversationalTestCases", ())]
+    keys = [(str(case["name"]), json.dumps([case.get("input"), case.get("turns")], default=str)) for case in cases]
+    names = _numbered(keys)
+    for case, key in zip(cases, keys, strict=True):
+        for metric in case.get("metrics_data") or case.get("metricsData") or ():
+            failed = bool(metric.get("error")) or metric.get("success") is None
+            found.unread["errors of metrics"] += failed
+            vote, score = (None, None) if failed else (metric["success"], metric.get("score"))
+            found.rows.append({"case": names[key], "metric": metric["name"], "success": vote, "score": score})
+    found.unread = +found.unread
+    return found
+
+
+def read_lm_eval(source: Any) -> Rows:
+    """Samples of lm-eval, a file or a folder: models are voters, documents are items, answers are votes.
+
+    Columns: document, task, model, filter, answer, target and the metrics. The answer to a question with choices is
+    the number of the choice that is most likely. With several tasks, documents are named by their task too.
+    """
+    found, path = Rows(Long("document", "model", "answer"), single=("filter",)), Path(source)
+    files = sorted(path.rglob("samples_*.jsonl")) if path.is_dir() else [path]
+    tasks = [file.stem.removeprefix("samples_").rpartition("_")[0] or file.stem for file in files]
+    for file, task in zip(files, tasks, strict=True):
+        about = file.with_name(f"results_{file.stem.rpartition('_')[2]}.json")
+        model = _json(about).get("model_name") if about.exists() else None
+        for line in file.read_text(encoding="utf-8").splitlines():
+            sample = json.loads(line)
+            document = sample["doc_id"] if len(set(tasks)) == 1 else f"{task}/{sample['doc_id']}"
+            row = {"document": document, "task": task, "model": model or file.parent.name, "filter": sample["filter"]}
+            row |= {"target": sample.get("target"), **{name: sample[name] for name in sample.get("metrics", ())}}
+            answers = sample["filtered_resps"]
+            if answers and isinstance(answers[0], list) and len(answers[0]) == 2 and answers[0][1] in ("True", "False"):
+                likely = [float(answer[0]) for answer in answers]
+                answers = [likely.index(max(likely))] if len(likely) > 1 else [answers[0][1]]
+            elif answers and isinstance(answers[0], list):
+                answers = answers[0]
+            for answer in answers:
+                failed = answer == "[invalid]"
+                found.unread["answers that the filter calls [invalid]"] += failed
+                found.rows.append({**row, "answer": None if failed else answer})
+    found.unread = +found.unread
+    return found
+
+
+def read_label_studio(source: Any) -> Rows:
+    """A JSON export of Label Studio: annotators are voters, tasks are items, single choices and ratings are votes.
+
+    Columns: task, annotator, question, answer. The question is the name of the control.
+    """
+    found, tasks = Rows(Long("task", "annotator", "answer"), single=("question",)), _json(source)
+    results = (result for task in tasks for made in task["annotations"] for result in made["result"])
+    questions = dict.fromkeys(result["from_name"] for result in results if "from_name" in result)
+    for task in tasks:
+        found.unread["predictions"] += len(task.get("predictions") or ())
+        for made in task["annotations"]:
+            who = made["completed_by"]
+            who = (who.get("email") or who["id"]) if isinstance(who, dict) else who
+            found.unread["skipped annotations"] += bool(made.get("was_cancelled"))
+            for question in questions:
+                given = [result for result in made["result"] if result.get("from_name") == question]
+                values = [_single(result["value"].get(result["type"])) for result in given]
+                readable_one = len(values) == 1 and values[0] is not None and not made.get("was_cancelled")
+                found.unread["answers that are not one choice or rating"] += bool(given) and not readable_one
+                answer = values[0] if readable_one else None
+                found.rows.append({"task": task["id"], "annotator": who, "question": question, "answer": answer})
+    found.unread = +found.unread
+    return found
+
+
+def read_argilla(source: Any) -> Rows:
+    """Records of Argilla as `records.to_json` writes them: users are voters, records are items.
+
+    Columns: record, user, question, answer. That file does not say which responses are drafts or were discarded.
+    """
+    found, records = Rows(Long("record", "user", "answer"), single=("question",)), _json(source)
+    questions = dict.fromkeys(question for record in records for question in record["responses"])
+    users = dict.fromkeys(
+        given["user_id"] for record in records for all_ in record["responses"].values() for given in all_
+    )
+    for record in records:
+        found.unread["suggestions"] += len(record.get("suggestions") or ())
+        for question in questions:
+            given = record["responses"].get(question, ())
+            for response in given:
+                answer = _single(response["value"])
+                found.unread["answers that are not one value"] += answer is None
+                row = {"record": record["id"], "user": response["user_id"], "question": question, "answer": answer}
+                found.rows.append(row)
+            if not given:
+                row = {"record": record["id"], "question": question, "answer": None}
+                found.rows += [{**row, "user": user} for user in users]
+    found.unread = +found.unread
+    return found
+
+
+def _single(value: Any) -> Any:
+    """The value, or the only one of a list; None if there are several or it has parts."""
+    value = value[0] if isinstance(value, list) and len(value) == 1 else value
+    return None if isinstance(value, list | dict) else value
+
+
 READERS: Mapping[str, Callable[[Any], Rows]] = {
     "inspect": read_inspect,
+    "promptfoo": read_promptfoo,
+    "deepeval": read_deepeval,
+    "lm-eval": read_lm_eval,
+    "label-studio": read_label_studio,
+    "argilla": read_argilla,
 }
 """The readers by the name of the tool."""
