@@ -240,11 +240,16 @@ def summarise(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def write_page(data: Path | None, out: Path, before: Path, peers: Path, drawn: Path) -> pd.DataFrame:
-    """Write the tables that `REAL.md` shows, its figure, and the page from them."""
+    """Write the tables that `REAL.md` shows, its figure, and the page from them.
+
+    Methods without a new measurement keep the rows that the page has.
+    """
     results, figures = (Path(__file__).parent / name for name in ("results", "figures"))
     now, earlier, other = means(out), means(before), means(peers)
-    other = other[other["method"].isin(PEERS)] if len(other) else other
-    table = pd.concat([now, earlier.assign(method=earlier["method"] + ", before"), other], ignore_index=True)
+    new = pd.concat([now, earlier.assign(method=earlier["method"] + ", before"), other], ignore_index=True)
+    new = new.drop_duplicates(["folder", "set", "method"])
+    kept = pd.read_csv(results / "real_votes.csv")
+    table = pd.concat([kept[~kept["method"].isin(set(new["method"]))], new], ignore_index=True)
     reference = pd.DataFrame(
         [
             {"folder": folder, "set": known.name, **references(known)}
@@ -255,7 +260,7 @@ def write_page(data: Path | None, out: Path, before: Path, peers: Path, drawn: P
     reference.round(5).to_csv(results / "real_votes_references.csv", index=False)
     summary = summarise(table)
     summary.round(4).reset_index().to_csv(results / "real_votes_summary.csv", index=False)
-    if len(other):
+    if not set(PEERS).isdisjoint(table["method"]):
         on_same_sets(table).round(4).to_csv(results / "real_votes_peers.csv", index=False)
     if len(simulated := means(drawn)):
         simulated_summary(simulated).round(4).to_csv(results / "real_votes_simulated.csv", index=False)

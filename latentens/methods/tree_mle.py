@@ -26,10 +26,14 @@ RESTARTS = 20
 
 @dataclass(frozen=True)
 class TreeMLE(Method):
-    """The model `Tree` with groups found from the votes, or `DawidSkene` where its BIC is lower.
+    """The model `Tree` with groups found from the votes, or `DawidSkeneEM` where the BIC of its model is lower.
 
     A tree of fewer than three informative groups explains votes, but leaves the label open. If there are no gold
     labels, it is not taken then, and `notes` in the diagnostics say so.
+
+    Notes:
+        The likelihoods behind BIC are at their maxima, where a label may have left the classes for whatever explains
+        the votes. Without a tree the estimate is therefore that of `DawidSkeneEM` at its defaults.
 
     Attributes:
         max_groups: Largest number of groups to try.
@@ -61,8 +65,9 @@ class TreeMLE(Method):
         if gold is None and not fits[chosen].diagnostics.identified and independent.diagnostics.identified:
             chosen = "independent"
             notes = ["groups explain the votes better, but too few of them are informative to identify a label"]
-        about = fits[chosen].diagnostics.updated(bic=by_model[chosen], bic_by_model=by_model, notes=notes)
-        return replace(fits[chosen], diagnostics=about)
+        fit = fits["tree"] if chosen == "tree" else nested_fit(DawidSkeneEM(), votes, key_from(generator), gold)
+        about = fit.diagnostics.updated(bic=by_model[chosen], bic_by_model=by_model, notes=notes)
+        return replace(fit, diagnostics=about)
 
     def posterior(self, estimate: Estimate, votes: Votes) -> Posterior:
         params = {name: value for name, value in estimate.params.items() if name != "groups"}
