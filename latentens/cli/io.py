@@ -65,7 +65,26 @@ def read_gold(votes: Votes, path: Path | None, reading: FileOptions) -> Codes | 
     if len(found) == 1 < min(number, votes.num_classes):
         label = listed([votes.class_names[found[0]]])
         say(f"all {number:,} gold labels are {label}, so they do not show how voters vote on items of other classes")
+    elif "classes" not in reading and (doubt := _doubtful_classes(votes, codes)):
+        say(doubt)
     return codes
+
+
+def _doubtful_classes(votes: Votes, codes: Codes, level: float = 0.01) -> str:
+    """A sentence on votes that no known label agrees with, such as "tie"; "" if that may well be chance.
+
+    Args:
+        votes: The votes.
+        codes: Known labels, −1 where unknown.
+        level: Largest probability of no such label among the known ones, were it as frequent as such votes are.
+    """
+    known, shares = np.bincount(codes[codes >= 0], minlength=votes.num_classes), votes.tally.sum(axis=0)
+    absent = (known == 0) & ((1 - shares / max(shares.sum(), 1)) ** known.sum() < level)
+    if np.sum(known > 0) < 2 or not absent.any():
+        return ""
+    labels, others = ([votes.class_names[code] for code in np.flatnonzero(part)] for part in (~absent, absent))
+    listing = as_option(Keyword("classes", tuple(labels)))
+    return f"no known label is {listed(others)}: if votes can be, but labels cannot, add {listing}"
 
 
 def by_name(votes: Votes, codes: Codes) -> dict[Hashable, Hashable]:
@@ -79,6 +98,8 @@ def described(source: str | Path, votes: Votes, labels: Codes | None = None) -> 
     missing = {"na", "n/a", "nan", "null", "none", "?", "-", "."}
     codes = tuple(str(name) for name in votes.class_names if str(name).casefold() in missing)
     doubt = f" (if {codes[0]!r} means a missing vote, add {as_option(Keyword('missing', codes))})" if codes else ""
+    if not doubt and labels is not None and (words := _doubtful_classes(votes, labels)):
+        doubt = f" ({words})"
     return f"{source}: {votes.summary}{known}{doubt}"
 
 

@@ -69,7 +69,10 @@ READING = {
     "voter": _reading(str | None, "Column of the voters, if each row is one vote."),
     "vote": _reading(str | None, "Column of the votes, if each row is one vote."),
     "ignore": _reading(list[str] | None, "A column to ignore. May be repeated."),
-    "classes": _reading(list[str] | None, "The labels in order, for example no,yes. May be repeated."),
+    "classes": _reading(
+        list[str] | None,
+        "The labels in order, for example no,yes; other votes, such as tie, are not labels. May be repeated.",
+    ),
     "missing": _reading(list[str] | None, "A value that means a missing vote, for example NA. May be repeated."),
     "duplicates": _reading(
         Duplicates | None, "How to treat repeated votes of a voter on an item; keep counts them all."
