@@ -16,6 +16,7 @@ from latentens.votes import Votes
 
 KEY = jax.random.key(0)
 CLASSES = ("No", "Yes")
+FIT = ("fit", "DawidSkeneEM", "votes.csv", "--out", "labels.csv")
 
 
 def posterior_by_loops(prevalence, confusion, votes):
@@ -139,11 +140,11 @@ def test_commands_take_them_and_ask_for_them(invoke, tmp_path):
     rows = [f"q{i}," + ",".join(row) for i, row in enumerate(words)]
     (tmp_path / "votes.csv").write_text("item,a,b,c,d,e\n" + "\n".join(rows))
     (tmp_path / "truth.csv").write_text("item,truth\n" + "\n".join(f"q{i},{CLASSES[k]}" for i, k in enumerate(truth)))
-    code, shown, error = invoke("fit", "votes.csv", "-m", "DawidSkeneEM", "--gold", "truth.csv", cwd=tmp_path)
+    code, shown, error = invoke(*FIT, "--gold", "truth.csv", cwd=tmp_path)
     assert code == 0
     assert "no known label is 'Unsure': if votes can be, but labels cannot, add --classes No,Yes" in error + shown
     classes = "--classes", "No,Yes"
-    for command in (("fit", "votes.csv", "-m", "DawidSkeneEM"), ("check", "votes.csv")):
+    for command in (FIT, ("check", "votes.csv")):
         code, shown, error = invoke(*command, *classes, cwd=tmp_path)
         assert code == 0, error
         assert "votes that are not labels: 'Unsure'" in shown
@@ -151,5 +152,5 @@ def test_commands_take_them_and_ask_for_them(invoke, tmp_path):
     options = "--votes", "votes.csv", "--truth", "truth.csv", "--out", "result"
     code, _, error = invoke("compare", *options, *methods, *classes, cwd=tmp_path)
     assert code == 0, error
-    code, _, error = invoke("report", "result", cwd=tmp_path)
+    code, _, error = invoke("report", "result/tree.nc", cwd=tmp_path)
     assert code == 0, error
