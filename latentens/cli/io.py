@@ -82,7 +82,7 @@ def _doubtful_classes(votes: Votes, codes: Codes, level: float = 0.01) -> str:
     absent = (known == 0) & ((1 - shares / max(shares.sum(), 1)) ** known.sum() < level)
     if np.sum(known > 0) < 2 or not absent.any():
         return ""
-    labels, others = ([votes.class_names[code] for code in np.flatnonzero(part)] for part in (~absent, absent))
+    labels, others = ([votes.class_names[code] for code in np.flatnonzero(part).tolist()] for part in (~absent, absent))
     listing = as_option(Keyword("classes", tuple(labels)))
     return f"no known label is {listed(others)}: if votes can be, but labels cannot, add {listing}"
 
