@@ -18,9 +18,9 @@ from latentens.inference.orient import orientation
 from latentens.methods.base import Method
 from latentens.methods.nuts import Nuts
 from latentens.programs.contract import structure_of
-from latentens.programs.likelihood import bayes_posterior, observe
+from latentens.programs.likelihood import bayes_posterior
 from latentens.programs.model import GenerativeModel, Params
-from latentens.runtime.blocks import fetch
+from latentens.programs.rows import Rows
 from latentens.runtime.numerics import double_precision, numpy_generator, safe_log
 from latentens.runtime.progress import track_late
 from latentens.runtime.store import Record, Store
@@ -255,13 +255,13 @@ def _label_quantities(
     order = np.arange(exact.shape[1])
     if not model.anchored:
         order = orientation(bayes_posterior(model, dataset.params or {}, votes), votes)
-    observations, inverse = observe(model, dataset.votes)
-    params = {name: draws[name] for name in truth}
-    probs = fetch(label_posteriors(model, params, observations))[:, :, inverse]  # draw, label, item
+    rows = Rows.of(model, dataset.votes)
+    drawn = label_posteriors(model, {name: draws[name] for name in truth}, rows)
+    probs = np.stack(list(drawn))[:, :, rows.inverse]  # draw, label, item
     if LABEL_ORDERS in draws:
         probs = np.take_along_axis(probs, draws[LABEL_ORDERS][:, :, None], axis=1)
     below = np.cumsum(probs, axis=1)
-    drawn = (generator.random(probs[:, :1].shape) * below[:, -1:] > below).sum(axis=1)
+    codes = (generator.random(probs[:, :1].shape) * below[:, -1:] > below).sum(axis=1)
     true = np.argsort(order)[dataset.labels]
 
     def quantities(labels: np.ndarray, probs: np.ndarray) -> np.ndarray:
@@ -269,7 +269,7 @@ def _label_quantities(
         log_probability = safe_log(probs[labels, np.arange(len(labels))]).sum()
         return np.array([labels[0], *numbers, log_probability], dtype=float)
 
-    found = np.stack([quantities(*pair) for pair in zip(drawn, probs, strict=True)])
+    found = np.stack([quantities(*pair) for pair in zip(codes, probs, strict=True)])
     return found, quantities(true, exact[:, order].T)
 
 

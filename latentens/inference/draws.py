@@ -1,27 +1,22 @@
 """Posterior draws of a program: the labels' posterior averaged over them, their labels in order, their convergence."""
 
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
+from scipy.special import softmax
 
 from latentens.inference.orient import best_order, order_shares
 from latentens.programs.contract import structure_of
-from latentens.programs.likelihood import Observations, label_log_joint, observe
 from latentens.programs.model import GenerativeModel, Params
-from latentens.programs.tables import build_tables
-from latentens.runtime.blocks import fetch
-from latentens.runtime.parallel import stop_if_asked
+from latentens.programs.rows import Rows, tables_at_draws
 from latentens.votes import Votes
 
 COMMON_ROWS = 20
 """Number of the commonest rows of votes whose labels' posteriors are watched for convergence."""
 
-DRAWS_AT_ONCE = 25
 CONVERGED = 1.01
 CLEARLY_APART = 1.1
 
@@ -59,36 +54,27 @@ def label_draws(
         votes: The votes.
         gold: The code of each item's true label, −1 where it is unknown; None if none is known.
     """
-    observations, inverse = observe(model, votes, gold)
+    rows = Rows.of(model, votes, gold)
     totals = None
     if gold is None and not model.anchored:
-        size, shares = len(observations.counts), order_shares(votes)[:, : structure_of(model).num_labels]
-        totals = np.stack([np.bincount(inverse, share, minlength=size) for share in shares.T])
-    probs, orders, watched = average_labels(model, draws, observations, totals)
-    relabelled, remaining = relabel_draws(model, draws, orders)
-    return LabelledDraws(relabelled, remaining, probs[inverse], watched)
+        shares = order_shares(votes)[:, : structure_of(model).num_labels]
+        totals = np.stack([np.bincount(rows.inverse, share, minlength=len(rows.counts)) for share in shares.T])
+    # the mean of the posteriors of rows, each draw's labels put in order first
+    common = np.argsort(-rows.counts, kind="stable")[:COMMON_ROWS]
+    mean, orders, watched = np.zeros((len(rows.counts), 1)), [], []
+    for probs in label_posteriors(model, draws, rows):
+        order = np.arange(len(probs)) if totals is None else best_order(totals @ probs.T)
+        mean = mean + probs[order].T
+        orders.append(order)
+        watched.append(probs[order][-1, common])
+    relabelled, remaining = relabel_draws(model, draws, np.stack(orders))
+    return LabelledDraws(relabelled, remaining, (mean / len(orders))[rows.inverse], np.stack(watched))
 
 
-def average_labels(
-    model: GenerativeModel, draws: Params, observations: Observations, totals: Float[np.ndarray, "label row"] | None
-) -> tuple[Float[np.ndarray, "row label"], Int[np.ndarray, "draw label"], Float[np.ndarray, "draw watched"]]:
-    """The mean over draws of the exact posterior of each row, each draw's labels put in order by `totals`.
-
-    Returns:
-        The mean, the order of each draw's labels, and the posterior of the last label of the commonest rows by draw.
-    """
-    number = len(next(iter(draws.values())))
-    common = np.argsort(-fetch(observations.counts), kind="stable")[:COMMON_ROWS]
-    mean, orders, watched = 0.0, [], []
-    for first in range(0, number, DRAWS_AT_ONCE):
-        stop_if_asked()
-        part = {name: value[first : first + DRAWS_AT_ONCE] for name, value in draws.items()}
-        for probs in fetch(label_posteriors(model, part, observations)):
-            order = np.arange(len(probs)) if totals is None else best_order(totals @ probs.T)
-            mean = mean + probs[order].T / number
-            orders.append(order)
-            watched.append(probs[order][-1, common])
-    return np.asarray(mean), np.stack(orders), np.stack(watched)
+def label_posteriors(model: GenerativeModel, draws: Params, rows: Rows) -> Iterator[Float[np.ndarray, "label row"]]:
+    """The exact posterior of the label of each row at each draw."""
+    for tables in tables_at_draws(model, draws):
+        yield softmax(rows.label_log_joint(tables), axis=0)
 
 
 def relabel_draws(
@@ -105,16 +91,6 @@ def relabel_draws(
             for name, value in moved.items():
                 relabelled[name][chosen] = value
     return relabelled, remaining
-
-
-@partial(jax.jit, static_argnums=0)
-def label_posteriors(model: GenerativeModel, draws: Any, observations: Observations) -> Float[Array, "draw label row"]:
-    """The exact posterior of the label of each row at each draw."""
-
-    def of_one(params: Any) -> Float[Array, "label row"]:
-        return jax.nn.softmax(label_log_joint(build_tables(model, params), observations), axis=0)
-
-    return jax.lax.map(of_one, draws)
 
 
 def judge_chains(

@@ -12,10 +12,9 @@ import numpy as np
 from latentens.inference.density import flat_draws
 from latentens.inference.draws import judge_chains, label_draws, label_posteriors
 from latentens.methods.base import Arrays, Diagnostics, Estimate, Fit, GoldCodes, Method, Posterior, Predictor, finished
-from latentens.programs.likelihood import observe
 from latentens.programs.model import GenerativeModel
+from latentens.programs.rows import Rows
 from latentens.programs.tables import emits_other_votes
-from latentens.runtime.blocks import fetch
 from latentens.runtime.numerics import double_precision
 from latentens.votes import Votes
 from latentens.votes.matching import Gold, gold_codes
@@ -40,10 +39,9 @@ class DrawsPredictor(Predictor):
         flat, _ = flat_draws(self.model, estimate.draws)
         thin = max(1, len(estimate.state["label_orders"]) // PREDICTION_DRAWS)
         orders = estimate.state["label_orders"][::thin]
-        observations, inverse = observe(self.model, votes)
-        thinned = {name: value[::thin] for name, value in flat.items()}
-        probs = fetch(label_posteriors(self.model, thinned, observations))
-        return np.take_along_axis(probs, orders[:, :, None], axis=1).mean(axis=0).T[inverse]
+        rows = Rows.of(self.model, votes)
+        drawn = label_posteriors(self.model, {name: value[::thin] for name, value in flat.items()}, rows)
+        return np.mean([probs[order] for probs, order in zip(drawn, orders, strict=True)], axis=0).T[rows.inverse]
 
     def has_fixed_order(self, estimate: Estimate) -> bool:
         """Labels are oriented draw by draw."""

@@ -1,12 +1,12 @@
-"""The exact likelihood of rows of votes under the tables of a program, in JAX, and the posterior of their labels.
+"""The exact likelihood of votes under a program, and the posterior of their labels.
 
-Rows are laid out once for all products with tables. Few rows are an indicator matrix: their sums are one matrix
-product. Of many rows only the columns of such a matrix that are not zero are kept.
+What is asked of a program with known parameters is computed in NumPy, by `Rows`. Samplers differentiate the likelihood
+in JAX: there rows are laid out once for all products with tables. Few rows are an indicator matrix, whose sums are one
+matrix product. Of many rows only the columns of such a matrix that are not zero are kept.
 """
 
 import math
-from collections.abc import Callable, Iterator
-from functools import partial, reduce
+from functools import reduce
 from typing import NamedTuple
 
 import jax
@@ -14,9 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax.nn import logsumexp
 from jaxtyping import Array, Float, Int
+from scipy.special import softmax
 
 from latentens.programs.model import GenerativeModel, Params
-from latentens.programs.tables import Tables, build_tables, check_form, checked_tables, distinct_rows
+from latentens.programs.rows import Rows, tables_at_draws
+from latentens.programs.tables import Tables, checked_tables, distinct_rows
 from latentens.runtime.blocks import (
     BLOCK_ELEMENTS,
     COPIES,
@@ -26,7 +28,6 @@ from latentens.runtime.blocks import (
     few_lengths,
     map_row_blocks,
     round_up,
-    row_blocks,
     shard_rows,
 )
 from latentens.runtime.limits import check_memory
@@ -180,43 +181,20 @@ def observe(
     return Observations(laid_out, shard_rows(np.pad(counts, (0, spare))), log_allowed), inverse
 
 
-def label_log_joint(
-    tables: Tables, observations: Observations, *, block_elements: int = BLOCK_ELEMENTS
-) -> Float[Array, "label row"]:
-    """`log p(label, votes)` of each row, −∞ for a label that is known to be another."""
-
-    def of_block(tables: Tables, block: Observations) -> Float[Array, "label row"]:
-        joint = log_joint(tables, block.rows)
-        return joint if block.log_allowed is None else joint + block.log_allowed
-
-    return by_row_blocks(of_block, tables, observations, block_elements=block_elements)
-
-
 def marginal_log_likelihood(
     tables: Tables, observations: Observations, *, block_elements: int = BLOCK_ELEMENTS
 ) -> Float[Array, ""]:
-    """The log-likelihood of all votes and known labels."""
+    """The log-likelihood of all votes and known labels, by blocks of rows where all at once would take much memory."""
 
-    def of_block(tables: Tables, block: Observations) -> Float[Array, " row"]:
+    def of_block(block: Observations) -> Float[Array, " row"]:
         if block.log_allowed is None:
             return row_log_likelihood(tables, block.rows)
         return logsumexp(log_joint(tables, block.rows) + block.log_allowed, axis=0)
 
-    return observations.counts @ by_row_blocks(of_block, tables, observations, block_elements=block_elements)
-
-
-def by_row_blocks(
-    function: Callable[[Tables, Observations], Float[Array, "*value row"]],
-    tables: Tables,
-    observations: Observations,
-    *,
-    block_elements: int = BLOCK_ELEMENTS,
-) -> Float[Array, "*value row"]:
-    """Apply a function to all rows, in blocks where all at once would take too much memory."""
     num_rows, elements_per_row = len(observations.counts), tables.log_prior.size
     in_pieces = getattr(observations.rows, "row", None) is not None  # of which a block of rows would cut some apart
     num_blocks = 1 if in_pieces else count_row_blocks(num_rows, elements_per_row, block_elements)
-    return map_row_blocks(partial(function, tables), observations, num_blocks, axis=-1)
+    return observations.counts @ map_row_blocks(of_block, observations, num_blocks, axis=-1)
 
 
 @double_precision
@@ -231,12 +209,11 @@ def bayes_posterior(
         votes: The votes; an item without votes gets the prior.
         block_elements: Size of the arrays that are made of some rows at a time, which bounds the memory.
     """
-    blocks = _blocks(model, params, votes, block_elements)
-    found = [fetch(_label_posterior(tables, rows))[:size] for tables, rows, size in blocks]
-    return np.concatenate(found)[votes.patterns.inverse]
+    rows = Rows.of(model, votes, to_fit=False, block_elements=block_elements)
+    joint = rows.label_log_joint(fetch(checked_tables(model, params)))
+    return softmax(joint, axis=0).T[rows.inverse]
 
 
-@double_precision
 def log_likelihood(
     model: GenerativeModel, params: Params, votes: Votes, *, block_elements: int = BLOCK_ELEMENTS
 ) -> float:
@@ -244,19 +221,20 @@ def log_likelihood(
 
     Arguments are those of `bayes_posterior`.
     """
-    return float(_distinct_log_likelihood(model, params, votes, block_elements) @ votes.patterns.counts)
+    by_item = pointwise_log_likelihood(model, params, votes, block_elements=block_elements)
+    return float(by_item.sum() if votes.counts is None else by_item @ votes.counts)
 
 
 @double_precision
-def pointwise_log_likelihood(model: GenerativeModel, params: Params, votes: Votes) -> Float[np.ndarray, " item"]:
-    """The log-likelihood of each item's votes, label and hidden units summed out, in nats.
+def pointwise_log_likelihood(
+    model: GenerativeModel, params: Params, votes: Votes, *, block_elements: int = BLOCK_ELEMENTS
+) -> Float[np.ndarray, " item"]:
+    """The log-likelihood of each item's votes, label and hidden units summed out, in nats; 0 without votes.
 
-    Args:
-        model: The generative model.
-        params: A value for each parameter site of the program.
-        votes: The votes; an item without votes has the value 0.
+    Arguments are those of `bayes_posterior`.
     """
-    return _distinct_log_likelihood(model, params, votes, BLOCK_ELEMENTS)[votes.patterns.inverse]
+    rows = Rows.of(model, votes, to_fit=False, block_elements=block_elements)
+    return rows.log_likelihood(fetch(checked_tables(model, params)))[rows.inverse]
 
 
 @double_precision
@@ -268,50 +246,13 @@ def draws_log_likelihood(model: GenerativeModel, draws: Params, votes: Votes) ->
         draws: Values of each parameter with leading axes (chain, draw).
         votes: The votes.
     """
-    structure = check_form(model, votes)
     shape = next(iter(draws.values())).shape[:2]
     check_memory(
         8.0 * np.prod(shape) * 2 * votes.num_items,
         f"the log-likelihood of {votes.num_items:,} items at {np.prod(shape):,} draws",
         "thin the draws",
     )
-    flat = {name: np.reshape(draws[name], (-1, *draws[name].shape[2:])) for name in structure.parameter_shapes}
-    rows = encode(votes.patterns.votes, structure.num_vote_classes)
-    values = fetch(_draws_log_likelihood(model, flat, rows))
-    return values[:, votes.patterns.inverse].reshape(*shape, -1)
-
-
-def _distinct_log_likelihood(
-    model: GenerativeModel, params: Params, votes: Votes, block_elements: int
-) -> Float[np.ndarray, " row"]:
-    blocks = _blocks(model, params, votes, block_elements)
-    return np.concatenate([fetch(_row_log_likelihood(tables, rows))[:size] for tables, rows, size in blocks])
-
-
-def _blocks(
-    model: GenerativeModel, params: Params, votes: Votes, block_elements: int
-) -> Iterator[tuple[Tables, EncodedRows, int]]:
-    """The tables with some distinct rows at a time, and the number of these."""
-    structure = check_form(model, votes)
-    tables = checked_tables(model, params)
-    distinct = votes.patterns.votes
-    width = tables.log_prior.size + (0 if distinct.is_sparse else structure.num_voters * structure.num_vote_classes)
-    blocks = row_blocks(distinct.num_items, width, block_elements)
-    num_rows = few_lengths(blocks[0].stop, width, possible_rows(votes)) if blocks else 0
-    for block in blocks:
-        part = distinct.between(block.start, block.stop)
-        # blocks are filled up, so that all of them, and data of about the same size, share one compiled program
-        yield tables, encode(part, structure.num_vote_classes, num_rows), part.num_items
-
-
-@partial(jax.jit, static_argnums=0)
-def _draws_log_likelihood(model: GenerativeModel, draws: Params, rows: EncodedRows) -> Float[Array, "draw row"]:
-    return jax.lax.map(lambda params: row_log_likelihood(build_tables(model, params), rows), draws)
-
-
-@jax.jit
-def _label_posterior(tables: Tables, rows: EncodedRows) -> Float[Array, "row label"]:
-    return jax.nn.softmax(log_joint(tables, rows), axis=0).T
-
-
-_row_log_likelihood = jax.jit(row_log_likelihood)
+    rows = Rows.of(model, votes, to_fit=False)
+    flat = {name: np.reshape(value, (-1, *value.shape[2:])) for name, value in draws.items()}
+    values = np.stack([rows.log_likelihood(tables) for tables in tables_at_draws(model, flat)])
+    return values[:, rows.inverse].reshape(*shape, -1)

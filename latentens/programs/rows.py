@@ -7,6 +7,7 @@ whose size depends on the model alone.
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
@@ -18,13 +19,14 @@ from jaxtyping import Array, Bool, Float, Int
 from scipy.special import logsumexp
 
 from latentens.programs.contract import structure_of
-from latentens.programs.model import GenerativeModel
+from latentens.programs.model import GenerativeModel, Params
 from latentens.programs.parameters import Flat, unflatten
 from latentens.programs.tables import LOG_ZERO, Tables, checked_tables, distinct_rows, lay_out
-from latentens.runtime.blocks import COPIES, row_blocks
+from latentens.runtime.blocks import BLOCK_ELEMENTS, COPIES
 from latentens.runtime.compilation import ONE_THREAD
 from latentens.runtime.limits import check_memory
 from latentens.runtime.numerics import SMALLEST
+from latentens.runtime.parallel import stop_if_asked
 from latentens.votes import Votes
 from latentens.votes.incidence import Block, Incidence, Sums, incidence_of
 
@@ -50,16 +52,32 @@ class Rows:
     allowed: Bool[np.ndarray, "row label"] | None
 
     @classmethod
-    def of(cls, model: GenerativeModel, votes: Votes, gold: Int[np.ndarray, " item"] | None = None) -> "Rows":
-        """Lay out votes, and known labels if there are any, for fitting a model."""
-        structure, distinct, counts, inverse, allowed = distinct_rows(model, votes, gold)
+    def of(
+        cls,
+        model: GenerativeModel,
+        votes: Votes,
+        gold: Int[np.ndarray, " item"] | None = None,
+        *,
+        to_fit: bool = True,
+        block_elements: int = BLOCK_ELEMENTS,
+    ) -> "Rows":
+        """Lay out votes, and known labels if there are any.
+
+        Args:
+            model: The model.
+            votes: The votes.
+            gold: The code of each item's true label, −1 where it is unknown; None if none is known.
+            to_fit: Whether the model is to be fitted, so that votes must be informative about the label.
+            block_elements: Size of the arrays that are made of some rows at a time, which bounds the memory.
+        """
+        structure, distinct, counts, inverse, allowed = distinct_rows(model, votes, gold, to_fit=to_fit)
         states = math.prod(len(structure.hidden[name].support) for name in structure.vote_parents)
         check_memory(
-            COPIES * 8.0 * states * max(block.stop - block.start for block in row_blocks(distinct.num_items, states)),
+            COPIES * 8.0 * states * min(distinct.num_items, max(1, block_elements // states)),
             f"fitting {model} to {len(counts):,} distinct rows of votes",
             "use fewer hidden units, or fit a sample of the items by votes.take",
         )
-        incidence = incidence_of(distinct, elements_per_row=states)
+        incidence = incidence_of(distinct, elements_per_row=states, block_elements=block_elements)
         return cls(distinct, incidence, counts, inverse, allowed)
 
     @property
@@ -226,6 +244,14 @@ class CompiledProgram:
         first, second, third, fourth = self._edges
         prior, emission = flat[first:second], flat[second:third]
         return prior.reshape(self._table_shapes[0]), emission.reshape(self._table_shapes[1]), flat[third:fourth][0]
+
+
+def tables_at_draws(model: GenerativeModel, draws: Params) -> Iterator[Tables]:
+    """The tables at each of many draws of the parameters, which lie along the first axis."""
+    program = compiled_program(model, False)
+    for params in np.concatenate([np.reshape(draws[name], (len(draws[name]), -1)) for name in program.shapes], axis=1):
+        stop_if_asked()
+        yield program(params).tables
 
 
 @lru_cache(maxsize=256)

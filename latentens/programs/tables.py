@@ -240,10 +240,12 @@ class DistinctRows(NamedTuple):
     allowed: Bool[np.ndarray, "row label"] | None
 
 
-def distinct_rows(model: GenerativeModel, votes: Votes, gold: Int[np.ndarray, " item"] | None) -> DistinctRows:
-    """The distinct rows to which a model can be fitted; raise an error if it cannot."""
+def distinct_rows(
+    model: GenerativeModel, votes: Votes, gold: Int[np.ndarray, " item"] | None, *, to_fit: bool = True
+) -> DistinctRows:
+    """The distinct rows of votes for a model; raise an error if it is to be fitted and cannot."""
     structure = check_form(model, votes)
-    if not structure.label_informs_votes:
+    if to_fit and not structure.label_informs_votes:
         raise ContractError(
             f"{model}: site 'label' is not an ancestor of 'vote', so votes hold no information about the label; "
             "use simulate and bayes_posterior with known parameters, or a model whose votes depend on the label"
