@@ -2,6 +2,7 @@
 
 import argparse
 import inspect
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -97,7 +98,7 @@ def run(main: Callable[..., Any], doc: str | None) -> None:
     """Call `main(data, out, seed, …)` from the command line; its further settings become options."""
     parser = argparse.ArgumentParser(description=(doc or "").splitlines()[0])
     parser.add_argument("--data", type=Path, help="folder of the paper's data")
-    parser.add_argument("--out", type=Path, default=Path("out"), help="folder of the results")
+    parser.add_argument("--out", type=Path, default=Path("out") / Path(sys.argv[0]).stem, help="folder of the results")
     parser.add_argument("--seed", type=int, default=0)
     for setting in list(inspect.signature(main).parameters.values())[3:]:
         several = isinstance(setting.default, tuple)
@@ -142,8 +143,8 @@ def compared(
     seed: int,
     repetitions: int = 1,
 ) -> xr.DataTree:
-    """A comparison of as many fits at a time as there are cores, which are kept in DIR/fits."""
-    kept = {"folder": out / "fits", "workers": available_cores()}
+    """A comparison of as many fits at a time as there are cores, kept beside DIR for all analyses."""
+    kept = {"folder": out.parent / "fits", "workers": available_cores()}
     return compare(datasets, methods, key=jax.random.key(seed), repetitions=repetitions, resamples=200, **kept)
 
 

@@ -1,9 +1,12 @@
-"""The tables of the pages, written from the files in `results/`, so that no figure is copied by hand.
+"""The tables and figures of the pages, written from the files in `results/`, so that no number is copied by hand.
 
     python analyses/pages.py [--check]
 
-Between `<!-- table NAME -->` and `<!-- end -->` stands what `TABLES[NAME]` makes of its file. Analyses write their
-tables to DIR; `all.py` copies those that are shown on a page to `results/`.
+Between `<!-- table NAME -->` and `<!-- end -->` stands what `TABLES[NAME]` makes of its file. Between
+`<!-- value FILE / COLUMN / FORMAT / A=x; B=y -->` and `<!-- end -->` stands one number: the value of a column in the
+rows in which column A is x and column B is y, in Python's format. There must be one such row; with `max COLUMN`,
+`min`, `mean`, `sum` or `count` there may be several. Without a file both say that nothing was measured. Analyses
+write their files to DIR/NAME, and `all.py` copies those that a page shows to `results/`.
 """
 
 import argparse
@@ -16,11 +19,15 @@ from pathlib import Path
 import pandas as pd
 
 FOLDER = Path(__file__).parent
-PAGES = tuple(
-    FOLDER / name
-    for name in ("README.md", "RECOMMEND.md", "REAL.md", "GOLD.md", "ESTIMATE.md", "RBM.md", "APPROXIMATIONS.md")
+PAGES = (
+    FOLDER / "README.md",
+    *sorted(path for path in FOLDER.glob("*.md") if path.name != "README.md"),
+    *sorted((FOLDER / "guide").glob("*.md")),
+    FOLDER.parent / "README.md",
 )
 PLACE = re.compile(r"(<!-- table ([\w ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+VALUE = re.compile(r"(<!-- value ([\w.]+) / ([^/]+?) / (\S+)(?: / ([^>]+?))? -->)[^<]*(<!-- end -->)")
+FIGURE = re.compile(r"figures/(\w+\.png)")
 
 
 def markdown(header: list[str], rows: list[list[str]]) -> str:
@@ -241,16 +248,54 @@ TABLES: dict[str, tuple[str, Callable[[pd.DataFrame], str]]] = {
 """Each table's file and what is made of it."""
 
 
+def result(name: str) -> pd.DataFrame | None:
+    """A file of results, if it is there."""
+    path = FOLDER / "results" / f"{name}.csv"
+    return pd.read_csv(path) if path.is_file() else None
+
+
+def value_of(table: pd.DataFrame, column: str, form: str, where: str | None) -> str:
+    """One number of a table."""
+    for condition in filter(None, (where or "").split(";")):
+        name, _, wanted = condition.strip().partition("=")
+        table = table[table[name].astype(str) == wanted]
+    how, _, name = column.rpartition(" ") if column.split(" ")[0] in AGGREGATES else ("", "", column)
+    if not how and len(table) != 1:
+        raise ValueError(f"{len(table)} rows, and not one, have {where}")
+    found = table[name].agg(how) if how else table[name].iloc[0]
+    return str(found) if form == "s" else f"{found:{form}}"
+
+
+AGGREGATES = ("max", "min", "mean", "median", "sum", "count")
+
+
 def written(page: str) -> str:
-    """The page with its tables as the files have them."""
+    """The page with its tables and values as the files have them."""
 
     def table(found: re.Match[str]) -> str:
         name, make = TABLES[found[2]]
-        path = FOLDER / "results" / f"{name}.csv"
-        content = make(pd.read_csv(path)) if path.is_file() else "Not measured yet.\n"
+        read = result(name)
+        content = "Not measured yet.\n" if read is None else make(read)
         return f"{found[1]}\n{content}\n{found[3]}"
 
-    return PLACE.sub(table, page)
+    def value(found: re.Match[str]) -> str:
+        read = result(found[2])
+        content = "(not measured yet)" if read is None else value_of(read, *found.group(3, 4, 5))
+        return f"{found[1]}{content}{found[6]}"
+
+    return VALUE.sub(value, PLACE.sub(table, page))
+
+
+def shown() -> dict[str, list[Path]]:
+    """The pages that show each file of results and each figure."""
+    found: dict[str, list[Path]] = {}
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        files = [f"{TABLES[place[2]][0]}.csv" for place in PLACE.finditer(text)]
+        files += [f"{place[2]}.csv" for place in VALUE.finditer(text)] + FIGURE.findall(text)
+        for file in dict.fromkeys(files):
+            found.setdefault(file, []).append(page)
+    return found
 
 
 def outdated() -> list[Path]:
