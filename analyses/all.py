@@ -39,13 +39,55 @@ PROVENANCE = FOLDER / "results" / "provenance.json"
 PACKAGES = ("latentens", "jax", "numpyro", "numpy", "scipy")
 
 ANALYSES = {
+    "real_votes": "--keys 1 --simulated 0 --methods MajorityVote DawidSkeneEM --sets cmc bluebird",
     "approximations": "--sets 1 --items 60 --draws 40 --models DawidSkene --methods NUTS Laplace",
-    "table_1": "--sets 2 --items 200 --families condInd --methods Vote SML",
+    "table_1": "--sets 1 --items 200 --families condInd --methods Vote SML",
+    "gold": "--draws 1 --sets 1 --items 100 --methods MajorityVote supervised --parts simulated",
+    "recommend": "--sets 1 --items 100 --twins 1 --repetitions 1 --quick 1 --parts families",
     "sbc": "--simulations 2 --items 20 --draws 9 --warmup 20 --models DawidSkene --methods Nuts --alarms 2",
+    "reference_posteriors": "--steps 20 --thin 1 --posteriors anesthesia",
+    "estimate": "--resamples 3 --fewer 2 --sets 1 --items 200 --parts simulated ask",
+    "model_choice": "--sets 1 --items 200 --families condInd --real S0",
+    "label_stability": "--sets 1 --items 200 --families condInd",
+    "effective_voters": "--sets 1 --items 200 --resamples 2 --families condInd",
+    "label_order": "--keys 1 --methods MajorityVote",
+    "rbm_real": "--keys 1 --kinds crowds Tree --sets 1 --items 400",
+    "cross_fit": "--sets 1 --items 200 --sources condInd --programs condInd",
+    "partial_pooling": "--sets 1 --items 60 --voters 8 --draws 20",
+    "tempered": "--sets 1 --items 80 --parts robustness",
+    "figure_s3_correlations": "--epochs 1 --trainings contrastive_divergence",
+    "table_2": "--methods Vote SML",
+    "magic": "--blocks 1 --methods Vote SML",
+    "calibration": "--families condInd --methods Vote",
+    "latent_spectral_dream": "--sizes 3",
+    "evidence_published": "--draws 20",
+    "published": "--fits em --random-starts 10",
+    "rbm_accuracy": "--keys 1 --names condInd/1",
+    "check_independence": "--simulations 1",
+    "coin_tosses": "--sets 2",
+    "copyists": "--sets 1 --items 200",
+    "appendix_variational": "--most-items 200 --sweeps coupling",
+    "appendix_top_down": "--draws 1 --items 200 --overlaps 0.1",
+    "latent_spectral_guard": "--sets 1 --keys 1 --items 500",
+    "layered_graph_params": "--max-iterations 5",
+    "pseudo_counts": "--sets 1 --items 60 --voters 10 --classes 2 --votes 3",
+    "tree_groups": "--sets 1 --items 300 --classes 3",
+    "rbm_classes": "--sets 1 --items 300 --classes 3",
+    "decorrelation": "--items 300 --families condInd",
+    "figure_correlations": "",
+    "figure_rbm_weights": "",
+    "figure_recovery": "",
+    "figure_singular_values": "",
+    "figure_tree": "",
+    "guide": "crowd",
+    "speed": "--small 1",
+    "speed_crowds": "--parts crowds --shapes 1",
+    "speed_commands": "--names fit-em",
+    "scaling": "--largest 2e5 --axes items",
 }
 """What stands on the pages, long ones first, with the settings of a quick run; files begin with the analysis' name."""
 
-ALONE = ()
+ALONE = ("speed", "speed_crowds", "speed_commands", "scaling")
 """Measurements of speed: nothing runs beside them."""
 
 SCRIPTS = {"guide": FOLDER / "guide" / "figures.py"}
@@ -172,12 +214,17 @@ class Run:
             self.children.add(child)
             if hasattr(os, "sched_setaffinity"):
                 os.sched_setaffinity(child.pid, cores)
-            code = child.wait()
+            _, status, usage = os.wait4(child.pid, 0)
+            code = child.returncode = os.waitstatus_to_exitcode(status)
             self.children.discard(child)
         seconds = state(folder)["seconds"] + time.perf_counter() - start
         keep_state(folder, code=code_of(name), seconds=0.0 if code == 0 else seconds)
-        load = (load + os.getloadavg()[0]) / 2
-        return {"exit": code, "seconds": round(seconds, 1), "cores": len(cores), "load": round(load, 1)}
+        about = {
+            "seconds": seconds,
+            "processor": usage.ru_utime + usage.ru_stime,
+            "load": (load + os.getloadavg()[0]) / 2,
+        }
+        return {"exit": code, "cores": len(cores)} | {name: round(value, 1) for name, value in about.items()}
 
     def finish(self, name: str, found: dict[str, Any]) -> None:
         """Publish the results of an analysis, and record where they come from."""
@@ -242,8 +289,11 @@ def run(settings: Run, names: Sequence[str]) -> dict[str, dict[str, Any]]:
         how = "done" if outcome["exit"] == 0 else f"FAILED, see {settings.out / f'{name}.log'};"
         left = sum(each or 0.0 for each in waiting.values()) / len(everywhere) / 60
         unknown = sum(each is None for each in waiting.values())
-        rest = f"about {left:.0f} min left" + (f" and {unknown} never timed" if unknown else "") if waiting else "all done"
-        print(f"{len(found)} of {len(names)}: {name} {how} in {outcome.get('seconds', 0)} s; {rest}", flush=True)
+        rest = (
+            f"about {left:.0f} min left" + (f" and {unknown} never timed" if unknown else "") if waiting else "all done"
+        )
+        taken = f"{outcome.get('seconds', 0)} s ({outcome.get('processor', 0)} s of processor time)"
+        print(f"{len(found)} of {len(names)}: {name} {how} in {taken}; {rest}", flush=True)
 
     order = sorted(names, key=lambda name: -(settings.expected(name) or float("inf")))
     with ThreadPoolExecutor(len(everywhere)) as pool:

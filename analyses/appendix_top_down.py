@@ -60,7 +60,7 @@ def main(
     data: Path | None,
     out: Path,
     seed: int,
-    draws: int = 4,
+    draws: int = 2,
     items: int = 10_000,
     overlaps: tuple[float, ...] = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8),
 ) -> pd.DataFrame:

@@ -48,7 +48,7 @@ def main(
     data: Path | None,
     out: Path,
     seed: int,
-    sets: int = 3,
+    sets: int = 1,
     most_items: int = 10_000,
     sweeps: tuple[str, ...] = tuple(SWEEPS),
 ) -> pd.DataFrame:

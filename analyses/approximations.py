@@ -201,7 +201,7 @@ def main(
     data: Path | None,
     out: Path,
     seed: int,
-    sets: int = 20,
+    sets: int = 2,
     items: tuple[int, ...] = (200, 1000, 10_000),
     draws: int = 2000,
     models: tuple[str, ...] = tuple(MODELS),

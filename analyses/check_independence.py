@@ -2,9 +2,9 @@
 
     python analyses/check_independence.py [--data ROOT] [--out DIR] [--seed 0] [--simulations 100]
 
-Writes `checks.csv`, one line a data set, and `pairs.csv`, the p-value of every pair of voters. Votes of condInd come
-from the model that is checked: its share of rejections should be the level of 5 %, and the p-values of its pairs should
-be uniform. ROOT is the folder of the authors' files; without it, or where a set is not there, simulated sets are
+Writes a table of all sets, one of the p-value of every pair of voters, and a summary. Votes of condInd come from the
+model that is checked: its share of rejections should be the level of 5 %, and the p-values of its pairs should be
+uniform. ROOT is the folder of the authors' files; without it, or where a set is not there, simulated sets are
 checked only.
 """
 
@@ -28,7 +28,7 @@ TREE_GROUPS = (tuple(range(5)), tuple(range(5, 10)), tuple(range(10, 15)))
 NUM_DEPENDENT = 5
 
 
-def main(data: Path | None, out: Path, seed: int, simulations: int = 100) -> pd.DataFrame:
+def main(data: Path | None, out: Path, seed: int, simulations: int = 50) -> pd.DataFrame:
     numbers = range(1, NUM_DEPENDENT + 1)
     sets = [("simulated", f"{family}/{number}") for family in DEPENDENT for number in numbers]
     sets += [("authors", f"{family}/{number}") for family in ("condInd", *DEPENDENT) for number in numbers if data]
@@ -42,9 +42,9 @@ def main(data: Path | None, out: Path, seed: int, simulations: int = 100) -> pd.
         lines.append({"source": source, "data": name, **line})
         pairs += [{"source": source, "data": name, "p_value": p_value} for p_value in p_values]
         checks, pair_table = pd.DataFrame(lines), pd.DataFrame(pairs)
-        checks.to_csv(out / "checks.csv", index=False)  # after every set: what was found outlasts an interruption
-        pair_table.to_csv(out / "pairs.csv", index=False)
-    report(checks, pair_table)
+        checks.to_csv(out / "check_independence_sets.csv", index=False)  # after every set: it outlasts an interruption
+        pair_table.to_csv(out / "check_independence_pairs.csv", index=False)
+    report(checks, pair_table).to_csv(out / "check_independence.csv", index=False)
     return checks
 
 
@@ -71,9 +71,10 @@ def check(dataset: Dataset, key: jax.Array) -> tuple[dict, np.ndarray]:
     return line, found.pair_p_values[np.triu(found.checked)]
 
 
-def report(checks: pd.DataFrame, pairs: pd.DataFrame) -> None:
+def report(checks: pd.DataFrame, pairs: pd.DataFrame) -> pd.DataFrame:
     families = checks.assign(family=checks["data"].str.partition("/")[0], sets=1).groupby(["source", "family"])
-    print(families[["sets", "rejected", "tree_groups", "all_voters"]].sum())
+    table = families[["sets", "rejected", "tree_groups", "all_voters"]].sum().reset_index()
+    print(table)
     own, own_pairs = (
         table[(table["source"] == "simulated") & table["data"].str.startswith("condInd")] for table in (checks, pairs)
     )
@@ -83,6 +84,7 @@ def report(checks: pd.DataFrame, pairs: pd.DataFrame) -> None:
     shares = [f"{(own_pairs['p_value'] <= level).mean():.4f} up to {level}" for level in (0.01, 0.05, 0.5)]
     print(f"p-values of {len(own_pairs):,} pairs: {', '.join(shares)}")
     print(f"seconds per check, median {checks['seconds'].median():.1f}")
+    return table
 
 
 if __name__ == "__main__":

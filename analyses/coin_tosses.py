@@ -43,7 +43,7 @@ def weak(num_items: int, num_voters: int, generator: np.random.Generator, accura
     return Votes.from_matrix(np.where(right, labels, 1 - labels))
 
 
-def main(data: Path | None, out: Path, seed: int, sets: int = 200, items: int = 400, voters: int = 8) -> pd.DataFrame:
+def main(data: Path | None, out: Path, seed: int, sets: int = 100, items: int = 400, voters: int = 8) -> pd.DataFrame:
     del data  # everything is simulated
     key, records = jax.random.key(seed), []
     settings = [("coin", kind, (items, voters)) for kind in COINS] + [("weak", "55 %", shape) for shape in WEAK]

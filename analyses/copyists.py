@@ -51,7 +51,7 @@ def convene(jury: Jury, num_items: int, generator: np.random.Generator) -> Votes
     return Votes.from_matrix(np.where(generator.random(shape) < 0.1, -1, matrix), num_classes=jury.classes)
 
 
-def main(data: Path | None, out: Path, seed: int, sets: int = 20, items: int = 1000) -> pd.DataFrame:
+def main(data: Path | None, out: Path, seed: int, sets: int = 10, items: int = 1000) -> pd.DataFrame:
     del data  # everything is simulated
     records = []
     cases = [(kind, number) for kind in JURIES for number in range(sets)]

@@ -71,7 +71,7 @@ def main(
     data: Path | None,
     out: Path,
     seed: int,
-    sets: int = 5,
+    sets: int = 2,
     items: int = PAPER_ITEMS,
     sources: tuple[str, ...] = tuple(SOURCES),
     programs: tuple[str, ...] = tuple(FITTED),

@@ -45,9 +45,9 @@ def main(
     data: Path | None,
     out: Path,
     seed: int,
-    sets: int = 50,
+    sets: int = 4,
     items: int = 3000,
-    resamples: int = 30,
+    resamples: int = 20,
     families: tuple[str, ...] = ("condInd", "Tree", "LG", "TG"),
 ) -> pd.DataFrame:
     del data  # everything is simulated

@@ -37,9 +37,9 @@ def main(
     data: Path | None,
     out: Path,
     seed: int,
-    resamples: int = 1_000,
-    fewer: int = 200,
-    sets: int = 20,
+    resamples: int = 200,
+    fewer: int = 50,
+    sets: int = 5,
     items: int = 1_000,
     parts: tuple[str, ...] = ("real", "simulated", "active", "ask"),
 ) -> pd.DataFrame:

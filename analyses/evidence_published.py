@@ -74,7 +74,7 @@ def check_dentists(seed: int) -> pd.DataFrame:
         check = check_fit(MaximumLikelihood(model, starts=4).fit(votes, key=key), votes, key=key)
         print(check.summary)
         found[str(model)] = {part.name: part.p_value for part in check.statistics}
-    return pd.DataFrame(found)
+    return pd.DataFrame(found).rename_axis("statistic")
 
 
 def main(data: Path | None, out: Path, seed: int, draws: int = 1000) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -82,8 +82,8 @@ def main(data: Path | None, out: Path, seed: int, draws: int = 1000) -> tuple[pd
     anesthesia = load("anesthesia")
     by_votes = {each.name: leave_out(each, seed, draws) for each in (anesthesia, changed(anesthesia))}
     tables = pd.concat(by_votes, names=["votes"]), check_dentists(seed)
-    for name, table in zip(("anesthesia_loo", "caries_checks"), tables, strict=True):
-        write(out, name, table=table)
+    for name, table in zip(("loo", "checks"), tables, strict=True):
+        write(out, f"evidence_published_{name}", table=table.round(6))
     return tables
 
 

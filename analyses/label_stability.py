@@ -45,7 +45,7 @@ def main(
     data: Path | None,
     out: Path,
     seed: int,
-    sets: int = 40,
+    sets: int = 10,
     items: int = 10_000,
     families: tuple[str, ...] = ("TG", "Tree", "condInd"),
 ) -> pd.DataFrame:

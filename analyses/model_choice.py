@@ -69,11 +69,11 @@ def main(
     data: Path | None,
     out: Path,
     seed: int,
-    sets: int = 20,
+    sets: int = 3,
     items: int = 3000,
     folds: int = 2,
     families: tuple[str, ...] = ("condInd", "Tree", "LG", "TG"),
-    real: tuple[str, ...] = ("magic/1", "magic/2", "S1"),
+    real: tuple[str, ...] = ("magic/1", "magic/2"),
 ) -> pd.DataFrame:
     out.mkdir(parents=True, exist_ok=True)
     kept = out / "model_choice.json"

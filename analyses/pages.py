@@ -120,7 +120,7 @@ def mean_by(table: pd.DataFrame, column: str) -> pd.DataFrame:
 def against_dawid_skene(table: pd.DataFrame) -> str:
     """Accuracy of the stack and of Dawid–Skene by kind of set, in percent, the worst set, stability and seconds."""
     rows = []
-    for kind, part in table[table["code"] == "now"].groupby("kind", sort=False):
+    for kind, part in table.groupby("kind", sort=False):
         by_set = part.groupby("set")
         mean = by_set[["accuracy", "Dawid–Skene"]].mean()
         gain = mean["accuracy"] - mean["Dawid–Skene"]
@@ -135,7 +135,6 @@ def against_dawid_skene(table: pd.DataFrame) -> str:
 
 def set_by_set(table: pd.DataFrame) -> str:
     """Accuracy in percent and log score of each method of the present version on each set."""
-    table = table[~table["method"].str.endswith("before")]
     methods = ["MajorityVote", *(name for name in dict.fromkeys(table["method"]) if name != "MajorityVote")]
     rows = []
     for (folder, name), part in table.groupby(["folder", "set"]):

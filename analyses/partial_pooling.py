@@ -26,7 +26,7 @@ def main(
     data: Path | None,
     out: Path,
     seed: int,
-    sets: int = 20,
+    sets: int = 5,
     items: int = 2_000,
     voters: int = 200,
     votes: int = 3,

@@ -187,7 +187,7 @@ def main(
     seed: int,
     fits: tuple[str, ...] = FITS,
     random_starts: int = 1000,
-    draws: int = 2000,
+    draws: int = 1000,
 ) -> pd.DataFrame:
     del data  # the tables come with the package
     key = jax.random.key(seed)

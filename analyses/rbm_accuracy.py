@@ -17,7 +17,7 @@ from latentens.scores.scores import balanced_accuracy
 NAMES = (*(f"{family}/{number}" for family in ("condInd", "Tree", "LG", "TG") for number in range(1, 6)), "S1", "S3")
 
 
-def main(data: Path | None, out: Path, seed: int, keys: int = 10, names: tuple[str, ...] = NAMES) -> pd.DataFrame:
+def main(data: Path | None, out: Path, seed: int, keys: int = 3, names: tuple[str, ...] = NAMES) -> pd.DataFrame:
     records = []
     for dataset in find(names, data):
         known = dataset.labels >= 0

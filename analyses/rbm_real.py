@@ -1,24 +1,18 @@
 """The RBM stack on real ensembles, panels and crowds and on fresh simulated sets, beside Dawid–Skene and the vote.
 
     python analyses/rbm_real.py --data ROOT --out DIR [--keys 3] [--kinds ensembles panels crowds paper tree …]
-        [--sets 20] [--items 10000] [--before CHECKOUT --before-sets cmc eucalyptus …]
+        [--sets 10] [--items 10000]
 
 ROOT has the folders `ensembles` and `panels` (`votes.csv`, one row per item, and `truth.csv` in a folder each),
 `crowds` and `rbmpaper`. The simulated kinds are drawn anew: `Tree`, `LG`, `TG` and `condInd` as in the paper, `tree:K`
 and `independent:K` with K classes, `copies:K` (three voters repeat another one on four items of five) and `hard:K`
 (half of the items are hard, and voters share the wrong answer on many of them). Each fit is a line of DIR/rbm_real.csv
-as soon as it is there, and what is there is not fitted again. With `--before` some sets are also fitted by the package
-of another checkout (`before`) and by this one (`cold`), each in a process of its own without cached programs, twice.
+as soon as it is there, and what is there is not fitted again.
 """
 
-import json
-import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import jax
@@ -44,28 +38,20 @@ def main(
     data: Path | None,
     out: Path,
     seed: int,
-    keys: int = 3,
+    keys: int = 2,
     kinds: tuple[str, ...] = KINDS,
-    sets: int = 20,
+    sets: int = 10,
     items: int = 10_000,
-    before: str = "",
-    before_sets: tuple[str, ...] = ("cmc", "eucalyptus", "har", "bluebird", "rte"),
 ) -> pd.DataFrame:
     out.mkdir(parents=True, exist_ok=True)
     path = out / "rbm_real.csv"
-    table = pd.read_csv(path) if path.is_file() else pd.DataFrame(columns=["kind", "set", "key", "code"])
-    done = set(zip(table["kind"], table["set"], table["key"], table["code"], strict=True))
+    table = pd.read_csv(path) if path.is_file() else pd.DataFrame(columns=["kind", "set", "key"])
+    done = set(zip(table["kind"], table["set"], table["key"], strict=True))
     for kind in kinds:
         real = data is not None and kind in ("ensembles", "panels", "crowds", "paper")
         for name, get in list_sets(kind, data, sets, items):
-            wanted = range(seed, seed + (keys if real else 1))
-            works = [(key, "now") for key in wanted if (kind, name, key, "now") not in done]
-            if before and data and name in before_sets:
-                works += [(seed, code) for code in ("before", "cold") if (kind, name, seed, code) not in done]
-            for key, code in works:
-                checkout = before if code == "before" else str(Path(__file__).parents[1])
-                found = score(get(), key) if code == "now" else fitted_cold(checkout, data or Path(), kind, name, key)
-                line = pd.DataFrame([{"kind": kind, "set": name, "key": key, "code": code, **found}])
+            for key in (key for key in range(seed, seed + (keys if real else 1)) if (kind, name, key) not in done):
+                line = pd.DataFrame([{"kind": kind, "set": name, "key": key, **score(get(), key)}])
                 table = line if table.empty else pd.concat([table, line], ignore_index=True)
                 table.to_csv(path, index=False)
                 print(line.to_string(header=False, index=False), flush=True)
@@ -75,9 +61,8 @@ def main(
 
 def summary(table: pd.DataFrame) -> pd.DataFrame:
     """Means and worst cases over the sets of each kind, differences in points."""
-    now = table[table["code"] == "now"]
-    means = now.groupby(["kind", "set"], sort=False).mean(numeric_only=True)
-    spread = now.groupby(["kind", "set"], sort=False)["accuracy"].std().fillna(0.0)
+    means = table.groupby(["kind", "set"], sort=False).mean(numeric_only=True)
+    spread = table.groupby(["kind", "set"], sort=False)["accuracy"].std().fillna(0.0)
     means["gain"] = means["accuracy"] - means["Dawid–Skene"]
     kinds = means.groupby("kind", sort=False)
     columns = kinds[["accuracy", "balanced", "Dawid–Skene", "vote", "gain"]].mean()
@@ -148,41 +133,6 @@ def draw(kind: str, number: int, items: int) -> Dataset:
         misled = (generator.random(len(matrix)) < 0.5)[:, None] & (generator.random(matrix.shape) < 0.5)
         matrix = np.where(misled, misleading[:, None], matrix)
     return Dataset(kind, Votes.from_matrix(matrix.astype(np.int8), num_classes=int(classes)), drawn.labels)
-
-
-COLD = """
-import json, sys, time, jax, numpy as np
-from pathlib import Path
-from latentens.datasets import from_files, load
-from latentens.methods import RBMStack
-kind, name, data, key = sys.argv[1:]
-folder = Path(data, kind, name)
-files = folder / "votes.csv", folder / "truth.csv"
-dataset = from_files(*files) if kind in ("ensembles", "panels") else load(name, root=data)
-known = dataset.labels >= 0
-seconds = []
-for _ in range(2):
-    start = time.process_time()
-    fit = RBMStack().fit(dataset.votes, key=jax.random.key(int(key)))
-    seconds.append(time.process_time() - start)
-sizes = "-".join(map(str, fit.diagnostics["architecture"]))
-accuracy = 100 * float(np.mean(fit.codes[known] == dataset.labels[known]))
-print(json.dumps({"accuracy": accuracy, "sizes": sizes, "seconds": seconds[0], "again": seconds[1]}))
-"""
-
-
-def fitted_cold(checkout: str, data: Path, kind: str, name: str, key: int) -> dict[str, Any]:
-    """The first fit of a process without any compiled program in a cache, and the same once more, by a checkout."""
-    with TemporaryDirectory() as cache:
-        done = subprocess.run(
-            [sys.executable, "-c", COLD, kind, name, str(data.resolve()), str(key)],
-            cwd=checkout,  # which is where Python looks first
-            env={**os.environ, "PYTHONPATH": checkout, "XDG_CACHE_HOME": cache},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-    return json.loads(done.stdout.splitlines()[-1])
 
 
 if __name__ == "__main__":

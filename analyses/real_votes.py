@@ -1,15 +1,13 @@
 """Every method and its peers on votes that nobody here made: panels, ensembles and crowds.
 
-    python analyses/real_votes.py --data ROOT [--out DIR] [--keys 3] [--methods NAME …] [--folders …] [--sets NAME …]
-    python analyses/real_votes.py --simulated 20 [--kinds …]
-    python analyses/real_votes.py --data ROOT --page 1 [--before DIR] [--peers DIR] [--drawn DIR]
+    python analyses/real_votes.py --data ROOT [--out DIR] [--keys 3] [--simulated 2] [--methods NAME …] [--folders …]
+        [--sets NAME …] [--kinds …]
 
 ROOT has folders `ensembles`, `panels` and `crowds` of sets: votes (`votes.csv`, wide, or `label.csv`, long) and
-`truth.csv`. Votes that are not classes of the truth ("tie", "Unsure") count as missing. Every fit is kept in
-DIR/real_votes, so that an interrupted run resumes; only means over keys leave it. Peers (extra `peers`) run at their
-defaults, and those that are not installed are left out. `--simulated` draws sets of known kinds in place of ROOT
-(`simulated_kinds.py`). `--page 1` writes `results/real_votes.csv`, its figure and the tables of `REAL.md` from what is
-kept in DIR, in the DIR of an earlier version (`--before`), of peers (`--peers`) and of simulated sets (`--drawn`).
+`truth.csv`. Votes that are not classes of the truth ("tie", "Unsure") count as missing. Sets of known kinds are drawn
+besides (`simulated_kinds.py`, `--simulated` of each). Every fit is kept in DIR, so that an interrupted run resumes.
+Methods that take long (`SLOW`) have one key and no simulated sets. Peers (extra `peers`) run at their defaults, and
+those that are not installed are left out.
 
 True labels are used for scoring only, but for two rows that say so: the best single voter, and a supervised reference
 (logistic regression of the labels on the votes, by five folds).
@@ -25,9 +23,8 @@ import jax
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from common import run
+from common import run, write
 from matplotlib.figure import Figure
-from pages import rewrite
 from real_peers import PEERS
 from simulated_kinds import KINDS, draw_set
 
@@ -78,7 +75,10 @@ METHODS: dict[str, Posterior] = {
 }
 """What is compared, the quick ones first."""
 
-QUICK = "MajorityVote", "DawidSkeneEM", "DawidSkeneEM(4, 1)", "Ebcc", "Glad", "Tempered(DawidSkeneEM)"
+LEFT_OUT = "SpectralMetaLearner", "LatentSpectral", "Cubam", "deem, its own settings"
+"""Methods of two classes, and settings of a peer that take hours."""
+
+SLOW = ("TreeMLE", "RBMStack", *PEERS)
 
 SCORES = "accuracy", "log_score", "calibration_error_debiased", "confident_share", "confident_wrong"
 
@@ -93,26 +93,32 @@ def main(
     out: Path,
     seed: int,
     keys: int = 3,
-    methods: tuple[str, ...] = QUICK,
+    simulated: int = 2,
+    methods: tuple[str, ...] = tuple(name for name in METHODS if name not in LEFT_OUT),
     folders: tuple[str, ...] = FOLDERS,
     sets: tuple[str, ...] = ("",),
-    simulated: int = 0,
     kinds: tuple[str, ...] = tuple(KINDS),
-    page: int = 0,
-    before: str = "",
-    peers: str = "",
-    drawn: str = "",
 ) -> pd.DataFrame:
-    if page:
-        return write_page(data, out, *map(Path, (before, peers, drawn)))
-    found = simulated_sets(kinds, simulated, seed) if simulated else real_sets(data, folders, sets)
-    for folder, dataset in found:
+    for folder, dataset in real_sets(data, folders, sets):
         for name in methods:
-            for number in range(keys):
-                measured(out, folder, dataset, name, seed + number)
-    table = means(out)
-    if len(table):
-        print(summarise(table).round(3).to_string())
+            for number in range(1 if name in SLOW else keys):
+                measured(out / "real", folder, dataset, name, seed + number)
+    for folder, dataset in simulated_sets(kinds, simulated, seed):
+        for name in (name for name in methods if name not in SLOW):
+            measured(out / "simulated", folder, dataset, name, seed)
+    table, drawn = means(out / "real"), means(out / "simulated")
+    reference = pd.DataFrame(
+        [{"folder": folder, "set": known.name, **references(known)} for folder, known in real_sets(data, folders, sets)]
+    )
+    tables = {"": table, "_references": reference, "_summary": summarise(table).reset_index()}
+    if not set(PEERS).isdisjoint(table["method"]):
+        tables["_peers"] = on_same_sets(table)
+    if len(drawn):
+        tables["_simulated"] = simulated_summary(drawn)
+    for part, found in tables.items():
+        found.round(5).to_csv(out / f"real_votes{part}.csv", index=False)
+    write(out, "real_votes", figure=figure(table))
+    print(summarise(table).round(3).to_string())
     return table
 
 
@@ -154,7 +160,7 @@ def simulated_sets(kinds: tuple[str, ...], number: int, seed: int) -> Iterator[t
 def measured(out: Path, folder: str, dataset: Dataset, name: str, seed: int) -> dict[str, object]:
     """The scores of a method on a set by one key, kept on disk."""
     safe = name.replace("/", "_").replace(" ", "")
-    path = out / "real_votes" / folder / dataset.name / f"{safe}_{seed}.json"
+    path = out / folder / dataset.name / f"{safe}_{seed}.json"
     if path.exists():
         return json.loads(path.read_text())
     start, clock = time.process_time(), time.perf_counter()
@@ -179,8 +185,7 @@ def measured(out: Path, folder: str, dataset: Dataset, name: str, seed: int) -> 
 
 def means(out: Path) -> pd.DataFrame:
     """Everything that is kept, averaged over keys; `deviation` is that of the accuracy over keys."""
-    paths = sorted((out / "real_votes").glob("*/*/*.json")) if out != Path() else []
-    records = [json.loads(path.read_text()) for path in paths]
+    records = [json.loads(path.read_text()) for path in sorted(out.glob("*/*/*.json"))]
     table = pd.DataFrame([record for record in records if "accuracy" in record])
     if table.empty:
         return pd.DataFrame(columns=["folder", "set", "method"])
@@ -239,40 +244,9 @@ def summarise(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows).set_index(["folder", "method"])
 
 
-def write_page(data: Path | None, out: Path, before: Path, peers: Path, drawn: Path) -> pd.DataFrame:
-    """Write the tables that `REAL.md` shows, its figure, and the page from them.
-
-    Methods without a new measurement keep the rows that the page has.
-    """
-    results, figures = (Path(__file__).parent / name for name in ("results", "figures"))
-    now, earlier, other = means(out), means(before), means(peers)
-    new = pd.concat([now, earlier.assign(method=earlier["method"] + ", before"), other], ignore_index=True)
-    new = new.drop_duplicates(["folder", "set", "method"])
-    kept = pd.read_csv(results / "real_votes.csv")
-    table = pd.concat([kept[~kept["method"].isin(set(new["method"]))], new], ignore_index=True)
-    reference = pd.DataFrame(
-        [
-            {"folder": folder, "set": known.name, **references(known)}
-            for folder, known in real_sets(data, FOLDERS, ("",))
-        ]
-    )
-    table.round(5).to_csv(results / "real_votes.csv", index=False)
-    reference.round(5).to_csv(results / "real_votes_references.csv", index=False)
-    summary = summarise(table)
-    summary.round(4).reset_index().to_csv(results / "real_votes_summary.csv", index=False)
-    if not set(PEERS).isdisjoint(table["method"]):
-        on_same_sets(table).round(4).to_csv(results / "real_votes_peers.csv", index=False)
-    if len(simulated := means(drawn)):
-        simulated_summary(simulated).round(4).to_csv(results / "real_votes_simulated.csv", index=False)
-    figure(table).savefig(figures / "real_votes.png", dpi=100)
-    print(summary.round(3).to_string())
-    rewrite()
-    return table
-
-
 def on_same_sets(table: pd.DataFrame) -> pd.DataFrame:
     """Each peer beside the methods of the package, on the ensembles on which the peer has run."""
-    ensembles = table[(table["folder"] == "ensembles") & ~table["method"].str.endswith("before")]
+    ensembles = table[table["folder"] == "ensembles"]
     rows = []
     for peer in (name for name in PEERS if name in set(ensembles["method"])):
         sets = set(ensembles[ensembles["method"] == peer]["set"])

@@ -38,10 +38,10 @@ def main(
     data: Path | None,
     out: Path,
     seed: int,
-    sets: int = 5,
+    sets: int = 2,
     items: int = 1000,
     twins: int = 2,
-    repetitions: int = 40,
+    repetitions: int = 20,
     parts: tuple[str, ...] = PARTS,
     quick: int = 0,
 ) -> pd.DataFrame:

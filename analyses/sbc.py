@@ -98,13 +98,13 @@ def main(
     data: Path | None,
     out: Path,
     seed: int,
-    simulations: int = 100,
+    simulations: int = 50,
     items: int = 200,
     draws: int = 99,
     warmup: int = 300,
     models: tuple[str, ...] = tuple(MODELS),
     methods: tuple[str, ...] = ("Nuts", "Laplace", "Variational"),
-    alarms: int = 40,
+    alarms: int = 20,
 ) -> pd.DataFrame:
     del data  # everything is simulated
     settings = {"num_simulations": simulations, "num_items": items, "num_draws": draws, "labels": True}

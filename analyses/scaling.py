@@ -1,10 +1,10 @@
 """Time and memory against the numbers of items, votes, voters, hidden units and devices, and the physical limits.
 
-    python analyses/scaling.py --out DIR [--seed 0] [--largest 1e8] [--axes items votes voters ...]
+    python analyses/scaling.py --out DIR [--seed 0] [--largest 2e7] [--axes items votes voters ...]
 
-Writes `scaling.csv`, `limits.json` and `scaling.png`. Every measurement is a process of its own, so that its peak of
-memory is its own; data are simulated, so that no files are needed. `--largest` bounds the number of votes, `--axes`
-names what is varied. The column `ratio` is the processor time over that of the smallest size of the same axis and
+Writes `scaling.csv`, `scaling_limits.csv` and `scaling.png`. Every measurement is a process of its own, so that its
+peak of memory is its own; data are simulated, so that no files are needed. `--largest` bounds the number of votes,
+`--axes` names what is varied. The column `ratio` is the processor time over that of the smallest size of the same axis and
 method, `estimated_ratio` what the machines' own estimate of their cost says of it.
 """
 
@@ -59,7 +59,8 @@ def main(data: Path | None, out: Path, seed: int, largest: float, axes: list[str
     limits = {"refused": refusals(seed)} | ({} if axes else physical_limits(min(10**7, int(largest) // 15), seed))
     out.mkdir(parents=True, exist_ok=True)
     table.to_csv(out / "scaling.csv", index=False)
-    (out / "limits.json").write_text(json.dumps(limits, indent=1))
+    words = pd.Series({name: value for name, value in limits.items() if name != "refused"}, name="value", dtype=float)
+    words.rename_axis("limit").to_csv(out / "scaling_limits.csv")
     draw(table, out / "scaling.png")
     Console(soft_wrap=True).print(f"{table.to_string(index=False)}\n{json.dumps(limits, indent=1)}", highlight=False)
 
@@ -275,7 +276,7 @@ if __name__ == "__main__":
     parser.add_argument("--data", type=Path)
     parser.add_argument("--out", type=Path, default=Path("out/scaling"))
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--largest", type=float, default=1e8)
+    parser.add_argument("--largest", type=float, default=2e7)
     parser.add_argument("--axes", nargs="+", help="such as 'hidden units' and 'hidden units, gaps'; by default all")
     parser.add_argument("--cell", help=argparse.SUPPRESS)
     arguments = parser.parse_args()

@@ -109,7 +109,8 @@ class _Walk(ast.NodeVisitor):
             if inner[name][1] is not None:
                 self.follow([name])
 
-    visit_ImportFrom = visit_Import
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        self.visit_Import(node)
 
     def visit_Name(self, node: ast.Name) -> None:
         self.follow([node.id])

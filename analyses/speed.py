@@ -1,14 +1,12 @@
 """Every speed comparison of the project in one run, as ratios, with the load of the machine beside each.
 
-    python analyses/speed.py --data ROOT --out DIR [--seed 0] [--quick] [--alone]
+    python analyses/speed.py --data ROOT [--out DIR] [--seed 0] [--small 1]
 
 Writes `speed.csv` and `speed.png`. Both sides of a comparison run one after the other in this process, on the same
 votes; a ratio above one means that this project is faster. *Cold* times include what is done once in a process,
-compilation above all. `--alone` leaves out what the baselines take long for, as `speed_cores.py` does. Needs the extras
-`funsor` and `test` (crowd-kit).
+compilation above all. `--small 1` takes small sizes. Needs the extras `funsor` and `test` (crowd-kit).
 """
 
-import argparse
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -22,6 +20,7 @@ import speed_aggregators
 import speed_nuts
 import speed_rbm
 import speed_tables
+from common import run
 from matplotlib import pyplot
 from rich.console import Console
 from scaling import load_per_core, sparse_votes
@@ -45,13 +44,13 @@ class Comparison(NamedTuple):
     their_log_likelihood: float = np.nan
 
 
-def main(data: Path, out: Path, seed: int, quick: bool, alone: bool) -> None:
-    rows = []
+def main(data: Path | None, out: Path, seed: int, small: int = 0) -> pd.DataFrame:
+    quick, rows = bool(small), []
     for comparisons in (
         compare_tables(seed, quick),
-        compare_rbm(data, seed, alone),
-        compare_aggregators(data, seed, quick, alone),
-        compare_nuts(seed, quick, alone),
+        compare_rbm(data, seed),
+        compare_aggregators(data, seed, quick),
+        compare_nuts(seed, quick),
     ):
         for found in comparisons:
             rows.append(found._asdict() | {"ratio": found.theirs / found.ours, "load_per_core": load_per_core()})
@@ -59,9 +58,9 @@ def main(data: Path, out: Path, seed: int, quick: bool, alone: bool) -> None:
     table = pd.DataFrame(rows)
     out.mkdir(parents=True, exist_ok=True)
     table.to_csv(out / "speed.csv", index=False)
-    if not alone:
-        draw(table, out / "speed.png")
+    draw(table, out / "speed.png")
     Console(soft_wrap=True).print(table.to_string(index=False), highlight=False)
+    return table
 
 
 def compare_tables(seed: int, quick: bool) -> Iterator[Comparison]:
@@ -69,15 +68,14 @@ def compare_tables(seed: int, quick: bool) -> Iterator[Comparison]:
     yield Comparison("gradient, layered graph 15-5-5-1", "ms", times["tables"], "NumPyro with funsor", times["funsor"])
 
 
-def compare_rbm(data: Path, seed: int, alone: bool) -> Iterator[Comparison]:
+def compare_rbm(data: Path | None, seed: int) -> Iterator[Comparison]:
     key = jax.random.key(seed)
     dataset = load("TG/1", root=data)
     stack = speed_rbm.time_stack(dataset, key)
-    divergence = {} if alone else speed_rbm.time_divergence(dataset.votes, key)
-    for run in ("cold", "warm"):
-        name = f"RBM stack on TG/1, {run}"
-        theirs = divergence.get(run, np.nan)
-        yield Comparison(name, "s", stack[run], "contrastive divergence as in the paper", theirs)
+    divergence = speed_rbm.time_divergence(dataset.votes, key)
+    for state in ("cold", "warm"):
+        name = f"RBM stack on TG/1, {state}"
+        yield Comparison(name, "s", stack[state], "contrastive divergence as in the paper", divergence[state])
     race = speed_rbm.race_scikit_learn(dataset.votes.matrix, rows_from_votes(dataset.votes), key)
     yield Comparison(
         "RBM with 3 units on TG/1, to the same likelihood",
@@ -90,16 +88,16 @@ def compare_rbm(data: Path, seed: int, alone: bool) -> Iterator[Comparison]:
     )
 
 
-def compare_aggregators(data: Path, seed: int, quick: bool, alone: bool) -> Iterator[Comparison]:
+def compare_aggregators(data: Path | None, seed: int, quick: bool) -> Iterator[Comparison]:
     key = jax.random.key(seed)
     sparse = sparse_votes(10**4 if quick else 10**5, 7_000, seed)
     for name, votes in (("DREAM S1", load("S1", root=data).votes), (f"{len(sparse.triplets.vote):,} triplets", sparse)):
-        ours, theirs = speed_aggregators.compare_with_crowdkit(votes, key, alone=alone)
-        for run in ("cold", "warm"):
+        ours, theirs = speed_aggregators.compare_with_crowdkit(votes, key)
+        for state in ("cold", "warm"):
             yield Comparison(
-                f"Dawid–Skene EM on {name}, {run}",
+                f"Dawid–Skene EM on {name}, {state}",
                 "s",
-                ours["cold_seconds" if run == "cold" else "seconds"],
+                ours["cold_seconds" if state == "cold" else "seconds"],
                 "crowd-kit",
                 theirs["seconds"],  # in which nothing is done once
                 ours["log_likelihood"],
@@ -107,7 +105,7 @@ def compare_aggregators(data: Path, seed: int, quick: bool, alone: bool) -> Iter
             )
 
 
-def compare_nuts(seed: int, quick: bool, alone: bool) -> Iterator[Comparison]:
+def compare_nuts(seed: int, quick: bool) -> Iterator[Comparison]:
     items, draws = (1_000, 30) if quick else (10_000, 100)
     settings = speed_nuts.Settings(chains=1, warmup=draws, draws=draws)
     for model, program in ((DawidSkene(), speed_nuts.dawid_skene), (Tree(), speed_nuts.tree_by_unit)):
@@ -115,11 +113,9 @@ def compare_nuts(seed: int, quick: bool, alone: bool) -> Iterator[Comparison]:
         votes = simulate(model, items, key=jax.random.key(seed + 1), params=params).votes
         with jax.enable_x64(True):
             tables = speed_nuts.by_tables(model, votes, params, settings)
-            funsor = {"seconds": np.nan, "cold_seconds": np.nan, "ess": np.nan}
-            if not alone:
-                funsor = speed_nuts.by_funsor(partial(program, model), votes, params, settings)
-        for run, name in (("cold_seconds", "cold"), ("seconds", "warm")):
-            ours, theirs = (side[run] / max(side["ess"], 1.0) for side in (tables, funsor))
+            funsor = speed_nuts.by_funsor(partial(program, model), votes, params, settings)
+        for measure, name in (("cold_seconds", "cold"), ("seconds", "warm")):
+            ours, theirs = (side[measure] / max(side["ess"], 1.0) for side in (tables, funsor))
             what = f"NUTS, {type(model).__name__}, {name}"
             yield Comparison(what, "s per effective draw", ours, "NumPyro with funsor", theirs)
     chain = TopDown(num_hidden=8)
@@ -149,10 +145,4 @@ def draw(table: pd.DataFrame, path: Path) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--data", type=Path, required=True, help="folder of the paper's data")
-    parser.add_argument("--out", type=Path, default=Path("out/speed"))
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs")
-    parser.add_argument("--alone", action="store_true", help="without baselines that take long")
-    main(**vars(parser.parse_args()))
+    run(main, __doc__)

@@ -106,18 +106,16 @@ def fit_seconds(method: Any, votes: Votes, key: jax.Array) -> dict[str, Any]:
     }
 
 
-def compare_with_crowdkit(votes: Votes, key: jax.Array, *, alone: bool = False) -> list[dict[str, Any]]:
+def compare_with_crowdkit(votes: Votes, key: jax.Array) -> list[dict[str, Any]]:
     """EM from vote shares in both, for as many rounds as ours needs, so that both end at the same likelihood.
 
-    crowd-kit does not count its first maximisation, and keeps probabilities above 1e-10, as our pseudo-counts do. It
-    is left out if ours is to run `alone`.
+    crowd-kit does not count its first maximisation, and keeps probabilities above 1e-10, as our pseudo-counts do.
     """
     single = DawidSkeneEM(diagonal=1e-10, off_diagonal=1e-10, random_starts=0)
     first = single.fit(Votes(votes.storage, *votes.shape, votes.num_classes), key=key).diagnostics
     ours = fit_seconds(single, votes, key)
     ours |= {"method": "DawidSkeneEM, no random starts", "cold_seconds": first["seconds"]}
-    theirs = {"method": "crowd-kit DawidSkene", "seconds": np.nan, "log_likelihood": np.nan}
-    return [ours, theirs if alone else theirs | crowdkit_seconds(votes, first["iterations"] - 1)]
+    return [ours, crowdkit_seconds(votes, first["iterations"] - 1)]
 
 
 def crowdkit_seconds(votes: Votes, rounds: int) -> dict[str, Any]:

@@ -1,13 +1,12 @@
 """Sparse crowds: the default fits of Dawid–Skene EM and EBCC against crowd-kit and EBCC as published.
 
-    python analyses/speed_crowds.py --data ROOT --out DIR [--seed 0] [--skill 4] [--only crowds,ebcc,dream]
+    python analyses/speed_crowds.py --data ROOT --out DIR [--seed 0] [--skill 4] [--parts crowds ebcc dream]
 
 Simulated crowds have the shapes of five public ones; others are in ROOT. Both sides run one after the other in this
-process on one thread, and every row has seconds, seconds of processor time, and the load. Writes `crowds.csv`,
-`ebcc.csv` and `dream.csv`; all of it takes less than eight minutes on two quiet cores.
+process on one thread, and every row has seconds, seconds of processor time, and the load. Writes
+`speed_crowds.csv`, `speed_crowds_ebcc.csv` and `speed_crowds_dream.csv`.
 """
 
-import argparse
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -17,7 +16,7 @@ from typing import Any
 import jax
 import numpy as np
 import pandas as pd
-from common import CROWDS
+from common import CROWDS, find, run
 from crowdkit.aggregation import DawidSkene as CrowdKitDawidSkene
 from ebcc_reference import Reference, ebcc_reference
 from rich.console import Console
@@ -33,26 +32,36 @@ from latentens.votes import Votes
 from latentens.votes.incidence import incidence_of
 
 
-def main(data: Path, out: Path, seed: int, skill: float, only: str) -> None:
+def main(
+    data: Path | None,
+    out: Path,
+    seed: int,
+    skill: float = 4.0,
+    parts: tuple[str, ...] = ("crowds", "ebcc", "dream"),
+    shapes: int = len(SHAPES),
+) -> None:
     out.mkdir(parents=True, exist_ok=True)
-    parts: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
-        "crowds": lambda: crowd_rows(crowds(data, seed, skill), seed),
-        "ebcc": lambda: ebcc_rows(crowds(data, seed, skill), seed),
+    works: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
+        "crowds": lambda: crowd_rows(crowds(data, seed, skill, shapes), seed),
+        "ebcc": lambda: ebcc_rows(crowds(data, seed, skill, shapes), seed),
         "dream": lambda: dream_rows(data, seed),
     }
-    for name in only.split(","):
+    for name in parts:
         rows = []
-        for row in parts[name]():
+        for row in works[name]():
             rows.append(row | {"load_per_core": load_per_core()})
             Console(soft_wrap=True).print(rows[-1], highlight=False)
-            pd.DataFrame(rows).to_csv(out / f"{name}.csv", index=False)
+            pd.DataFrame(rows).to_csv(out / FILES[name], index=False)
 
 
-def crowds(data: Path, seed: int, skill: float) -> Iterator[tuple[str, Votes]]:
-    for shape in SHAPES:
+FILES = {"crowds": "speed_crowds.csv", "ebcc": "speed_crowds_ebcc.csv", "dream": "speed_crowds_dream.csv"}
+
+
+def crowds(data: Path | None, seed: int, skill: float, shapes: int) -> Iterator[tuple[str, Votes]]:
+    for shape in SHAPES[:shapes]:
         yield f"simulated {shape.items:,} × {shape.voters:,}", simulated_crowd(shape, seed, skill)
-    for name in CROWDS:
-        yield name, load(name, root=data).votes
+    for crowd in find(CROWDS, data) if data else ():
+        yield crowd.name, crowd.votes
 
 
 def timed(work: Callable[[], Any]) -> tuple[Any, float, float]:
@@ -115,7 +124,7 @@ def ebcc_rows(sets: Iterator[tuple[str, Votes]], seed: int) -> Iterator[dict[str
         }
 
 
-def dream_rows(data: Path, seed: int) -> Iterator[dict[str, Any]]:
+def dream_rows(data: Path | None, seed: int) -> Iterator[dict[str, Any]]:
     """Default fits on DREAM S1, whose distinct rows are known."""
     votes = load("S1", root=data).votes
     for method in (LatentSpectral(), LatentSpectral(select="likelihood"), Glad(), Cubam(), Ebcc()):
@@ -137,10 +146,4 @@ def reference_bound(votes: Votes, reference: Reference) -> float:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--data", type=Path, required=True, help="folder of the data")
-    parser.add_argument("--out", type=Path, default=Path("out/speed_crowds"))
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--skill", type=float, default=4.0, help="skills are Beta(skill, 4): how often voters know")
-    parser.add_argument("--only", default="crowds,ebcc,dream", help="parts to run")
-    main(**vars(parser.parse_args()))
+    run(main, __doc__)

@@ -54,8 +54,8 @@ def main(
     data: Path | None,
     out: Path,
     seed: int,
-    sets: int = 20,
-    items: int = 2_000,
+    sets: int = 5,
+    items: int = 1_000,
     parts: tuple[str, ...] = ("simulated", "robustness", "real"),
 ) -> pd.DataFrame:
     numbers = range(seed + 1, seed + sets + 1)

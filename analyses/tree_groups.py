@@ -37,7 +37,7 @@ def main(
     data: Path | None,
     out: Path,
     seed: int,
-    sets: int = 20,
+    sets: int = 5,
     items: int = 10_000,
     classes: tuple[int, ...] = (3, 4),
     sizes: tuple[int, ...] = (8, 4, 3),
