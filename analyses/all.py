@@ -17,6 +17,7 @@ import hashlib
 import json
 import os
 import queue
+import shlex
 import shutil
 import signal
 import subprocess
@@ -42,7 +43,7 @@ ANALYSES = {
     "real_votes": "--keys 1 --simulated 0 --methods MajorityVote DawidSkeneEM --sets cmc bluebird",
     "approximations": "--sets 1 --items 60 --draws 40 --models DawidSkene --methods NUTS Laplace",
     "table_1": "--sets 1 --items 200 --families condInd --methods Vote SML",
-    "gold": "--draws 1 --sets 1 --items 100 --methods MajorityVote supervised --parts simulated",
+    "gold": "--draws 1 --sets 1 --items 300 --methods MajorityVote 'DawidSkeneEM, no labels' --parts simulated",
     "recommend": "--sets 1 --items 100 --twins 1 --repetitions 1 --quick 1 --parts families",
     "sbc": "--simulations 2 --items 20 --draws 9 --warmup 20 --models DawidSkene --methods Nuts --alarms 2",
     "reference_posteriors": "--steps 20 --thin 1 --posteriors anesthesia",
@@ -203,7 +204,7 @@ class Run:
         folder, alone = self.folder(name), name in ALONE
         command = [sys.executable, str(script_of(name)), "--out", str(folder), "--seed", str(self.seed)]
         command += ["--data", str(self.data)] if self.data else []
-        command += ANALYSES[name].split() if self.quick else []
+        command += shlex.split(ANALYSES[name]) if self.quick else []
         environment = {**os.environ, "MPLBACKEND": "agg", "LOKY_MAX_CPU_COUNT": str(len(cores))}
         if not alone:  # programs that one analysis has compiled serve the others
             environment |= {"JAX_COMPILATION_CACHE_DIR": str((self.out / "compiled").absolute())}

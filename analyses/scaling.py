@@ -4,7 +4,7 @@
 
 Writes `scaling.csv`, `scaling_limits.csv` and `scaling.png`. Every measurement is a process of its own, so that its
 peak of memory is its own; data are simulated, so that no files are needed. `--largest` bounds the number of votes,
-`--axes` names what is varied. The column `ratio` is the processor time over that of the smallest size of the same axis and
+`--axes` what is varied. The column `ratio` is the processor time over that of the smallest size of the same axis and
 method, `estimated_ratio` what the machines' own estimate of their cost says of it.
 """
 
