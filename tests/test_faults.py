@@ -47,7 +47,7 @@ def test_the_program_is_right_but_for_its_faults(tmp_path):
         ("float(skill)", VOTE, "judges.py, line 8: judges: Python code needs the concrete value of a random value"),
         ("range(label[0])", VOTE, "judges.py, line 8: judges: a random value is used as a Python index"),
         ("", "dists.Bernoulli(says)", "judges.py, line 10: judges: NameError: name 'dists' is not defined"),
-        ("", "dist.Bernoulli(says)", "a distribution over several voters must end in .to_event(1)"),
+        ("", "dist.Bernoulli(says)", "end a distribution over voters in .to_event(1)"),
         ("", "dist.Bernoulli(says[:, :3])", "judges.py, line 10: judges: site 'vote' has batch shape (3, 3)"),
         ("numpyro.param('extra', 1.0)", VOTE, "judges.py, line 8: judges: site 'extra' is a numpyro.param"),
     ],

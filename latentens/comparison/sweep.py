@@ -84,6 +84,10 @@ def compare(
         on_progress: Called with the number of finished fits, failed ones excluded, and the number of all fits: at the
             beginning and after each fit.
     """
+    if isinstance(datasets, Votes):
+        raise LatentensError(
+            "compare takes data sets: Dataset(name, votes), with labels or gold labels if some are known"
+        )
     sets = [datasets] if isinstance(datasets, Dataset) else list(datasets)
     named, extra = named_methods(methods), tuple(scores)
     _check(sets, named, repetitions, extra)
@@ -134,6 +138,8 @@ def named_methods(
         return methods
     named: dict[str, Method] = {}
     for method in methods:
+        if not isinstance(method, Method):
+            raise LatentensError(f"{method!r} is not a method: pass an instance, such as DawidSkeneEM()")
         if describe(method) in named:
             raise LatentensError(f"{describe(method)} appears twice; pass a dict to give the copies different names")
         named[describe(method)] = method
@@ -151,6 +157,8 @@ def _check(datasets: Sequence[Dataset], methods: Mapping[str, Any], repetitions:
         raise LatentensError(f"{EXACT!r} is reserved for the exact posterior; give the method another name")
     taken = ["error", *(built_in.name for built_in in SCORES)]
     for own in scores:
+        if not isinstance(own, Score):
+            raise LatentensError(f"{own!r} is not a score: pass a latentens.scores.Score with your function")
         if own.name in taken:
             raise LatentensError(f"there is already a score named {own.name!r}; give yours another name")
         taken.append(own.name)

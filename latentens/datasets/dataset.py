@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import numpy as np
+import pandas as pd
 from jaxtyping import Array, Float, Int
 from numpyro import handlers
 
@@ -20,7 +21,7 @@ from latentens.runtime.compilation import compile_quickly
 from latentens.runtime.numerics import double_precision, numpy_generator
 from latentens.votes import Triplets, Votes
 from latentens.votes.labels import MISSING, code_type
-from latentens.votes.matching import certain_where_known
+from latentens.votes.matching import certain_where_known, gold_codes
 
 ITEMS_PER_KEY = 2**16
 VOTES_PER_KEY = 2**22
@@ -37,21 +38,27 @@ class Dataset:
     Attributes:
         name: The name of the data in tables.
         votes: The votes.
-        labels: The true label of each item, −1 if it is not known.
+        labels: The true label of each item: its code, −1 if it is not known. By default none is known.
         model: The model that the votes come from, if known.
         params: Its true parameters, if known.
-        gold: True labels that methods may use, −1 for the other items. Where no other label is known, methods are
-            scored on these, each predicted by a fit that has not seen it; else they are not scored.
+        gold: True labels that methods may use: in any form that `Method.fit` takes, kept as codes, −1 for the other
+            items. Where no other label is known, methods are scored on these, each predicted by a fit that has not
+            seen it; else they are not scored.
     """
 
     name: str
     votes: Votes
-    labels: Int[np.ndarray, " item"]
+    labels: Int[np.ndarray, " item"] = None  # type: ignore[assignment]  # never None afterwards
     model: GenerativeModel | None = None
     params: Mapping[str, Float[np.ndarray, "..."]] | None = None
     gold: Int[np.ndarray, " item"] | None = None
 
     def __post_init__(self) -> None:
+        given: dict[str, Any] = {"labels": self.labels, "gold": self.gold}  # looser than the types of the fields
+        if given["labels"] is None:
+            object.__setattr__(self, "labels", np.full(self.votes.num_items, MISSING))
+        if isinstance(given["gold"], Mapping | pd.Series):
+            object.__setattr__(self, "gold", gold_codes(self.votes, given["gold"]))
         for labels in (self.labels, self.gold):
             if labels is not None and labels.shape != (self.votes.num_items,):
                 raise VotesError(f"{self.name}: labels of shape {labels.shape} for {self.votes.num_items} items")

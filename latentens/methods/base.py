@@ -476,7 +476,12 @@ class Method(Predictor):
         votes = self.usable(votes)
         release_compiled()
         with time_limited(name):
-            estimate = _oriented(self, self.estimate(votes, key, gold), votes, gold, nested)
+            estimate = self.estimate(votes, key, gold)
+            if not isinstance(estimate, Estimate):
+                raise LatentensError(
+                    f"{name}.estimate must return a latentens.Estimate, not a {type(estimate).__name__}"
+                )
+            estimate = _oriented(self, estimate, votes, gold, nested)
             fit = finished(self, _identified(self, estimate, votes), votes, start, gold)
         if len(others) > len(votes.other_names):
             notes = [*fit.diagnostics.notes, f"votes for {listed(others)}, not a label, count as missing"]
@@ -620,9 +625,22 @@ def model_params(model: GenerativeModel, estimate: Estimate) -> Arrays:
     return {name: estimate.params[name] for name in structure_of(model).parameter_shapes}
 
 
+def _are_distributions(probs: Any, shape: tuple[int, int], rounding: float = 1e-6) -> bool:
+    """Whether an array has this shape, and rows of probabilities."""
+    if np.shape(probs) != shape:
+        return False
+    return bool(np.all(probs >= -rounding) and np.allclose(np.sum(probs, axis=1), 1.0, rtol=0.0, atol=rounding))
+
+
 @one_blas_thread()
 def posterior_of(method: Predictor, estimate: Estimate, votes: Votes) -> Posterior:
     """What a method's estimate says about votes, asked once for each distinct row."""
     rows, _, inverse = method.usable(votes).patterns
-    probs = method.posterior(estimate, rows)[inverse]
+    probs = method.posterior(estimate, rows)
+    if not _are_distributions(probs, (rows.num_items, votes.num_classes)):
+        raise LatentensError(
+            f"{type(method).__name__}.posterior must return an array of shape ({rows.num_items}, {votes.num_classes}) "
+            f"whose rows are probabilities that add up to 1; the one of shape {np.shape(probs)} is not such an array"
+        )
+    probs = probs[inverse]
     return probs[:, estimate.state["label_order"]] if "label_order" in estimate.state else probs

@@ -67,7 +67,10 @@ def in_words(error: BaseException) -> str:
     if "truth value of an array" in first:
         return WORDS[0][1]
     if "ncompatible shapes" in first:
-        return f"{first}; a distribution over several voters must end in .to_event(1)"
+        return (
+            f"{first}; give labels an axis of their own, `label[..., None]`, where they meet parameters of voters, and "
+            "end a distribution over voters in .to_event(1)"
+        )
     return f"{type(error).__name__}: {first}"
 
 
@@ -269,9 +272,9 @@ def _describe(model: GenerativeModel, site: dict[str, Any], num_items: int) -> d
     plates = [frame.name for frame in site["cond_indep_stack"]]
     if "item" not in plates:
         if distribution.is_discrete:
-            raise _broken(
-                model, name, "is discrete but outside the plate 'item'", "move it into the plate or make it a field"
-            )
+            others = f", in {', '.join(map(repr, plates))}" if plates else ""
+            fault = f"is discrete but outside the plate 'item'{others}"
+            raise _broken(model, name, fault, "move it into the plate or make it a field")
         return {"in_plate": False, "shape": np.shape(site["value"]), "plates": _axis_plates(site)}
     if site["is_observed"]:
         raise _broken(model, name, "is observed inside the plate 'item'", "observe nothing but `vote`, by obs=votes")
@@ -334,9 +337,10 @@ def _support(
     if not base.has_enumerate_support or not (base.is_discrete or log_weights is not None):
         kind = type(base).__name__
         fault = f"has no finite support ({kind})" if base.is_discrete else f"is continuous ({kind})"
-        raise _broken(
-            model, name, f"{fault} inside the plate 'item'", "use a finite discrete site, or QuadratureNormal"
+        remedy = (
+            "use Bernoulli or Categorical" if name in ("label", "vote") else "use a discrete site or QuadratureNormal"
         )
+        raise _broken(model, name, f"{fault} inside the plate 'item'", remedy)
     with jax.ensure_compile_time_eval():
         values = np.asarray(base.enumerate_support(expand=False)).reshape(-1, *base.event_shape)
     if name == "vote":

@@ -188,7 +188,7 @@ def _between(lowest: float, highest: float) -> _Transform:
     width = highest - lowest
     return _Transform(
         lambda point: lowest + width * expit(point).clip(SMALLEST, NEARLY_ONE),
-        lambda params: np.log((params - lowest) / (highest - params)),
+        lambda params: np.log(np.maximum(params - lowest, 0.0)) - np.log(np.maximum(highest - params, 0.0)),
         # by the point: parameters too close to a bound have lost their distance from it
         lambda point, _params, gradient: gradient * width * expit(point) * expit(-point),
     )

@@ -7,7 +7,7 @@ A score is one `Score` record and one function. `SCORES` lists the package's own
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Literal, get_args
 
 import jax
 import numpy as np
@@ -15,6 +15,7 @@ from jaxtyping import Bool, Float, Int
 from scipy.optimize import isotonic_regression
 from scipy.sparse import csr_array
 
+from latentens.errors import LatentensError
 from latentens.runtime.blocks import BLOCK_ELEMENTS, row_blocks
 from latentens.runtime.numerics import numpy_generator, safe_log
 from latentens.runtime.parallel import one_blas_thread
@@ -43,6 +44,7 @@ from latentens.scores.paired import (
 )
 
 Group = Literal["Labels", "Probabilities", "Distance from the exact posterior", "Cost"]
+Unit = Literal["", "%", "nats", "s", "MB"]
 EXACT: Group = "Distance from the exact posterior"
 
 CONFIDENT = 0.99
@@ -55,6 +57,8 @@ Scored = Float[np.ndarray, " resample"] | Resampled
 
 class Items:
     """The items that a posterior is scored on, sorted by confidence. Identical ones are pooled, with a count.
+
+    `known`, `predicted`, `correct` and `confidence` are derived from the attributes below.
 
     Attributes:
         labels: The true labels, −1 where unknown.
@@ -378,12 +382,16 @@ class Score:
     interval: Callable[[Estimate, Resampled, float], Interval] = quantiles
     paired: Callable[[Labels, Posterior, Posterior], PairedDifference] | None = None
     better: Literal["larger", "smaller"] | None = "smaller"
-    unit: Literal["", "%", "nats", "s", "MB"] = ""
+    unit: Unit = ""
     heading: str = ""
     title: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "title", self.title or self.name.replace("_", " "))
+        for name, choices in (("group", Group), ("better", Literal["larger", "smaller", None]), ("unit", Unit)):
+            if (value := getattr(self, name)) not in get_args(choices):
+                known = ", ".join(map(repr, get_args(choices)))
+                raise LatentensError(f"score {self.name!r}: {name} must be one of {known}, not {value!r}")
 
     def text(self, value: float, digits: int | None = None) -> str:
         """A value as it is shown, without its unit."""
