@@ -42,6 +42,13 @@ class LabelAggregator(BaseEstimator):
         classes_: The labels, in the order of the columns of `predict_proba`.
         fit_: The `latentens.Fit`, with parameters, diagnostics and the quality of the voters.
         n_features_in_: Number of voters.
+
+    Examples:
+        >>> from latentens.methods import DawidSkeneEM
+        >>> from latentens.sklearn import LabelAggregator
+        >>> votes = [["a", "a", "b"], ["b", "b", "b"], ["a", "a", "a"], ["b", "b", "a"]]
+        >>> LabelAggregator(DawidSkeneEM()).fit(votes).predict(votes)
+        array(['a', 'b', 'a', 'b'], dtype='<U1')
     """
 
     def __init__(self, method: Method | None = None, random_state: int | np.random.RandomState | None = 0) -> None:

@@ -54,6 +54,13 @@ class DawidSkene(GenerativeModel):
             for the right vote and 1 for every other one.
         num_categories: Number of different votes V, if there are others than for classes, such as "tie": the first K
             are for the classes. Their default concentration is 1.
+
+    Examples:
+        >>> import latentens as le
+        >>> model = le.models.DawidSkene(3)
+        >>> params = {"prevalence": [0.5, 0.5], "confusion": [[[0.9, 0.1], [0.2, 0.8]]] * 3}
+        >>> le.bayes_posterior(model, params, le.Votes.from_matrix([[1, 1, 0]])).round(3)
+        array([[0.066, 0.934]])
     """
 
     num_voters: Count = 15

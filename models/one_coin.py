@@ -40,6 +40,12 @@ class OneCoin(GenerativeModel):
         num_classes: Number of classes.
         prevalence_prior: Concentrations of the shares' Dirichlet prior, one for all classes or one for each.
         accuracy_prior: Concentrations (right, wrong) of the accuracies' beta priors, one pair or one for each voter.
+
+    Examples:
+        >>> import latentens as le
+        >>> params = {"prevalence": [0.5, 0.5], "accuracy": [0.9, 0.8, 0.7]}
+        >>> le.bayes_posterior(le.models.OneCoin(3), params, le.Votes.from_matrix([[1, 0, 0]])).round(3)
+        array([[0.509, 0.491]])
     """
 
     num_voters: Count = 15

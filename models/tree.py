@@ -57,6 +57,13 @@ class Tree(GenerativeModel):
             (group, label, opinion); defaults as for `DawidSkene`.
         voter_prior: Concentrations of the Dirichlet priors of the voters' confusion matrices, (opinion,
             vote) or (voter, opinion, vote).
+
+    Examples:
+        >>> import jax
+        >>> import latentens as le
+        >>> data = le.simulate(le.models.Tree((0, 0, 0, 1, 1, 1)), 100, key=jax.random.key(0))
+        >>> data.bayes_posterior().shape
+        (100, 2)
     """
 
     groups: tuple[CountOrZero, ...] = (0,) * 5 + (1,) * 5 + (2,) * 5

@@ -19,11 +19,14 @@ def test_style_and_types(command):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_wheel_holds_the_models_as_a_subpackage_and_every_file(tmp_path):
+@pytest.mark.parametrize("linked", [True, False], ids=["checkout", "sdist"])  # an sdist has no symbolic links
+def test_wheel_holds_the_models_as_a_subpackage_and_every_file(tmp_path, linked):
     source = tmp_path / "source"
     source.mkdir()
     for name in ("latentens", "models"):
         shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+    if not linked:
+        (source / "latentens" / "models").unlink()
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
     pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(tmp_path), str(source)]

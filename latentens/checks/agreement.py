@@ -45,6 +45,16 @@ def agreement(
     Returns:
         One row per statistic: `statistic`, `of` (the metric, "all voters" or a pair of voters), `value`, and the ends
         `low` and `high` of its interval. NaN where a statistic is undefined, as with votes for one class only.
+
+    Examples:
+        >>> import jax
+        >>> import latentens as le
+        >>> votes = le.datasets.load("caries").votes
+        >>> le.agreement(votes, key=jax.random.key(0))[["statistic", "value", "low", "high"]].head(3).round(2)
+                      statistic  value   low  high
+        0  Krippendorff's alpha   0.28  0.26  0.30
+        1         Fleiss' kappa   0.28  0.26  0.30
+        2            Gwet's AC1   0.67  0.65  0.68
     """
     votes = votes.without_other_votes()  # to agree that an item is a tie says nothing about its label
     votes.refuse_repeats("agreement")

@@ -231,6 +231,14 @@ def check_independence(
         level: Rate of false alarms.
         num_draws: Number of draws behind the overall and the adjusted p-values.
         max_tree_groups: Trees of more groups are not fitted: the number of hidden states doubles with every group.
+
+    Examples:
+        >>> import jax
+        >>> import latentens as le
+        >>> votes = le.datasets.load("caries").votes
+        >>> check = le.check_independence(votes, key=jax.random.key(0))
+        >>> check.rejected
+        True
     """
     votes = votes.without_other_votes()
     model = DawidSkene(votes.num_voters, votes.num_classes)

@@ -50,6 +50,15 @@ def leave_one_out(fit: Fit, votes: Votes) -> LeaveOneOut:
     Args:
         fit: A sampled fit, such as that of `Nuts`.
         votes: The votes that it was fitted to.
+
+    Examples:
+        >>> import jax
+        >>> import latentens as le
+        >>> votes = le.datasets.load("caries").votes
+        >>> fit = le.methods.Laplace(le.models.OneCoin(5), num_draws=100).fit(votes, key=jax.random.key(0))
+        >>> loo = le.checks.leave_one_out(fit, votes)
+        >>> loo.log_density.shape, loo.num_unreliable
+        ((3869,), 0)
     """
     from arviz_stats.base import array_stats  # imported late: the command need not wait for it
 

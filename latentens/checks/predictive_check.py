@@ -150,6 +150,14 @@ def check_fit(
         num_draws: Number of draws behind the p-values of a point estimate.
         least_expected: A cell is tested if at least this many are expected in it, and as many outside of it; with more
             than 10,000 items, proportionally more.
+
+    Examples:
+        >>> import jax
+        >>> import latentens as le
+        >>> votes = le.datasets.load("caries").votes
+        >>> fit = le.methods.DawidSkeneEM().fit(votes, key=jax.random.key(0))
+        >>> le.check_fit(fit, votes, key=jax.random.key(1)).rejected
+        True
     """
     model = fit.model
     if model is None:

@@ -69,6 +69,13 @@ def check_signal(
         level: Rate of false alarms.
         num_permutations: Number of permutations.
         most_permuted: With more votes than this the normal approximation is used.
+
+    Examples:
+        >>> import jax
+        >>> import latentens as le
+        >>> votes = le.datasets.load("caries").votes
+        >>> le.check_signal(votes, key=jax.random.key(0)).p_value
+        0.0
     """
     votes = votes.without_other_votes()
     if votes.has_repeats:  # voters agree with themselves for reasons of their own

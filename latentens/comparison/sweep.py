@@ -83,6 +83,19 @@ def compare(
             so that seconds are longer, and their memory is not measured.
         on_progress: Called with the number of finished fits, failed ones excluded, and the number of all fits: at the
             beginning and after each fit.
+
+    Examples:
+        >>> import jax
+        >>> import latentens as le
+        >>> data = le.simulate(le.models.DawidSkene(6), 200, key=jax.random.key(0))
+        >>> methods = [le.methods.MajorityVote(), le.methods.DawidSkeneEM()]
+        >>> tree = le.compare(data, methods, key=jax.random.key(1), resamples=50)
+        >>> tree["scores"]["accuracy"].squeeze().to_series().round(2)
+        estimator
+        exact Bayes     0.93
+        MajorityVote    0.89
+        DawidSkeneEM    0.92
+        Name: accuracy, dtype: float64
     """
     if isinstance(datasets, Votes):
         raise LatentensError(

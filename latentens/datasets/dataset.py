@@ -91,6 +91,16 @@ def simulate(model: GenerativeModel, num_items: int, *, key: jax.Array, params: 
         num_items: Number of items.
         key: Random key; the same key gives the same data.
         params: A value for each parameter; by default a draw from the priors.
+
+    Examples:
+        >>> import jax
+        >>> import latentens as le
+        >>> data = le.simulate(le.models.DawidSkene(6), 200, key=jax.random.key(0))
+        >>> data.votes.shape, data.labels[:5]
+        ((200, 6), array([0, 1, 0, 1, 0], dtype=int8))
+        >>> data.bayes_posterior()[:2].round(3)
+        array([[0.997, 0.003],
+               [0.038, 0.962]])
     """
     if num_items < 1:
         raise VotesError(f"{num_items} items cannot be simulated; ask for at least one")

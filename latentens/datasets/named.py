@@ -59,6 +59,12 @@ def load(name: str, root: str | Path | None = None, **options: Unpack[TableOptio
             package; those of sets of your own in this layout go into a file `true_params.json` beside `datasets`.
             Without any root `condInd`, `Tree`, `LG` and `TG` are drawn anew, the number being the seed.
         options: How to read `label.csv`, as in `Votes.from_csv`; a worker's later answer replaces the earlier.
+
+    Examples:
+        >>> import latentens as le
+        >>> data = le.datasets.load("caries")
+        >>> data.votes.shape, list(data.votes.voter_names)
+        ((3869, 5), ['dentist_1', 'dentist_2', 'dentist_3', 'dentist_4', 'dentist_5'])
     """
     root = root if root is not None else os.environ.get(ROOT_VARIABLE)
     if options and (name in BUNDLED or any(re.fullmatch(pattern, name) for pattern in FILES)):

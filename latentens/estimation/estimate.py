@@ -81,6 +81,18 @@ def estimate(
         `standard_error` (rectified), `labels` (their number) and `worth_labels` (how many labels alone would be as
         precise). With `by` there are also `segment` and `p_value`, whether the segment differs from the rest, adjusted
         by Holm's method for the number of segments; with `compare`, whether the two differ.
+
+    Examples:
+        >>> import jax
+        >>> import latentens as le
+        >>> data = le.simulate(le.models.DawidSkene(6), 200, key=jax.random.key(0))
+        >>> gold = {item: int(data.labels[item]) for item in range(0, 200, 4)}
+        >>> table = le.estimate(data.votes, gold, key=jax.random.key(1))
+        >>> table[["quantity", "of", "estimate", "low", "high"]].head(3).round(2)
+             quantity of  estimate   low  high
+        0  prevalence  0      0.72  0.64  0.78
+        1  prevalence  1      0.28  0.21  0.36
+        2    accuracy  0      0.80  0.73  0.87
     """
     codes = gold_codes(votes, gold)
     labelled = np.flatnonzero(codes >= 0)

@@ -64,6 +64,15 @@ def effective_judges(
         key: Random key of the bootstrap.
         level: Coverage of the interval.
         resamples: Number of bootstrap resamples.
+
+    Examples:
+        >>> import jax
+        >>> import latentens as le
+        >>> data = le.simulate(le.models.DawidSkene(6), 200, key=jax.random.key(0))
+        >>> gold = {item: int(data.labels[item]) for item in range(100)}
+        >>> found = le.effective_judges(data.votes, gold, key=jax.random.key(1))
+        >>> round(found.number, 1), round(found.correlation, 2)
+        (5.7, 0.01)
     """
     codes = gold_codes(votes, gold)
     labelled = np.flatnonzero(codes >= 0)
@@ -121,6 +130,18 @@ def judge_worth(
         `accuracy_added`, what the judge adds to the accuracy, with `low`, `high` and `p_value` (McNemar);
         `log_score_added`, by how much the judge lowers the log score, with its own interval; with `curve` also `rank`,
         and `accuracy_so_far` and `log_score_so_far` of the judges up to this rank. `attrs` has the scores of all.
+
+    Examples:
+        >>> import jax
+        >>> import latentens as le
+        >>> data = le.simulate(le.models.DawidSkene(6), 200, key=jax.random.key(0))
+        >>> gold = {item: int(data.labels[item]) for item in range(100)}
+        >>> table = le.judge_worth(data.votes, gold, key=jax.random.key(1), curve=False)
+        >>> table.iloc[:3, :3].round(2)
+           judge  accuracy_added   low
+        0      0            0.01 -0.03
+        1      1            0.01 -0.02
+        2      2            0.23  0.13
     """
     method = method or DawidSkeneEM()
     codes = gold_codes(votes, gold)

@@ -52,6 +52,17 @@ def next_labels(
         One row for each item to label, in random order: `item`, `ask` (False for items with a gold label already),
         `probability`, `weight` (one over it, for `estimate`), and the fit's `label` and its `confidence`. In `attrs`,
         `worth` is how many random labels the chosen ones are worth if the posterior is right.
+
+    Examples:
+        >>> import jax
+        >>> import latentens as le
+        >>> votes = le.datasets.load("caries").votes
+        >>> fit = le.methods.DawidSkeneEM().fit(votes, key=jax.random.key(0))
+        >>> le.next_labels(fit, 3, key=jax.random.key(1)).round(3)
+           item   ask  probability    weight label  confidence
+        0  2861  True        0.001   867.649     1       0.754
+        1  1365  True        0.001  1704.191     0       0.999
+        2  2297  True        0.001  1140.504     0       0.972
     """
     if for_ not in get_args(Purpose):
         raise VotesError(f"for_={for_!r} must be one of {', '.join(get_args(Purpose))}")
@@ -148,6 +159,17 @@ def labels_needed(table: pd.DataFrame, half_width: float, num_items: int | None 
         table: The result of `estimate`.
         half_width: The wanted half-width.
         num_items: Number of items N, if they are the population.
+
+    Examples:
+        >>> import jax
+        >>> import latentens as le
+        >>> data = le.simulate(le.models.DawidSkene(6), 200, key=jax.random.key(0))
+        >>> gold = {item: int(data.labels[item]) for item in range(0, 200, 4)}
+        >>> table = le.estimate(data.votes, gold, key=jax.random.key(1))
+        >>> le.labels_needed(table, half_width=0.05).head(2)
+        0    105.0
+        1    109.0
+        Name: labels_needed, dtype: float64
     """
     if half_width <= 0:
         raise VotesError(f"half_width={half_width} must be positive")

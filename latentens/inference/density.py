@@ -102,6 +102,16 @@ def log_density(model: GenerativeModel, votes: Votes, gold: Gold | None = None) 
         model: The generative model.
         votes: The votes.
         gold: True labels of some items, as in `Method.fit`.
+
+    Examples:
+        >>> import jax
+        >>> import latentens as le
+        >>> votes = le.datasets.load("caries").votes
+        >>> density = le.log_density(le.models.OneCoin(5), votes)
+        >>> density.dimension
+        6
+        >>> density.start(jax.random.key(0)).shape
+        (6,)
     """
     codes = None if gold is None else gold_codes(votes, gold)
     observations, _ = observe(model, votes, codes)

@@ -37,6 +37,17 @@ def relabel(
 
     Returns:
         A copy with labels in order.
+
+    Examples:
+        >>> import numpy as np
+        >>> import xarray as xr
+        >>> import latentens as le
+        >>> rng = np.random.default_rng(0)
+        >>> draws = np.array([0.3, 0.7]) + 0.01 * rng.normal(size=(1, 6, 2))
+        >>> draws[0, 3:] = draws[0, 3:, ::-1]  # the labels switch
+        >>> posterior = xr.Dataset({"prevalence": (("chain", "draw", "true_class"), draws)})
+        >>> le.relabel(posterior)["prevalence"].mean("draw").values.round(2)
+        array([[0.7, 0.3]])
     """
     import xarray as xr
 

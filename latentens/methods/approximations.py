@@ -102,6 +102,14 @@ class Laplace(_Approximation):
             approximation as long as k̂ is below 0.7.
         starts: Number of starts of the climb to the mode at draws from the priors, besides those from cheaper methods.
         max_iterations: Limit on the iterations of each climb.
+
+    Examples:
+        >>> import jax
+        >>> import latentens as le
+        >>> votes = le.datasets.load("caries").votes
+        >>> fit = le.methods.Laplace(le.models.OneCoin(5), num_draws=100).fit(votes, key=jax.random.key(0))
+        >>> fit.draws["accuracy"].shape
+        (1, 100, 5)
     """
 
     def _approximate(

@@ -155,6 +155,18 @@ class Fit(Estimate):
         other_names: Categories of votes that are not labels, such as "tie".
         source: The votes that were fitted; a fit from a file has only what it keeps of them.
         known: The codes of the gold labels, −1 where an item has none; None without gold labels.
+
+    Examples:
+        >>> import jax
+        >>> import latentens as le
+        >>> votes = le.datasets.load("caries").votes
+        >>> fit = le.methods.DawidSkeneEM().fit(votes, key=jax.random.key(0))
+        >>> fit.labels[:4]
+        array([0, 0, 0, 0])
+        >>> fit.voters[["voter", "accuracy"]].round(2).head(2)
+               voter  accuracy
+        0  dentist_1      0.88
+        1  dentist_2      0.86
     """
 
     label_probs: Posterior = field(kw_only=True)
@@ -249,6 +261,16 @@ class Fit(Estimate):
 
         Args:
             votes: The votes on the new items.
+
+        Examples:
+            >>> import jax
+            >>> import latentens as le
+            >>> votes = le.datasets.load("caries").votes
+            >>> fit = le.methods.DawidSkeneEM().fit(votes, key=jax.random.key(0))
+            >>> new = votes.between(3500, 3502)  # rows of new votes, with the same voters
+            >>> fit.predict(new).round(3)
+            array([[0.001, 0.999],
+                   [0.001, 0.999]])
         """
         return posterior_of(self.method, self, self.aligned(votes))
 
@@ -415,6 +437,15 @@ class Method(Predictor):
 
     Attributes:
         counts_rows: Whether it can fit `CountedVotes`: it weights distinct rows by their counts wherever it uses them.
+
+    Examples:
+        >>> import jax
+        >>> import latentens as le
+        >>> votes = le.datasets.load("caries").votes
+        >>> fit = le.methods.DawidSkeneEM().fit(votes, key=jax.random.key(0), anchor=("dentist_3",))
+        >>> fit.label_probs[:2].round(3)
+        array([[0.999, 0.001],
+               [0.999, 0.001]])
     """
 
     counts_rows: ClassVar[bool] = False

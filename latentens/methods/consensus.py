@@ -56,6 +56,14 @@ class Consensus(Method):
     Attributes:
         members: The methods; None for the four above.
         folds: As in `Tempered`.
+
+    Examples:
+        >>> import jax
+        >>> import latentens as le
+        >>> votes = le.datasets.load("caries").votes
+        >>> fit = le.methods.Consensus().fit(votes, key=jax.random.key(0))
+        >>> fit.labels[-3:]
+        array([1, 1, 1])
     """
 
     takes_other_votes = True

@@ -68,6 +68,15 @@ class Cubam(Method):
         dimensions: Dimensions of z and w.
         rounds: Rounds of the alternation. The estimates keep drifting for hundreds of rounds, and the labels with
             them; 30 is what published comparisons use.
+
+    Examples:
+        >>> import jax
+        >>> import latentens as le
+        >>> votes = le.datasets.load("caries").votes
+        >>> fit = le.methods.Cubam().fit(votes, key=jax.random.key(0))
+        >>> fit.label_probs[:2].round(2)
+        array([[0.97, 0.03],
+               [0.97, 0.03]])
     """
 
     dimensions: Count = 1

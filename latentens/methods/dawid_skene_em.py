@@ -214,6 +214,16 @@ class DawidSkeneEM(Method):
         random_starts: Number of random starts; fewer if voters and classes are too many for memory.
         tolerance: A start has converged when an iteration gains less than this in mean log-likelihood.
         max_iterations: Limit on the number of iterations.
+
+    Examples:
+        >>> import jax
+        >>> import latentens as le
+        >>> votes = le.datasets.load("caries").votes
+        >>> fit = le.methods.DawidSkeneEM().fit(votes, key=jax.random.key(0))
+        >>> fit.params["prevalence"].round(2)
+        array([0.81, 0.19])
+        >>> fit.sensitivity.round(2)
+        array([0.41, 0.72, 0.6 , 0.49, 0.92])
     """
 
     counts_rows = True

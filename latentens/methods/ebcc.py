@@ -247,6 +247,15 @@ class Ebcc(Method):
         restarts: Random starts.
         tolerance: A start has converged when a round gains less than this in the evidence bound per item.
         max_iterations: Limit on the number of rounds.
+
+    Examples:
+        >>> import jax
+        >>> import latentens as le
+        >>> votes = le.datasets.load("caries").votes
+        >>> fit = le.methods.Ebcc().fit(votes, key=jax.random.key(0))
+        >>> fit.label_probs[3000:3002].round(2)
+        array([[1., 0.],
+               [1., 0.]])
     """
 
     counts_rows = True

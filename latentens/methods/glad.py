@@ -104,6 +104,15 @@ class Glad(Method):
     Attributes:
         tolerance: Stop when a round gains less than this in mean log-posterior.
         max_iterations: Limit on the number of rounds.
+
+    Examples:
+        >>> import jax
+        >>> import latentens as le
+        >>> votes = le.datasets.load("caries").votes
+        >>> fit = le.methods.Glad().fit(votes, key=jax.random.key(0))
+        >>> fit.label_probs[3000:3002].round(2)
+        array([[1., 0.],
+               [1., 0.]])
     """
 
     counts_rows = True

@@ -277,6 +277,14 @@ class LatentSpectral(RateMethod):
         imbalance: Whether the share of the classes is that of the highest likelihood, comes from the third moments or,
             as in published comparisons, from `RestrictedLikelihood(grid="published")`, across groups and inside them.
             That estimate is wrong, towards equal shares, which raises balanced accuracy where a class is rare.
+
+    Examples:
+        >>> import jax
+        >>> import latentens as le
+        >>> votes = le.datasets.load("caries").votes
+        >>> fit = le.methods.LatentSpectral().fit(votes, key=jax.random.key(0))
+        >>> fit.labels[-3:]
+        array([1, 1, 1])
     """
 
     select: Select = "residual"

@@ -14,6 +14,15 @@ class MajorityVote(Method):
     """The share of an item's votes that each class got; equal shares where an item has no votes.
 
     Gold labels make their own items certain and change nothing else.
+
+    Examples:
+        >>> import jax
+        >>> import latentens as le
+        >>> votes = le.datasets.load("caries").votes
+        >>> fit = le.methods.MajorityVote().fit(votes, key=jax.random.key(0))
+        >>> fit.label_probs[3000:3002].round(2)
+        array([[0.8, 0.2],
+               [0.8, 0.2]])
     """
 
     counts_rows = True

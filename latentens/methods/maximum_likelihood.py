@@ -67,6 +67,14 @@ class MaximumLikelihood(Method):
         tolerance: `lbfgs`: largest entry of the gradient per item at convergence; `em`: smallest gain per item.
         at_least: Log-likelihood that the fit needs to be of any use, as in a choice between models; starts that would
             stay below it are given up.
+
+    Examples:
+        >>> import jax
+        >>> import latentens as le
+        >>> votes = le.datasets.load("caries").votes
+        >>> fit = le.methods.MaximumLikelihood(le.models.OneCoin(5)).fit(votes, key=jax.random.key(0))
+        >>> fit.params["accuracy"].round(2)
+        array([0.96, 0.84, 0.93, 0.91, 0.64])
     """
 
     counts_rows = True

@@ -36,6 +36,15 @@ class Nuts(SampledMethod):
         dense_mass: Whether the mass matrix has correlations.
         target_accept: Acceptance rate that the step size is adapted to.
         max_tree_depth: Trajectories have at most 2 to the power of this many steps.
+
+    Examples:
+        >>> import jax
+        >>> import latentens as le
+        >>> votes = le.datasets.load("caries").votes
+        >>> nuts = le.methods.Nuts(le.models.OneCoin(5), num_warmup=100, num_samples=100, num_chains=2)
+        >>> fit = nuts.fit(votes, key=jax.random.key(0))
+        >>> fit.draws["accuracy"].shape
+        (2, 100, 5)
     """
 
     num_chains: Count = 4

@@ -91,6 +91,14 @@ class SpectralMetaLearner(RateMethod):
     The probabilities are the posterior of conditionally independent voters whose rates follow from v and from the
     class imbalance of highest likelihood, moved to even odds where they contradict the label. Gold labels make their
     own items certain and take part in the sign of v.
+
+    Examples:
+        >>> import jax
+        >>> import latentens as le
+        >>> votes = le.datasets.load("caries").votes
+        >>> fit = le.methods.SpectralMetaLearner().fit(votes, key=jax.random.key(0))
+        >>> fit.labels[-3:]
+        array([1, 1, 1])
     """
 
     counts_rows = True
@@ -200,6 +208,14 @@ class RestrictedLikelihood(RateMethod):
         grid: How rates depend on b in the search for b. "exact" is right; "published" divides v by 1 − b² in place
             of √(1 − b²) and stays on a grid of step .01, as in the code of Shaham et al. (2016).
         imbalance: Whether b maximises the likelihood, or comes from the third moments.
+
+    Examples:
+        >>> import jax
+        >>> import latentens as le
+        >>> votes = le.datasets.load("caries").votes
+        >>> fit = le.methods.RestrictedLikelihood().fit(votes, key=jax.random.key(0))
+        >>> fit.labels[-3:]
+        array([1, 1, 1])
     """
 
     grid: Grid = "exact"
@@ -239,6 +255,14 @@ class IterativeMaximumLikelihood(RateMethod):
     Attributes:
         start: The method whose labels come first.
         max_rounds: Limit on the number of rounds; labels can run in circles.
+
+    Examples:
+        >>> import jax
+        >>> import latentens as le
+        >>> votes = le.datasets.load("caries").votes
+        >>> fit = le.methods.IterativeMaximumLikelihood().fit(votes, key=jax.random.key(0))
+        >>> fit.labels[-3:]
+        array([1, 1, 1])
     """
 
     start: Method = field(default_factory=RestrictedLikelihood)

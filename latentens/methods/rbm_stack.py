@@ -55,6 +55,14 @@ class RBMStack(Method):
             `sampled` state for each item. Exact where possible by default.
         prediction: `exact`, `map` or `sample`; by default exact where possible, else `sample`.
         num_samples: Number of samples for `sample`.
+
+    Examples:
+        >>> import jax
+        >>> import latentens as le
+        >>> votes = le.datasets.load("caries").votes
+        >>> fit = le.methods.RBMStack().fit(votes, key=jax.random.key(0))
+        >>> fit.labels[-3:]
+        array([1, 1, 1])
     """
 
     hidden: tuple[Count, ...] | None = None

@@ -123,6 +123,16 @@ def fit_from_draws(model: GenerativeModel, votes: Votes, draws: Mapping[str, Any
         votes: The votes.
         draws: Draws of each parameter by name, with leading axes (draw) or (chain, draw).
         gold: True labels of some items, as in `Method.fit`, if the draws were made with them.
+
+    Examples:
+        >>> import jax
+        >>> import latentens as le
+        >>> votes = le.datasets.load("caries").votes
+        >>> model = le.models.OneCoin(5)
+        >>> fit = le.methods.MaximumLikelihood(model).fit(votes, key=jax.random.key(0))
+        >>> draws = {name: value[None] for name, value in fit.params.items()}  # one draw; yours come from a sampler
+        >>> le.fit_from_draws(model, votes, draws).label_probs.shape
+        (3869, 2)
     """
     start = time.perf_counter()
     codes = None if gold is None else gold_codes(votes, gold)

@@ -70,6 +70,15 @@ class Stacked(Method):
     Attributes:
         methods: The methods whose posteriors are combined.
         num_draws: Number of draws of the weights that probabilities are averaged over.
+
+    Examples:
+        >>> import jax
+        >>> import latentens as le
+        >>> data = le.simulate(le.models.DawidSkene(6), 200, key=jax.random.key(0))
+        >>> gold = {item: int(data.labels[item]) for item in range(60)}
+        >>> fit = le.methods.Stacked().fit(data.votes, key=jax.random.key(1), gold=gold)
+        >>> fit.labels[:3]
+        array([0, 1, 0])
     """
 
     takes_other_votes = True

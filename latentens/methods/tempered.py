@@ -401,6 +401,15 @@ class Tempered(Method):
         folds: Number of parts of the items; the method is fitted once more without each part. By default two where the
             votes are many, which takes about as long as the fit to all items, else five: where voters have few votes, a
             fit to half of the items knows less than the fit to all, and τ would be too low.
+
+    Examples:
+        >>> import jax
+        >>> import latentens as le
+        >>> votes = le.datasets.load("caries").votes
+        >>> fit = le.methods.Tempered(le.methods.DawidSkeneEM()).fit(votes, key=jax.random.key(0))
+        >>> fit.label_probs[:2].round(2)
+        array([[0.99, 0.01],
+               [0.99, 0.01]])
     """
 
     takes_other_votes = True

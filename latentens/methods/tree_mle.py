@@ -38,6 +38,14 @@ class TreeMLE(Method):
     Attributes:
         max_groups: Largest number of groups to try.
         starts: Random starts of each model, besides those from the votes.
+
+    Examples:
+        >>> import jax
+        >>> import latentens as le
+        >>> votes = le.datasets.load("caries").votes
+        >>> fit = le.methods.TreeMLE().fit(votes, key=jax.random.key(0))
+        >>> fit.labels[-3:]
+        array([1, 1, 1])
     """
 
     max_groups: Count = 8

@@ -208,6 +208,14 @@ def bayes_posterior(
         params: A value for each parameter site of the program.
         votes: The votes; an item without votes gets the prior.
         block_elements: Size of the arrays that are made of some rows at a time, which bounds the memory.
+
+    Examples:
+        >>> import jax
+        >>> import latentens as le
+        >>> data = le.simulate(le.models.DawidSkene(6), 200, key=jax.random.key(0))
+        >>> le.bayes_posterior(data.model, data.params, data.votes)[:2].round(3)
+        array([[0.997, 0.003],
+               [0.038, 0.962]])
     """
     rows = Rows.of(model, votes, to_fit=False, block_elements=block_elements)
     joint = rows.label_log_joint(fetch(checked_tables(model, params)))
@@ -220,6 +228,13 @@ def log_likelihood(
     """The log-likelihood of all votes, labels and hidden units summed out, in nats.
 
     Arguments are those of `bayes_posterior`.
+
+    Examples:
+        >>> import jax
+        >>> import latentens as le
+        >>> data = le.simulate(le.models.DawidSkene(6), 200, key=jax.random.key(0))
+        >>> round(le.log_likelihood(data.model, data.params, data.votes), 1)
+        -696.9
     """
     by_item = pointwise_log_likelihood(model, params, votes, block_elements=block_elements)
     return float(by_item.sum() if votes.counts is None else by_item @ votes.counts)
@@ -232,6 +247,13 @@ def pointwise_log_likelihood(
     """The log-likelihood of each item's votes, label and hidden units summed out, in nats; 0 without votes.
 
     Arguments are those of `bayes_posterior`.
+
+    Examples:
+        >>> import jax
+        >>> import latentens as le
+        >>> data = le.simulate(le.models.DawidSkene(6), 200, key=jax.random.key(0))
+        >>> le.pointwise_log_likelihood(data.model, data.params, data.votes)[:3].round(2)
+        array([-4.43, -2.28, -2.88])
     """
     rows = Rows.of(model, votes, to_fit=False, block_elements=block_elements)
     return rows.log_likelihood(fetch(checked_tables(model, params)))[rows.inverse]

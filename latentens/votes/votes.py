@@ -44,6 +44,14 @@ class Votes:
         note: A conclusion from the content of a file, for `summary`.
         counts: The number of items that each row stands for (see `CountedVotes`); None: one each.
         anchor: Positions of voters that are known to be better than chance; the order of the labels follows them alone.
+
+    Examples:
+        >>> import latentens as le
+        >>> votes = le.Votes.from_matrix([["yes", "no", "yes"], ["no", "", "no"]])
+        >>> votes.shape, votes.num_missing
+        ((2, 3), 1)
+        >>> list(votes.class_names)
+        ['no', 'yes']
     """
 
     storage: Int[np.ndarray, "item voter"] | Triplets
@@ -91,6 +99,12 @@ class Votes:
             classes: The labels in order, if the array holds labels; by default the sorted distinct ones. Where they are
                 listed, any other vote is a category of its own that is not a label.
             missing: Further labels or codes that mean a missing vote, such as "NA"; text is a label otherwise.
+
+        Examples:
+            >>> import latentens as le
+            >>> le.Votes.from_matrix([[0, 1, 1], [1, -1, 1]]).matrix
+            array([[ 0,  1,  1],
+                   [ 1, -1,  1]], dtype=int8)
         """
         return cls(*tabulate_matrix(array, num_classes, Reading(classes=classes, missing=missing)))
 
@@ -103,6 +117,11 @@ class Votes:
             counts: Number of items with each pattern.
             num_classes: As in `from_matrix`.
             classes: As in `from_matrix`.
+
+        Examples:
+            >>> import latentens as le
+            >>> le.Votes.from_patterns([[0, 0, 1], [1, 1, 1]], counts=[30, 12]).shape
+            (42, 3)
         """
         made, counts = cls.from_matrix(rows, num_classes, classes=classes), np.asarray(counts)
         if counts.shape != (made.num_items,) or not np.issubdtype(counts.dtype, np.integer) or (counts < 0).any():
@@ -134,13 +153,22 @@ class Votes:
             missing: Further labels that mean a missing vote.
             duplicates: What to do where a voter voted on an item repeatedly: refuse (`error`), take the `first` or the
                 `last` vote, or `keep` them all, each of which then counts.
+
+        Examples:
+            >>> import latentens as le
+            >>> table = {"item": ["q1", "q1", "q2"], "voter": ["A", "B", "A"], "vote": ["good", "bad", "bad"]}
+            >>> le.Votes.from_long(table).to_frame()
+                     A     B
+            item
+            q1    good   bad
+            q2     bad  <NA>
         """
         reading = Reading(item, voter, vote, classes=classes, missing=missing, duplicates=duplicates)
         return cls(*tabulate_frame(pd.DataFrame(frame), Long(item, voter, vote), reading))
 
     @classmethod
     def from_csv(cls, path: str | Path, **options: Unpack[TableOptions]) -> Self:
-        """Votes from a text file, long (columns such as item, worker, label) or wide (one column per voter).
+        r"""Votes from a text file, long (columns such as item, worker, label) or wide (one column per voter).
 
         Cells are separated by commas, semicolons, tabs or bars; the text is UTF-8 or UTF-16, perhaps compressed (.gz).
         Values are kept as written, and only an empty cell is missing. Ambiguous columns raise an error that names the
@@ -154,6 +182,16 @@ class Votes:
                 other votes, such as "tie", are categories that are not labels; `missing` are the texts that mean a
                 missing vote; `duplicates` is as in `from_long`; `chunk_cells` is the number of
                 cells that are read at a time.
+
+        Examples:
+            >>> from pathlib import Path
+            >>> import latentens as le
+            >>> _ = Path("judges.csv").write_text("item,A,B\nq1,good,bad\nq2,bad,\n")
+            >>> le.Votes.from_csv("judges.csv").to_long()
+              item voter  vote
+            0   q1     A  good
+            1   q1     B   bad
+            2   q2     A   bad
         """
         return cls(*tabulate_file(csv_table(path), Reading(**options)))
 
@@ -164,6 +202,13 @@ class Votes:
         Args:
             path: The file. In a wide one a column named `item` or `id`, or the index of a data frame, names the items.
             options: As in `from_csv`.
+
+        Examples:
+            >>> import latentens as le
+            >>> frame = le.Votes.from_matrix([["good", "bad"], ["bad", "bad"]]).to_frame()
+            >>> frame.rename(columns=str).to_parquet("judges.parquet")
+            >>> le.Votes.from_parquet("judges.parquet").shape
+            (2, 2)
         """
         return cls(*tabulate_file(parquet_table(path), Reading(**options)))
 
@@ -269,7 +314,14 @@ class Votes:
 
     @cached_property
     def tally(self) -> Int[np.ndarray, "item label"]:
-        """The number of votes of each item for each class."""
+        """The number of votes of each item for each class.
+
+        Examples:
+            >>> import latentens as le
+            >>> le.Votes.from_matrix([[0, 1, 1], [1, -1, 1]]).tally
+            array([[1, 2],
+                   [0, 2]], dtype=int32)
+        """
         tally = np.empty((self.num_items, self.num_classes), dtype=np.int32)
         for start, block in self.blocks():
             count_votes(block.storage, out=tally[start : start + block.num_items])
@@ -312,7 +364,15 @@ class Votes:
         return np.concatenate([np.zeros(1, dtype=index), np.cumsum(lengths, dtype=index)])
 
     def take(self, items: Int[np.ndarray, " chosen"]) -> "Votes":
-        """The votes on some of the items, in the order given."""
+        """The votes on some of the items, in the order given.
+
+        Examples:
+            >>> import latentens as le
+            >>> import numpy as np
+            >>> le.Votes.from_matrix([[0, 1], [1, 1], [0, 0]]).take(np.array([2, 0])).matrix
+            array([[0, 0],
+                   [0, 1]], dtype=int8)
+        """
         names = self.item_names
         names = names.start + names.step * items if isinstance(names, range) else np.asarray(names)[items]
         if isinstance(self.storage, np.ndarray):
