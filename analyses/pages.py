@@ -23,6 +23,7 @@ PAGES = (
     FOLDER / "README.md",
     *sorted(path for path in FOLDER.glob("*.md") if path.name != "README.md"),
     *sorted((FOLDER / "guide").glob("*.md")),
+    FOLDER / "paper" / "paper.md",
     FOLDER.parent / "README.md",
 )
 PLACE = re.compile(r"(<!-- table ([\w ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
