@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from latentens.errors import LatentensWarning, VotesError
@@ -123,3 +124,74 @@ def test_files_of_another_layout_are_refused(tmp_path):
             Votes.from_tool(tmp_path / "x.json", tool)
     with pytest.raises(VotesError, match="did you mean 'inspect'"):
         Votes.from_tool(tmp_path / "x.json", "inspct")
+
+
+LONG = {
+    "task": ["q1", "q1", "q2", "q2", "q10", "q10"],
+    "worker": ["ann", "bob", "ann", "bob", "ann", "ann"],
+    "label": ["yes", "tie", "no", None, "yes", "no"],
+}
+WIDE = {"item": ["q1", "q2", "q10"], "ann": ["yes", "no", "tie"], "bob": ["yes", None, "no"]}
+
+
+def hugging_face(columns):
+    """A dataset whose labels are codes of named classes."""
+    datasets = pytest.importorskip("datasets")
+    label = datasets.ClassLabel(names=["yes", "tie", "no"])
+    kinds = {name: datasets.Value("string") for name in columns} | {
+        name: label for name in ("label", "ann", "bob") if name in columns
+    }
+    coded = {
+        name: [value if kinds[name] is not label or value is None else label.str2int(value) for value in column]
+        for name, column in columns.items()
+    }
+    return datasets.Dataset.from_dict(coded, datasets.Features(kinds))
+
+
+def duckdb_relation(columns):
+    duckdb = pytest.importorskip("duckdb")
+    return duckdb.from_arrow(pytest.importorskip("pyarrow").table(columns))
+
+
+ARROW = {
+    "polars": lambda columns: pytest.importorskip("polars").DataFrame(columns),
+    "duckdb": duckdb_relation,
+    "pyarrow": lambda columns: pytest.importorskip("pyarrow").table(columns),
+    "stream": lambda columns: pytest.importorskip("pyarrow").table(columns).to_reader(),
+    "pandas": pd.DataFrame,
+    "datasets": hugging_face,
+}
+
+
+@pytest.mark.parametrize("tool", ARROW)
+def test_arrow_tables_are_read_long_and_wide(tool):
+    long = Votes.from_arrow(ARROW[tool](LONG), classes=("no", "yes"), duplicates="keep")
+    assert sorted(long.item_names) == ["q1", "q10", "q2"]
+    assert long.voter_names == ("ann", "bob")
+    assert long.other_names == ("tie",)
+    assert votes_of(long, "ann") == {"q1": ["yes"], "q2": ["no"], "q10": ["no", "yes"]}
+    assert votes_of(long, "bob") == {"q1": ["tie"]}
+    wide = Votes.from_arrow(ARROW[tool](WIDE))
+    assert list(wide.item_names) == ["q1", "q2", "q10"]
+    assert wide.class_names == ("no", "tie", "yes")
+    assert votes_of(wide, "bob") == {"q1": ["yes"], "q10": ["no"]}
+
+
+def test_what_is_not_arrow_and_arrow_elsewhere_are_refused_with_the_remedy():
+    with pytest.raises(VotesError, match="^builtins.dict does not export Arrow data: convert it"):
+        Votes.from_arrow(LONG)
+    table = pytest.importorskip("pyarrow").table(WIDE)
+    for read in (Votes.from_matrix, Votes.from_long):
+        with pytest.raises(VotesError, match="^pyarrow.Table holds Arrow data: read it by Votes.from_arrow"):
+            read(table)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore:.*inplace")
+def test_frames_of_crowd_kit_are_read_as_they_are():
+    frame = pd.DataFrame(LONG).dropna().drop_duplicates(["task", "worker"])
+    votes = Votes.from_long(frame)
+    kit = pytest.importorskip("crowdkit.aggregation").MajorityVote().fit_predict(frame)
+    assert set(kit.index) == set(votes.item_names)
+    assert votes.voter_names == ("ann", "bob")
+    with pytest.raises(VotesError, match="no column 'voter'"):
+        Votes.from_long(frame.rename(columns={"worker": "who"}))

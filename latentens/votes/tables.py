@@ -4,6 +4,7 @@ import codecs
 import csv
 import gzip
 import io
+import json
 import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -217,11 +218,53 @@ def parquet_table(path: str | Path) -> Table:
 
     def chunks(columns: Sequence[str], num_rows: int) -> Iterator[Chunk]:
         with readable(path, "Parquet"), pyarrow.parquet.ParquetFile(path) as file:
-            for batch in file.iter_batches(batch_size=num_rows, columns=list(columns)):
-                series = (column.to_pandas(integer_object_nulls=True) for column in batch.columns)
-                yield dict(zip(batch.schema.names, map(code, series), strict=True))
+            yield from map(_coded_batch, file.iter_batches(batch_size=num_rows, columns=list(columns)))
 
     return Table(path, names, index[0] if len(index) == 1 else None, chunks)
+
+
+def arrow_table(source: Any) -> Table:
+    """The table that an object exports as Arrow data; codes of labels in Hugging Face datasets become their names."""
+    if hasattr(source, "with_format"):  # a Hugging Face dataset, which has its own name for this
+        source = source.with_format("arrow")[:]
+    kind = _kind(source)
+    if not hasattr(source, "__arrow_c_stream__"):
+        raise VotesError(f"{kind} does not export Arrow data: convert it to a table that has __arrow_c_stream__")
+    try:
+        import pyarrow
+    except ImportError:
+        raise VotesError(f"{kind}: Arrow data are read by pyarrow; install the extra `latentens[parquet]`") from None
+    with readable(kind, "Arrow"):
+        table = pyarrow.table(source)  # once, since some streams end after the first reading
+        info = json.loads((table.schema.metadata or {}).get(b"huggingface", b"{}")).get("info", {})
+        for name, feature in info.get("features", {}).items():
+            if feature.get("_type") == "ClassLabel":
+                texts = [
+                    None if code is None or code < 0 else feature["names"][code] for code in table[name].to_pylist()
+                ]
+                table = table.set_column(table.schema.names.index(name), name, pyarrow.array(texts, pyarrow.string()))
+        names = _checked_header(table.schema.names)
+
+    def chunks(columns: Sequence[str], num_rows: int) -> Iterator[Chunk]:
+        return map(_coded_batch, table.select(list(columns)).to_batches(max_chunksize=num_rows))
+
+    return Table(Path(kind), names, None, chunks)
+
+
+def refuse_arrow(source: Any) -> None:
+    """Raise `VotesError` for Arrow data, whose names of columns pandas and NumPy would lose."""
+    if hasattr(source, "__arrow_c_stream__") and not isinstance(source, pd.DataFrame):
+        raise VotesError(f"{_kind(source)} holds Arrow data: read it by Votes.from_arrow")
+
+
+def _kind(source: Any) -> str:
+    return f"{type(source).__module__.partition('.')[0]}.{type(source).__name__}"
+
+
+def _coded_batch(batch: Any) -> Chunk:
+    """The columns of a batch of Arrow data."""
+    series = (column.to_pandas(integer_object_nulls=True) for column in batch.columns)
+    return dict(zip(batch.schema.names, map(code, series), strict=True))
 
 
 ROLES: Mapping[str, tuple[str, ...]] = {
@@ -352,6 +395,7 @@ CELLS_PER_VOTE = 9
 
 def tabulate_matrix(array: Any, num_classes: int | None, reading: Reading) -> Content:
     """The votes in a matrix with one row per item and one column per voter, as codes or as labels."""
+    refuse_arrow(array)
     items: Names = ()
     voters: Names = ()
     if isinstance(array, pd.DataFrame):
@@ -378,6 +422,13 @@ def tabulate_matrix(array: Any, num_classes: int | None, reading: Reading) -> Co
             raise VotesError(f"{num_classes} classes were asked for, but the labels are {class_names}")
         num_classes = len(class_names)
     return _stored(codes), len(codes), codes.shape[1], num_classes, items, voters, class_names, others, ""
+
+
+def long_columns(names: Sequence[str], reading: Reading) -> Long:
+    """The three columns of a table with one vote per row: as the user names them, or by their usual names."""
+    given = {role: getattr(reading, role) for role in ROLES}
+    others = [name for name in names if isinstance(name, str) and name not in given.values()]
+    return Long(**{role: name or _by_role(role, others) or role for role, name in given.items()})
 
 
 def tabulate_frame(frame: pd.DataFrame, columns: Long, reading: Reading) -> Content:

@@ -16,7 +16,16 @@ from latentens.runtime.limits import check_memory
 from latentens.votes.distinct import Patterns, find_patterns
 from latentens.votes.labels import LAST, MISSING, Classes, Duplicates, Names, Reading, TableOptions, listed, suggestion
 from latentens.votes.readers import Only, tabulate_tool
-from latentens.votes.tables import Long, csv_table, parquet_table, tabulate_file, tabulate_frame, tabulate_matrix
+from latentens.votes.tables import (
+    arrow_table,
+    csv_table,
+    long_columns,
+    parquet_table,
+    refuse_arrow,
+    tabulate_file,
+    tabulate_frame,
+    tabulate_matrix,
+)
 from latentens.votes.triplets import Triplets, count_votes, to_matrix, to_triplets
 
 __all__ = ["Patterns", "Triplets", "Votes"]
@@ -135,9 +144,9 @@ class Votes:
         cls,
         frame: pd.DataFrame | Mapping[str, Any],
         *,
-        item: str = "item",
-        voter: str = "voter",
-        vote: str = "vote",
+        item: str | None = None,
+        voter: str | None = None,
+        vote: str | None = None,
         classes: Classes = None,
         missing: Collection[Hashable] = (),
         duplicates: Duplicates = "error",
@@ -145,10 +154,11 @@ class Votes:
         """Votes from a table with one vote per row.
 
         Args:
-            frame: A data frame, or anything `pandas.DataFrame` takes.
-            item: Name of the column of items.
-            voter: Name of the column of voters.
-            vote: Name of the column of labels; an empty one, None or NaN leaves the item without this vote.
+            frame: A data frame, such as those of crowd-kit, or anything `pandas.DataFrame` takes.
+            item: Name of the column of items; by default a usual one, such as item or task.
+            voter: Name of the column of voters; by default a usual one, such as voter, worker or annotator.
+            vote: Name of the column of labels, by default vote, label or similar; an empty one, None or NaN leaves the
+                item without this vote.
             classes: As in `from_matrix`.
             missing: Further labels that mean a missing vote.
             duplicates: What to do where a voter voted on an item repeatedly: refuse (`error`), take the `first` or the
@@ -164,7 +174,9 @@ class Votes:
             q2     bad  <NA>
         """
         reading = Reading(item, voter, vote, classes=classes, missing=missing, duplicates=duplicates)
-        return cls(*tabulate_frame(pd.DataFrame(frame), Long(item, voter, vote), reading))
+        refuse_arrow(frame)
+        table = pd.DataFrame(frame)
+        return cls(*tabulate_frame(table, long_columns([*table.columns], reading), reading))
 
     @classmethod
     def from_csv(cls, path: str | Path, **options: Unpack[TableOptions]) -> Self:
@@ -211,6 +223,18 @@ class Votes:
             (2, 2)
         """
         return cls(*tabulate_file(parquet_table(path), Reading(**options)))
+
+    @classmethod
+    def from_arrow(cls, data: Any, **options: Unpack[TableOptions]) -> Self:
+        """Votes from Arrow data, long or wide: tables of polars, DuckDB, pyarrow or Hugging Face datasets.
+
+        Args:
+            data: A Hugging Face dataset or anything with `__arrow_c_stream__`, read by pyarrow (extra `parquet`). In a
+                wide table a column named `item` or `id` names the items. Codes of class labels in a Hugging Face
+                dataset are read as their names.
+            options: As in `from_csv`.
+        """
+        return cls(*tabulate_file(arrow_table(data), Reading(**options)))
 
     @classmethod
     def from_tool(cls, source: Any, tool: str, *, only: Only | None = None, **options: Unpack[TableOptions]) -> Self:
