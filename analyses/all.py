@@ -43,7 +43,7 @@ ANALYSES = {
     "real_votes": "--keys 1 --simulated 0 --methods MajorityVote DawidSkeneEM --sets cmc bluebird",
     "approximations": "--sets 1 --items 60 --draws 40 --models DawidSkene --methods NUTS Laplace",
     "table_1": "--sets 1 --items 200 --families condInd --methods Vote SML",
-    "gold": "--draws 1 --sets 1 --items 300 --methods MajorityVote 'DawidSkeneEM, no labels' --parts simulated",
+    "gold": "--draws 1 --sets 1 --items 300 --parts simulated",
     "recommend": "--sets 1 --items 100 --twins 1 --repetitions 1 --quick 1 --parts families",
     "sbc": "--simulations 2 --items 20 --draws 9 --warmup 20 --models DawidSkene --methods Nuts --alarms 2",
     "reference_posteriors": "--steps 20 --thin 1 --posteriors anesthesia",
@@ -90,6 +90,9 @@ ANALYSES = {
 
 ALONE = ("speed", "speed_crowds", "speed_commands", "scaling")
 """Measurements of speed: nothing runs beside them."""
+
+ON_DEMAND = ("reference_posteriors",)
+"""Runs of hours whose outcome comes with the package: only by `--only`."""
 
 SCRIPTS = {"guide": FOLDER / "guide" / "figures.py"}
 """Scripts that are not called as their analysis."""
@@ -318,7 +321,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--data", type=Path, help="folder of the data; without it the simulated analyses run")
     parser.add_argument("--out", type=Path, default=Path("out"), help="folder of the work and its logs")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", nargs="+", choices=tuple(ANALYSES), default=tuple(ANALYSES), metavar="NAME")
+    parser.add_argument("--only", nargs="+", choices=tuple(ANALYSES), metavar="NAME")
     parser.add_argument("--quick", action="store_true", help="tiny settings, nothing is published")
     parser.add_argument("--again", action="store_true", help="run what is up to date, too")
     parser.add_argument("--check", action="store_true", help="only list what is out of date")
@@ -328,8 +331,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     out = given.out / "quick" if given.quick else given.out
     out.mkdir(parents=True, exist_ok=True)
     settings = Run(given.data, out, given.seed, given.quick, given.again)
-    names = [name for name in ANALYSES if name in given.only and settings.is_due(name)]
-    print(f"{len(given.only) - len(names)} analyses are up to date, {len(names)} run", flush=True)
+    wanted = given.only or [name for name in ANALYSES if name not in ON_DEMAND]
+    names = [name for name in ANALYSES if name in wanted and settings.is_due(name)]
+    print(f"{len(wanted) - len(names)} analyses are up to date, {len(names)} run", flush=True)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         found = run(settings, names)

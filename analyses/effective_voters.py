@@ -62,9 +62,16 @@ def main(
     frame = pd.DataFrame.from_dict(done, orient="index")
     frame["covered"] = (frame["low"] <= frame["true"]) & (frame["true"] <= frame["high"])
     frame["error"] = np.abs(frame["estimate"] - frame["true"])
-    columns = {"true": "mean", "estimate": ["mean", "std"], "error": "max", "covered": ["mean", "size"]}
-    columns |= dict.fromkeys(("true by correlation", "by correlation"), "mean")
-    table = frame.groupby("family", sort=False).agg(columns)
+    table = frame.groupby("family", sort=False).agg(
+        sets=("covered", "size"),
+        true=("true", "mean"),
+        estimate=("estimate", "mean"),
+        deviation=("estimate", "std"),
+        largest_error=("error", "max"),
+        covered=("covered", "sum"),
+        true_by_correlation=("true by correlation", "mean"),
+        by_correlation=("by correlation", "mean"),
+    )
     write(out, "effective_voters_sets", table=frame)
     write(out, "effective_voters", table=table)
     return table

@@ -94,6 +94,14 @@ def main(
         simulated.groupby("family")[["chosen accuracy", "exact", "margin"]].mean()
     )
     write(out, "model_choice_sets", table=frame)
+    of_real = [
+        {"set": name, "model": model, **figures}
+        for name, found in done.items()
+        if name.partition("/")[0] not in TRUE
+        for model, figures in found["models"].items()
+    ]
+    if of_real:
+        write(out, "model_choice_real", table=pd.DataFrame(of_real).set_index(["set", "model"]))
     write(out, "model_choice", table=table)
     return table
 

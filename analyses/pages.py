@@ -194,6 +194,132 @@ def thousandths(table: pd.DataFrame) -> str:
     return markdown([name.replace("_", " ") for name in table.columns], rows)
 
 
+def only(table: pd.DataFrame, columns: list[str], digits: int = 3, **where: object) -> str:
+    """Some columns of the rows that have these values."""
+    for name, value in where.items():
+        table = table[table[name] == value]
+    rows = [
+        [figure(cell, digits) if isinstance(cell, float) else str(cell) for cell in row]
+        for row in table[[name for name in columns if name in table]].to_numpy(object)
+    ]
+    return markdown([name.replace("_", " ").strip() for name in columns if name in table], rows)
+
+
+def tree_groups(table: pd.DataFrame) -> str:
+    """Mean accuracy by number of classes, and the largest and smallest distances from exact Bayes."""
+    ways = ["exact Bayes", "true groups", "TreeMLE", "DawidSkeneEM"]
+    rows = []
+    for classes, part in table.groupby("classes"):
+        behind = part["exact Bayes"].to_numpy()[:, None] - part[["TreeMLE", "DawidSkeneEM"]].to_numpy()
+        figures = [*part[ways].mean(), behind[:, 0].max(), behind[:, 1].min(), part["rand_index"].min()]
+        rows.append([str(classes), str(len(part)), *(figure(value, 2) for value in figures)])
+    distances = ["TreeMLE below exact, at most", "DawidSkeneEM below exact, at least", "least Rand index"]
+    return markdown(["classes", "sets", *ways, *distances], rows)
+
+
+def pooled(table: pd.DataFrame) -> str:
+    """Accuracy and log score of each method: the mean of the simulated sets, and each crowd."""
+    simulated = table["set"].str.startswith("simulated")
+    methods = [name.removesuffix(": accuracy") for name in table if name.endswith(": accuracy")]
+    means = table[simulated].mean(numeric_only=True).to_dict() | {"set": f"simulated, {simulated.sum()} sets"}
+    rows = []
+    for row in [means, *table[~simulated].to_dict("records")]:
+        pairs = [(row[f"{name}: accuracy"], row[f"{name}: log score"]) for name in methods]
+        rows.append([row["set"], *("–" if pd.isna(right) else f"{right:.2f}, {loss:.3f}" for right, loss in pairs)])
+    return markdown(["votes", *methods], rows)
+
+
+TEMPERED = {
+    "kind": "",
+    "raw: log_score": "log score: raw",
+    "tempered: log_score": "tempered",
+    "by labels: log_score": "by labels",
+    "exact: log_score": "exact",
+    "raw: mean_kl": "KL raw",
+    "tempered: mean_kl": "KL tempered",
+    "raw: calibration_error_debiased": "calibration raw",
+    "tempered: calibration_error_debiased": "calibration tempered",
+    "temperature": "τ",
+    "temperature_error": "its error",
+    "temperature by labels": "τ by labels",
+    "worst_change": "worst change",
+    "hurt": "hurt",
+    "sets": "sets",
+}
+
+
+def tempered(table: pd.DataFrame, part: str) -> str:
+    """Scores before and after tempering, kind by kind."""
+    table = table[table["part"] == part].dropna(axis="columns", how="all")
+    shown = {name: title for name, title in TEMPERED.items() if name in table}
+    return only(table.rename(columns=shown), list(shown.values()))
+
+
+def rbm_classes(table: pd.DataFrame) -> str:
+    """Means over sets, the worst distance of the stack from exact Bayes, and its sizes."""
+    methods = [name for name in table if name not in ("classes", "family", "set", "sizes", "seconds")]
+    rows = []
+    for (classes, family), part in table.groupby(["classes", "family"]):
+        worst = (part["Bayes"] - part["RBM stack"]).max()
+        sizes = ", ".join(f"{size} on {count}" for size, count in part["sizes"].value_counts().items())
+        figures = [figure(value, 2) for value in (*part[methods].mean(), worst)]
+        rows.append([str(classes), str(family), str(len(part)), *figures, sizes])
+    return markdown(["classes", "voters", "sets", *methods, "stack below exact, at most", "sizes"], rows)
+
+
+def pseudo_counts(table: pd.DataFrame) -> str:
+    """Means over all crowds, and the worst loss to the best setting on the same set."""
+    table, setting = table[table["voters"] == "all"], ["diagonal", "off_diagonal"]
+    means, worst = (part.set_index(setting) for part in (table[table["votes"].isna()], table[table["votes"].notna()]))
+    rows = [
+        [
+            f"{pair[0]:g}, {pair[1]:g}",
+            *(
+                figure(part.loc[pair, name], digits)
+                for part in (means, worst)
+                for name, digits in (("accuracy", 1), ("log_score", 2))
+            ),
+        ]
+        for pair in means.index
+    ]
+    return markdown(
+        ["diagonal, off", "accuracy", "log score", "worst loss of accuracy", "worst loss of log score"], rows
+    )
+
+
+def chosen_on_real(table: pd.DataFrame) -> str:
+    """Held-out log-likelihood and accuracy in percent of every model."""
+    models = list(dict.fromkeys(table["model"]))
+    rows = []
+    for name, part in table.groupby("set", sort=False):
+        part = part.set_index("model")
+        rows.append([name, *(f"{part.at[m, 'elpd']:,.0f}, {100 * part.at[m, 'accuracy']:.1f}" for m in models)])
+    return markdown(["", *models], rows)
+
+
+def published_figures(table: pd.DataFrame) -> str:
+    """How many published figures of each quantity are met, and the first of them."""
+    rows = []
+    for (fit, quantity), part in table.groupby(["fit", "quantity"], sort=False):
+        first, digits = part.iloc[0], 4 if len(part) == 1 else 3
+        pair = [figure(first["here"], digits), figure(first["published"], digits)]
+        rows.append([str(fit), str(quantity), *pair, f"{part['agrees'].sum()} of {len(part)}"])
+    return markdown(["fit", "quantity", "here (first of several)", "published", "agree"], rows)
+
+
+def against_paper(table: pd.DataFrame) -> str:
+    """Every row of the paper beside the methods here that it can be compared with, and the difference."""
+    table = table[table["paper"].notna()].sort_values(["family", "estimator"], kind="stable")
+    rows = []
+    for row in table.to_dict("records"):
+        spread = row.get("paper_deviation", float("nan"))
+        theirs = figure(row["paper"], 2) + ("" if pd.isna(spread) else f" ± {spread:.2f}")
+        ours = figure(row["balanced_accuracy"], 2)
+        ours += "" if pd.isna(row.get("deviation", float("nan"))) else f" ± {row['deviation']:.2f}"
+        rows.append([row["family"], row["estimator"], theirs, ours, f"{row['balanced_accuracy'] - row['paper']:+.2f}"])
+    return markdown(["set", "method", "paper", "here", "difference"], rows)
+
+
 def asked(table: pd.DataFrame) -> str:
     """Accuracy by number of votes per item, one row for each way to ask."""
     wide = table.pivot(index=["crowd", "asked"], columns="votes_per_item", values="accuracy")
@@ -202,6 +328,41 @@ def asked(table: pd.DataFrame) -> str:
 
 
 TABLES: dict[str, tuple[str, Callable[[pd.DataFrame], str]]] = {
+    "paper table 1": ("table_1", against_paper),
+    "paper table 2": ("table_2", against_paper),
+    "coin tosses": ("coin_tosses", precise),
+    "published checks": ("evidence_published_checks", precise),
+    "published loo": ("evidence_published_loo", plain),
+    "published figures": ("published", published_figures),
+    "model choice": ("model_choice", precise),
+    "model choice real": ("model_choice_real", chosen_on_real),
+    "label stability": ("label_stability", precise),
+    "copyists": ("copyists", plain),
+    "effective voters": ("effective_voters", plain),
+    "check independence": ("check_independence", plain),
+    "tree groups": ("tree_groups", tree_groups),
+    "partial pooling": ("partial_pooling", pooled),
+    "tempered simulated": ("tempered", partial(tempered, part="simulated")),
+    "tempered robustness": ("tempered", partial(tempered, part="robustness")),
+    "tempered real": ("tempered", partial(tempered, part="real")),
+    "pseudo counts": ("pseudo_counts", pseudo_counts),
+    "latent spectral dream": ("latent_spectral_dream", plain),
+    "deep belief net": ("appendix_variational", partial(plain, below_one=4)),
+    "top down chain": ("appendix_top_down", partial(plain, below_one=4)),
+    "rbm classes": ("rbm_classes", rbm_classes),
+    "decorrelation": ("decorrelation", precise),
+    "speed": ("speed", partial(only, columns=["what", "unit", "ours", "baseline", "theirs", "ratio", "load_per_core"])),
+    "speed crowds": ("speed_crowds", precise),
+    "speed ebcc": ("speed_crowds_ebcc", precise),
+    "speed dream": ("speed_crowds_dream", precise),
+    "speed commands": ("speed_commands", plain),
+    "scaling": (
+        "scaling",
+        partial(
+            only, columns=["axis", "size", "method", "seconds", "cpu_seconds", "mib_beyond_input", "load_per_core"]
+        ),
+    ),
+    "limits": ("scaling_limits", precise),
     "table 1": ("table_1", accuracies),
     "table 1 probabilities": ("table_1", partial(by_family, scores=["log_score", "mean_kl"])),
     "table 2": ("table_2", accuracies),
