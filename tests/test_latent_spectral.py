@@ -10,7 +10,6 @@ from latentens.methods import latent_spectral as tree_estimates
 from latentens.methods.groups import group_residual, group_scores
 from latentens.methods.latent_spectral import (
     TreeEstimates,
-    TreeRows,
     estimate_tree,
     tree_log_likelihood,
     tree_log_likelihoods,
@@ -144,8 +143,6 @@ def test_likelihood_of_a_tree_equals_the_sum_by_loops(groups):
     found = tree_log_likelihoods(vote_indicator(votes, 2), groups, hidden, voter)
     np.testing.assert_allclose(found, expected, atol=1e-12)
     total = np.logaddexp(*(expected + np.log([0.3, 0.7])).T).sum()
-    rows = TreeRows.of(votes.patterns, groups, voter)
-    assert rows.log_likelihood(0.4, hidden, voter) == pytest.approx(total)
     tree = TreeEstimates(groups, 0.4, hidden, voter, voter, 1.0, 0)
     assert tree_log_likelihood(votes, tree) == pytest.approx(total)
 

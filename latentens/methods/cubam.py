@@ -35,9 +35,6 @@ LAST_STEP = 1e-4
 
 PERTURBATION = 0.01
 
-WORTH_LEAVING = 0.8
-"""Those who have converged are left out of further steps once no more than this share still moves."""
-
 Signals = Float[np.ndarray, "row dimension"]
 LogAllowed = Float[np.ndarray, "row label"]
 
@@ -146,14 +143,11 @@ def estimate_signals(
     # in several dimensions the top is elsewhere, and which of several is found depends on the start
     start = _top_near_grid(heights) if dimensions == 1 else SIGNAL_GRID[heights.argmax(axis=1)]
     signals = np.repeat(start[:, None], dimensions, axis=1)
-    moving, some = np.arange(len(signals)), cells
     for _ in range(NEWTON_STEPS):
-        step, still = _signal_step(some, signals[moving], voters, log_allowed[moving])
-        signals[moving] += step
+        step, still = _signal_step(cells, signals, voters, log_allowed)
+        signals += step
         if not still.any():
             break
-        if still.mean() < WORTH_LEAVING:
-            moving, some = moving[still], some.at_rows(np.flatnonzero(still))
     return np.where(cells.has_votes[:, None], signals, 0.0)
 
 
@@ -203,19 +197,14 @@ def estimate_voters(cells: Cells, counts: Int[np.ndarray, " row"], signals: Sign
     mean = np.append(np.full(size - 1, WEIGHT_MEAN), 0.0)
     precision = np.append(np.full(size - 1, WEIGHT_SPREAD**-2), THRESHOLD_SPREAD**-2)
     weighted, weighted_outer = (array * counts[:, None] for array in (regressors, _outer(regressors)))
-    moving, some = np.arange(len(coefficients)), cells
     for _ in range(NEWTON_STEPS):
-        current = coefficients[moving]
-        derivatives = _probit_derivatives(some, regressors, current)
-        gradient = some.sum_by_voter(derivatives.first, weighted) - precision * (current - mean)
-        hessian = some.sum_by_voter(derivatives.second, weighted_outer).reshape(-1, size, size)
+        derivatives = _probit_derivatives(cells, regressors, coefficients)
+        gradient = cells.sum_by_voter(derivatives.first, weighted) - precision * (coefficients - mean)
+        hessian = cells.sum_by_voter(derivatives.second, weighted_outer).reshape(-1, size, size)
         step = _newton_step(gradient, hessian - np.diag(precision))
-        coefficients[moving] += step
-        still = _moves(step, LAST_STEP)
-        if not still.any():
+        coefficients += step
+        if not _moves(step, LAST_STEP).any():
             break
-        if still.mean() < WORTH_LEAVING:
-            moving, some = moving[still], some.at_voters(np.flatnonzero(still))
     return Voters(coefficients[:, :-1], coefficients[:, -1])
 
 

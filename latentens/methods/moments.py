@@ -13,7 +13,6 @@ from scipy.sparse.linalg import eigsh
 from latentens.methods.rows import Indicator, vote_indicator
 from latentens.runtime.blocks import row_blocks
 from latentens.runtime.limits import check_memory
-from latentens.runtime.numerics import FIVE_POINT_DERIVATIVES
 from latentens.votes import Votes
 from latentens.votes.distinct import Patterns
 
@@ -217,14 +216,7 @@ SCREENED_ROWS = 2**17
 NEAR = 0.055
 """Half-width of that part around the sample's best: many times its standard error."""
 
-APART = 1e-3
-"""Distance of the points from which the maximum is interpolated in the end."""
-
-ROUNDING = 1e-13
-"""Relative errors of heights."""
-
 RatesAt = Callable[[Column], Rates]
-HeightsAt = Callable[[Float[np.ndarray, " value"]], Float[np.ndarray, " value"]]
 
 
 def likelihood_imbalance(rows: Patterns, rates_at: RatesAt, *, refine: bool) -> float:
@@ -244,25 +236,10 @@ def likelihood_imbalance(rows: Patterns, rates_at: RatesAt, *, refine: bool) -> 
     heights_at = partial(_log_likelihoods, indicator, counts, rates_at=rates_at)
     heights = heights_at(grid)
     best = float(grid[np.argmax(heights)])
-    return _refined(heights_at, best, float(heights.max())) if refine else best
-
-
-def _refined(heights_at: HeightsAt, best: float, height: float) -> float:
-    """The highest place near the best point of the grid.
-
-    A search by heights ends where they differ by no more than rounding errors, some 1e-7 from the top. The polynomial
-    through five of them further apart tells the top more exactly, unless rates that reach their bounds make an edge.
-    """
-    low, high = max(best - 0.01, GRID[0]), min(best + 0.01, GRID[-1])
-    search = partial(minimize_scalar, bounds=(low, high), method="bounded", options={"xatol": 1e-5})
-    found = search(lambda b: -heights_at(np.array([b]))[0])
-    if -found.fun < height:
+    if not refine:
         return best
-    around = heights_at(np.clip(found.x + APART * np.arange(-2, 3), GRID[0], GRID[-1]))
-    first, second, _, _ = (around - around[2]) @ FIVE_POINT_DERIVATIVES
-    top = float(found.x - APART * first / second) if abs(first) < -second else best
-    (reached,) = heights_at(np.array([top]))
-    return top if reached >= -found.fun - ROUNDING * abs(found.fun) else float(found.x)
+    near = max(best - 0.01, GRID[0]), min(best + 0.01, GRID[-1])
+    return highest(lambda b: float(heights_at(np.array([b]))[0]), best, near)
 
 
 def _log_likelihoods(
@@ -305,10 +282,9 @@ def _log_one_plus(odds: Float[np.ndarray, "row value"]) -> Float[np.ndarray, "ro
     return np.log1p(np.exp(-np.abs(odds))) + np.maximum(odds, 0.0)
 
 
-def highest(height: Callable[[float], float], start: float) -> float:
+def highest(height: Callable[[float], float], start: float, bounds: tuple[float, float] = (GRID[0], GRID[-1])) -> float:
     """The b at which a function with one hill is highest; the start if the search ends lower."""
-    bounds = GRID[0], GRID[-1]
-    found = minimize_scalar(lambda b: -height(b), bounds=bounds, method="bounded", options={"xatol": 1e-5})
+    found = minimize_scalar(lambda b: -height(b), bounds=bounds, method="bounded", options={"xatol": 1e-7})
     return float(found.x) if -found.fun >= height(start) else start
 
 

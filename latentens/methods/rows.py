@@ -123,10 +123,6 @@ class Cells:
         """Some rows."""
         return Cells(self.votes[rows])
 
-    def at_voters(self, voters: Int[np.ndarray, " chosen"]) -> "Cells":
-        """Some voters."""
-        return Cells(self.votes[:, voters])
-
     def _matrix(self, values: Values) -> Layout:
         if isinstance(self.votes, np.ndarray):
             return values
