@@ -18,7 +18,7 @@ from latentens.datasets import Dataset
 from latentens.errors import DataNotFoundError
 from latentens.methods import MaximumLikelihood, TopDownMLE
 from latentens.methods.base import Fit
-from latentens.methods.layered_graph_mle import chain_start
+from latentens.methods.top_down_mle import chain_start
 from latentens.models import LayeredGraph
 from latentens.scores.scores import balanced_accuracy
 from latentens.votes import Votes

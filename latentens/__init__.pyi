@@ -27,7 +27,7 @@ from .estimation import labels_needed as labels_needed
 from .estimation import next_labels as next_labels
 from .estimation import next_votes as next_votes
 from .inference.density import log_density as log_density
-from .inference.relabel import relabel as relabel
+from .inference.orient import relabel as relabel
 from .methods.base import Estimate as Estimate
 from .methods.base import Fit as Fit
 from .methods.base import Method as Method

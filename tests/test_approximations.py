@@ -17,8 +17,14 @@ import latentens as le
 from latentens import GenerativeModel, SampledMethod, models
 from latentens.datasets import load
 from latentens.errors import LatentensError, ParameterError
-from latentens.inference.approximation import find_mode, flat_words, importance_weights, pareto_words, resample
-from latentens.inference.variational import elbo_gain
+from latentens.inference.approximation import (
+    elbo_gain,
+    find_mode,
+    flat_words,
+    importance_weights,
+    pareto_words,
+    resample,
+)
 from latentens.methods import Diagnostics, Laplace, Nuts, Variational
 from latentens.models import DawidSkene
 from latentens.programs.likelihood import observe

@@ -27,7 +27,7 @@ from latentens.errors import LatentensError
 from latentens.inference.orient import vote_shares
 from latentens.methods import DawidSkeneEM, MajorityVote, MaximumLikelihood, Nuts, RBMStack
 from latentens.methods.base import Diagnostics, Estimate, Method
-from latentens.methods.datatree import axis_names
+from latentens.methods.persistence import axis_names
 from latentens.models import DawidSkene, LayeredGraph, Tree
 from latentens.programs.contract import structure_of
 from latentens.runtime.store import Store

@@ -4,7 +4,7 @@ import pytest
 
 from latentens import log_likelihood, simulate
 from latentens.methods import LayeredGraphMLE
-from latentens.methods.layered_graph_mle import UNDETERMINED, _linear_mixture, chain_start
+from latentens.methods.top_down_mle import UNDETERMINED, _linear_mixture, chain_start
 from latentens.models import LayeredGraph, TopDown
 from latentens.programs.tables import checked_tables
 from latentens.runtime.numerics import double_precision

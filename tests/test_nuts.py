@@ -8,10 +8,10 @@ import pytest
 from latentens import GenerativeModel, bayes_posterior, fit_from_draws, log_likelihood, simulate
 from latentens.errors import ContractError, LimitError
 from latentens.inference import nuts_chains
-from latentens.inference.draws import convergence_words
+from latentens.inference.density import convergence_words
 from latentens.inference.nuts_chains import CHUNK, Sampler
 from latentens.methods import Nuts
-from latentens.methods.nuts import _divergence_words
+from latentens.methods.sampled import _divergence_words
 from latentens.models import DawidSkene, DeepBeliefNet
 from tests.reference import SIX_VOTERS_SAMPLED, independent_votes, two_class
 

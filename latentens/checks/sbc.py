@@ -13,10 +13,10 @@ from scipy.special import bdtr, bdtrc
 
 from latentens.datasets import Dataset, simulate, simulate_like
 from latentens.errors import LatentensError
-from latentens.inference.draws import label_posteriors
+from latentens.inference.density import label_posteriors
 from latentens.inference.orient import orientation
 from latentens.methods.base import Method
-from latentens.methods.nuts import Nuts
+from latentens.methods.sampled import Nuts
 from latentens.programs.contract import structure_of
 from latentens.programs.likelihood import bayes_posterior
 from latentens.programs.model import GenerativeModel, Params

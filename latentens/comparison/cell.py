@@ -19,8 +19,7 @@ from latentens.comparison.result import CheckResult, HeldOut, Outcome, Pointwise
 from latentens.datasets.dataset import Dataset
 from latentens.errors import LatentensError
 from latentens.methods.base import Diagnostics, Fit, GoldCodes, Method, Posterior, fit_known, model_params
-from latentens.methods.datatree import axis_names
-from latentens.methods.persistence import plain, skill_of
+from latentens.methods.persistence import axis_names, plain, skill_of
 from latentens.programs.parameters import to_point
 from latentens.runtime.numerics import double_precision, numpy_generator
 from latentens.runtime.store import Record, fingerprint

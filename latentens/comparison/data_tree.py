@@ -64,8 +64,7 @@ from latentens.comparison.result import (
 from latentens.datasets.dataset import Dataset
 from latentens.errors import LatentensError, require
 from latentens.methods.base import Arrays
-from latentens.methods.datatree import axis_names, coordinate, coordinates, labelled, observed_data
-from latentens.methods.persistence import skill_of
+from latentens.methods.persistence import axis_names, coordinate, coordinates, labelled, observed_data, skill_of
 from latentens.scores import PairedDifference
 from latentens.scores.scores import SCORES, Score
 from latentens.votes import Triplets, Votes

@@ -4,7 +4,7 @@ The derivatives of the log-likelihood by the two tables are the expected counts 
 (state, voter, vote). The M-step maximises `Σ expected count · log table(params)`, plus the log prior if wanted.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -12,7 +12,6 @@ import numpy as np
 from jaxtyping import Float
 from numpyro.distributions import constraints
 
-from latentens.inference.objectives import Objective, expected
 from latentens.inference.optimise import Descent, Optima, descend_from, gathered, in_parallel
 from latentens.programs.model import GenerativeModel
 from latentens.programs.parameters import Flat, flatten, parameter_supports, transform_of, unflatten
@@ -146,3 +145,51 @@ def _shares(value: Float[np.ndarray, "*shape share"], slope: Float[np.ndarray, "
     total = counts.sum(axis=-1, keepdims=True)
     moved = np.where(total > 0, counts / np.where(total > 0, total, 1.0), value).clip(min=INSIDE)
     return moved / moved.sum(axis=-1, keepdims=True)
+
+
+Score = Callable[[Tables], tuple[float, Tables]]
+"""The value of something at given tables, and its derivatives by them."""
+
+
+@dataclass(frozen=True, eq=False)
+class Objective:
+    """The negative of a score per item, and of the log prior density if wanted, at points of unconstrained space.
+
+    Attributes:
+        model: The generative model.
+        score: The quantity to maximise.
+        num_items: Number of items.
+        use_prior: Whether the log prior density is added.
+    """
+
+    model: GenerativeModel
+    score: Score
+    num_items: float
+    use_prior: bool = False
+
+    @cached_property
+    def program(self) -> CompiledProgram:
+        """The compiled program."""
+        return compiled_program(self.model, self.use_prior)
+
+    def __call__(self, point: Flat) -> tuple[float, Flat]:
+        """The loss at a point, and its gradient."""
+        transform = transform_of(self.model)
+        params = transform.constrain(point)
+        loss, slopes = self.at(params)
+        return loss, transform.pull_back(point, params, slopes)
+
+    def tables(self, point: Flat) -> Tables:
+        """The tables at a point."""
+        return self.program(transform_of(self.model).constrain(point)).tables
+
+    def at(self, params: Flat) -> tuple[float, Flat]:
+        """The loss at some parameters, and its derivatives by these."""
+        tables, log_prior = self.program(params)
+        value, derivatives = self.score(tables)
+        return -(value + log_prior) / self.num_items, self.program.pull_back(params, derivatives) / -self.num_items
+
+
+def expected(counts: Tables) -> Score:
+    """What an M-step maximises: the sum of counts times the logarithms in the tables."""
+    return lambda tables: (float(np.vdot(counts[0], tables[0]) + np.vdot(counts[1], tables[1])), counts)

@@ -6,9 +6,8 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float
 
-from latentens.inference.em import Expectation
+from latentens.inference.em import Expectation, Objective, expected
 from latentens.inference.identification import fits_about_as_well
-from latentens.inference.objectives import Objective, expected
 from latentens.inference.optimise import SAME_OPTIMUM, STALLED, Descent, Optima, descend_from, gathered, stack
 from latentens.programs.contract import structure_of
 from latentens.programs.model import GenerativeModel, Params

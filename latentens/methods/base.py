@@ -329,7 +329,7 @@ class Fit(Estimate):
         Groups: `posterior` and `sample_stats` of a sampled fit; `params`, `estimates` (the label probabilities),
         `observed_data` and, where votes have an exact probability, `log_likelihood`.
         """
-        from latentens.methods.datatree import fit_tree
+        from latentens.methods.persistence import fit_tree
 
         return fit_tree(self)
 

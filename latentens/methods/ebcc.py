@@ -17,9 +17,8 @@ from scipy.special import digamma, gammaln, logsumexp, softmax
 from latentens.inference.identification import Labelling, label_change
 from latentens.inference.orient import orientation, vote_shares
 from latentens.methods.base import Diagnostics, Estimate, GoldCodes, Method, Posterior
-from latentens.methods.independent import gold_posterior
+from latentens.methods.independent import FIRST_JUMP, PLAIN_ROUNDS, gold_posterior, next_bound, squared_jump
 from latentens.methods.rows import Indicator, LabelledRows, in_blocks, labelled_rows, vote_indicator
-from latentens.methods.squarem import FIRST_JUMP, PLAIN_ROUNDS, next_bound, squared_jump
 from latentens.runtime.numerics import numpy_generator, safe_log
 from latentens.runtime.parallel import stop_if_asked
 from latentens.runtime.settings import Count, Positive

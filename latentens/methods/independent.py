@@ -1,7 +1,7 @@
 """Voters who err independently given the label, p(x, y) = p(y) Π_i p(x_i | y): likelihood, posterior, maximum by EM.
 
 The likelihood runs over the votes that were cast. EM climbs from several starts side by side: plain rounds first, then
-by squared extrapolation (`latentens.methods.squarem`). Expected counts go by odds against the first label: what the
+by squared extrapolation (`latentens.methods.independent`). Expected counts go by odds against the first label: what the
 votes say about that label itself is the same sum for any parameters, so that each row is looked up and counted for the
 other labels only.
 """
@@ -17,7 +17,6 @@ from scipy.special import softmax
 
 from latentens.methods.base import Posterior
 from latentens.methods.rows import Indicator, by_blocks, vote_indicator
-from latentens.methods.squarem import FIRST_JUMP, PLAIN_ROUNDS, next_bound, squared_jump
 from latentens.runtime.blocks import BLOCK_ELEMENTS
 from latentens.runtime.numerics import safe_log
 from latentens.runtime.parallel import stop_if_asked
@@ -472,3 +471,42 @@ def _record(optimum: Optimum, starts: Int[np.ndarray, " running"], at: Position,
     optimum.objective[starts] = at.objective
     optimum.iterations[starts] = rounds
     return optimum
+
+
+PLAIN_ROUNDS = 10
+"""Number of plain rounds before the first jump: far from an optimum a jump could lead to another one."""
+
+FIRST_JUMP = LONGER_JUMP = 4.0
+"""The first bound on α, and the factor by which a bound changes that was too low or too high."""
+
+Lengths = Float[np.ndarray, "*start"]
+
+
+def squared_jump(
+    points: Sequence[Sequence[np.ndarray]], longest: Lengths, axis: int | None = None
+) -> tuple[list[np.ndarray], Lengths]:
+    """Where a jump lands, arrays of squared roots, and its length α for each start.
+
+    Args:
+        points: For each array of parameters, its values before and after two rounds.
+        longest: Bounds of α.
+        axis: The axis along which starts lie side by side; None if the arrays are those of one start.
+    """
+    paths, steps, bends = [], 0.0, 0.0
+    for begin, middle, end in (map(np.sqrt, part) for part in points):
+        step, bend = middle - begin, end - 2 * middle + begin
+        others = None if axis is None else tuple(i for i in range(begin.ndim) if i != axis)
+        steps, bends = steps + np.sum(step**2, axis=others), bends + np.sum(bend**2, axis=others)
+        paths.append((begin, step, bend))
+    length = np.clip(np.sqrt(steps / np.maximum(bends, np.finfo(float).tiny)), 1.0, longest)
+    landed = []
+    for begin, step, bend in paths:
+        alpha = length if axis is None else np.expand_dims(length, [i for i in range(begin.ndim) if i != axis])
+        landed.append(np.square(begin + 2 * alpha * step + alpha**2 * bend))
+    return landed, length
+
+
+def next_bound(length: Lengths, longest: Lengths, is_good: np.ndarray | bool) -> Lengths:
+    """Bounds of the next jumps: longer where a jump as long as allowed was good, shorter where one had to be undone."""
+    longer = np.where(length == longest, LONGER_JUMP * longest, longest)
+    return np.where(is_good, longer, np.maximum(length / LONGER_JUMP, 1.0))
