@@ -448,6 +448,9 @@ def value_of(table: pd.DataFrame, column: str, form: str, where: str | None) -> 
 AGGREGATES = ("max", "min", "mean", "median", "sum", "count")
 
 
+MISSING = "(no such row)"
+
+
 def written(page: str) -> str:
     """The page with its tables and values as the files have them."""
 
@@ -459,7 +462,11 @@ def written(page: str) -> str:
 
     def value(found: re.Match[str]) -> str:
         read = result(found[2])
-        content = "(not measured yet)" if read is None else value_of(read, *found.group(3, 4, 5))
+        try:
+            content = "(not measured yet)" if read is None else value_of(read, *found.group(3, 4, 5))
+        except (KeyError, ValueError, TypeError) as error:
+            content = MISSING
+            print(f"{found[1]}: {error}", file=sys.stderr)
         return f"{found[1]}{content}{found[6]}"
 
     return VALUE.sub(value, PLACE.sub(table, page))
