@@ -4,6 +4,7 @@ from latentens.models.class_conditional import ClassConditional
 from latentens.models.confounder import Confounder
 from latentens.models.dawid_skene import DawidSkene
 from latentens.models.deep_belief_net import DeepBeliefNet
+from latentens.models.graded_response import GradedResponse
 from latentens.models.hierarchical_dawid_skene import HierarchicalDawidSkene
 from latentens.models.item_difficulty import ItemDifficulty
 from latentens.models.layered_graph import LayeredGraph
@@ -18,6 +19,7 @@ __all__ = [
     "Confounder",
     "DawidSkene",
     "DeepBeliefNet",
+    "GradedResponse",
     "HierarchicalDawidSkene",
     "ItemDifficulty",
     "LayeredGraph",

@@ -31,6 +31,7 @@ from latentens.models import (
     Confounder,
     DawidSkene,
     DeepBeliefNet,
+    GradedResponse,
     HierarchicalDawidSkene,
     ItemDifficulty,
     LayeredGraph,
@@ -84,6 +85,7 @@ CATALOGUE |= {
         Mace: oracles.mace,
         ItemDifficulty: oracles.item_difficulty,
         Confounder: oracles.confounder,
+        GradedResponse: oracles.graded_response,
     }.items()
     for num_classes in (2, 4)
 }

@@ -103,6 +103,28 @@ def confounder(model, params, counts):
     return joint
 
 
+def graded_response(model, params, counts):
+    """By the definition: differences of σ at the cut-points of each voter."""
+    position = [-1.0, 1.0]
+    if model.num_classes > 2:
+        position = [2 * sum(params["position_gap"][:k]) - 1 for k in range(model.num_classes)]
+    scale = params.get("factor_scale", 0.0)
+    nodes = zip(GRID, DENSITY, strict=True) if model.item_factor else [(0.0, 1.0)]
+    num_grades = params["grade_share"].shape[1]
+    joint = np.zeros((len(counts), model.num_classes))
+    for u, weight in nodes:
+        for label, share in enumerate(params["prevalence"]):
+            probs = np.empty((model.num_voters, num_grades))
+            for voter, grades in enumerate(params["grade_share"]):
+                at_least = [1.0]
+                for grade in range(1, num_grades):
+                    cut = np.log(grades[:grade].sum() / grades[grade:].sum())
+                    at_least.append(expit(params["slope"][voter] * (position[label] + scale * u) - cut))
+                probs[voter] = -np.diff([*at_least, 0.0])
+            joint[:, label] += share * weight * chance(probs, counts)
+    return joint
+
+
 def tree(model, params, counts):
     shares, opinion, confusion = params["prevalence"], params["hidden_confusion"], params["voter_confusion"]
     joint = np.zeros((len(counts), len(shares)))

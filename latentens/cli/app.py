@@ -47,6 +47,10 @@ app = typer.Typer(
 )
 
 
+GRADED = "MaximumLikelihood(GradedResponse)"
+"""The method for ordered votes unless the user names another."""
+
+
 def run() -> None:
     """Run the command; invalid input prints a one-line message and exits with code 2."""
     with warnings_as_sentences():
@@ -182,6 +186,8 @@ def default_methods(datasets: Sequence["Dataset"], showcase: bool) -> dict[str, 
     from latentens.cli.methods import find_methods
     from latentens.comparison.own_program import OWN_PROGRAM, own_program
 
+    if any(dataset.votes.is_ordered for dataset in datasets):
+        return {**find_methods([GRADED, "Consensus", "MajorityVote", "DawidSkeneEM"])}
     two_classes = all(dataset.votes.num_classes == 2 for dataset in datasets)
     further = ("SpectralMetaLearner", "LatentSpectral", "RBMStack") if two_classes else ("Glad", "Ebcc")
     found = find_methods(["MajorityVote", "DawidSkeneEM", *further])
@@ -220,7 +226,8 @@ def fit(
         str,
         Argument(
             metavar="[METHOD]",
-            help="A method, optionally with settings (see `latentens methods`); by default Consensus.",
+            help="A method, optionally with settings (see `latentens methods`); by default Consensus, or for ordered "
+            "votes MaximumLikelihood(GradedResponse).",
         ),
     ],
     votes: Annotated[
@@ -253,7 +260,7 @@ def fit(
     from latentens.votes.labels import listed
 
     if votes is None:  # the only argument is the file
-        method, votes = "Consensus", Path(method)
+        method, votes = GRADED if reading.get("ordered") else "Consensus", Path(method)
     io.check_file(out)
     io.check_file(voters)
     ((name, chosen),) = find_methods([method]).items()

@@ -39,7 +39,7 @@ QUOTED_OR_IN_FILE = re.compile(r"""'[^']*'|"[^"]*"|([^\s()\[\]=,'"]+\.py:\w+)"""
 SHORT_NAME = re.compile(r"([^=('\"]+)=(?!=)(.+)", re.DOTALL)
 
 Sizes = Mapping[str, int]
-"""Values for the settings `num_voters` and `num_classes` of models whose text does not give them."""
+"""Values for the settings `num_voters`, `num_classes`, … of models whose text does not give them."""
 
 
 def find_model(text: str) -> tuple[str, GenerativeModel]:
@@ -72,6 +72,8 @@ def find_methods(texts: Sequence[str]) -> dict[str, Callable[[Votes], Method]]:
 
 def _for_votes(expression: ast.expr, votes: Votes) -> Method:
     others = {"num_categories": votes.num_categories} if len(votes.other_names) else {}
+    if votes.is_ordered:
+        others = {"num_categories": votes.num_classes + votes.num_categories, "num_grades": votes.num_categories}
     return _build(expression, {"num_voters": votes.num_voters, "num_classes": votes.num_classes, **others})
 
 

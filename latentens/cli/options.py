@@ -74,6 +74,14 @@ READING = {
         "The labels in order, for example no,yes; other votes, such as tie, are not labels. May be repeated.",
     ),
     "missing": _reading(list[str] | None, "A value that means a missing vote, for example NA. May be repeated."),
+    "ordered": Annotated[
+        bool | None,
+        Option("--ordered", help="The votes are numbers in order, such as scores.", rich_help_panel="Reading votes"),
+    ],
+    "bins": _reading(
+        str | None,
+        "Number of grades for more than 20 different scores, or cut-points such as 0.2,0.5,0.8 (default: 10).",
+    ),
     "duplicates": _reading(
         Duplicates | None, "How to treat repeated votes of a voter on an item; keep counts them all."
     ),
@@ -89,6 +97,10 @@ def reads_votes(command: Callable[..., None]) -> Callable[..., None]:
         used = {name: value for name in READING if (value := values.pop(name)) not in (None, [])}
         if "classes" in used:
             used["classes"] = [label for part in csv.reader(used["classes"], skipinitialspace=True) for label in part]
+            if used.get("ordered") and len(used["classes"]) == 1 and used["classes"][0].isdecimal():
+                used["classes"] = int(used["classes"][0])
+        if "bins" in used:
+            used["bins"] = _numbers(used["bins"])
         if "only" in used:
             used["only"] = _by_column(used["only"])
         command(**values, reading=used)
@@ -102,6 +114,14 @@ def reads_votes(command: Callable[..., None]) -> Callable[..., None]:
     with_options.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
     with_options.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return with_options
+
+
+def _numbers(text: str) -> int | list[float]:
+    """A number of bins, or cut-points."""
+    try:
+        return int(text) if text.strip().isdecimal() else [float(part) for part in text.split(",")]
+    except ValueError:
+        raise LatentensError(f"--bins {text} is neither a number of bins nor a list of cut-points") from None
 
 
 def _by_column(pairs: list[str]) -> dict[str, list[str]]:
@@ -126,9 +146,11 @@ def as_option(keyword: Keyword) -> str:
             for each in (kept if isinstance(kept, list) else [kept])
         ]
     values = [str(part) for part in value] if isinstance(value, tuple | list) else [str(value)]
+    if value is True:
+        return f"--{name}"
     if value is ...:
         return f"--{name} …"
-    if name == "classes":
+    if name in ("classes", "bins"):
         csv.writer(line := io.StringIO(), lineterminator="").writerow(values)
         values = [line.getvalue()]
     return " ".join(f"--{name} {shlex.quote(part)}" for part in values)

@@ -381,7 +381,10 @@ def _read_votes(observed: xr.Dataset) -> Votes:
     else:
         storage = observed["vote"].to_numpy()
     number = int(observed.attrs.get("num_classes", len(classes)))  # after them come votes that are not labels
-    return Votes(storage, len(items), len(voters), number, items, voters, classes[:number], classes[number:])
+    others = classes[number:]
+    grades = others if observed.attrs.get("ordered") else ()
+    read = Votes(storage, len(items), len(voters), number, items, voters, classes[:number], others, grades)
+    return read.as_ordered()
 
 
 def _read_arrays(group: xr.Dataset, leading: int = 0) -> tuple[dict[str, np.ndarray], dict[str, tuple[str, ...]]]:

@@ -109,6 +109,9 @@ def simulate(model: GenerativeModel, num_items: int, *, key: jax.Array, params: 
     classes = min(structure.num_labels, structure.num_vote_classes)  # votes beyond the labels are other categories
     others = range(classes, structure.num_vote_classes)
     pattern = Votes(complete, num_items, structure.num_voters, classes, other_names=others)
+    if model.ordered_votes:
+        grades, labels = range(structure.num_vote_classes), range(structure.num_labels)
+        pattern = replace(pattern, num_classes=len(labels), class_names=labels, other_names=(), grade_names=grades)
     return simulate_like(model, pattern, key=key, params=params)
 
 

@@ -72,7 +72,9 @@ Confusion = Float[np.ndarray, "voter label vote"]
 class VoterSkill(NamedTuple):
     """How good each voter is; NaN where nothing is known.
 
-    Chance is a balanced accuracy of 1/K: that of any voter who does not look at the item, whatever the vote.
+    Chance is a balanced accuracy of 1/K: that of any voter who does not look at the item, whatever the vote. A vote
+    that is not for a class, such as "unsure", is neither right nor wrong: accuracies are those of the other votes. A
+    grade is for the class of `Votes.class_of_vote`.
 
     Attributes:
         votes: Number of votes.
@@ -150,10 +152,41 @@ def lay_out(
     return VoterSkill._make((votes, *rates, *confusions, intervals))
 
 
-def skills_of(shares: Float[np.ndarray, " label"], confusion: Confusion) -> Float[np.ndarray, " skill"]:
-    """Accuracies of all voters, then their balanced accuracies, then their confusion matrices."""
-    right = np.diagonal(confusion, axis1=1, axis2=2)
-    return np.concatenate([right @ shares, right.mean(axis=1), confusion.ravel()])
+Says = Float[np.ndarray, "vote label"]
+"""Which class each vote is for."""
+
+
+def says_of(votes: Votes) -> Says | None:
+    """Which class each vote is for; None if each vote is for the class with its code."""
+    if not len(votes.grade_names) and not len(votes.other_names):
+        return None
+    return np.equal.outer(votes.class_of_vote, np.arange(votes.num_classes)).astype(float)
+
+
+def skills_of(
+    shares: Float[np.ndarray, " label"], confusion: Confusion, says: Says | None = None
+) -> Float[np.ndarray, " skill"]:
+    """Accuracies of all voters, then their balanced accuracies, then their confusion matrices.
+
+    Args:
+        shares: Shares of the labels.
+        confusion: Confusion matrices.
+        says: Which class each vote is for, unless that is the class with its code.
+    """
+    if says is None:
+        right = np.diagonal(confusion, axis1=1, axis2=2)
+        return np.concatenate([right @ shares, right.mean(axis=1), confusion.ravel()])
+    right, for_class = _right_and_cast(confusion, says)
+    accuracy, balanced = (right @ shares) / (for_class @ shares), (right / for_class).mean(axis=1)
+    return np.concatenate([accuracy, balanced, confusion.ravel()])
+
+
+def _right_and_cast(
+    confusion: Confusion, says: Says
+) -> tuple[Float[np.ndarray, "voter label"], Float[np.ndarray, "voter label"]]:
+    """The probabilities of a right vote and of one for any class, given the label."""
+    by_class = confusion @ says
+    return np.diagonal(by_class, axis1=1, axis2=2), np.maximum(by_class.sum(axis=2), np.finfo(float).tiny)
 
 
 def as_fitted(
@@ -161,6 +194,7 @@ def as_fitted(
     counts: Confusion,
     shares: Float[np.ndarray, " label"],
     level: float,
+    says: Says | None = None,
 ) -> VoterSkill:
     """Errors of frequencies, the labels taken as a fit has them.
 
@@ -169,11 +203,16 @@ def as_fitted(
         counts: How often each voter cast each vote, by label.
         shares: Shares of the labels.
         level: Coverage of the intervals.
+        says: As in `skills_of`.
     """
     num_voters, num_labels, _ = counts.shape
     confusion = found[2 * num_voters :].reshape(counts.shape)
     error = np.sqrt(confusion * (1 - confusion) / np.maximum(counts.sum(axis=2), 0.5)[:, :, None])
     of_right = np.diagonal(error, axis1=1, axis2=2)
+    if says is not None:
+        right, for_class = _right_and_cast(confusion, says)
+        rate, number = right / for_class, np.maximum((counts @ says).sum(axis=2), 0.5)
+        of_right = np.sqrt(rate * (1 - rate) / number)
     means = [np.sqrt((of_right**2) @ weights**2) for weights in (shares, np.full(num_labels, 1 / num_labels))]
     votes = counts.sum(axis=(1, 2)).round().astype(int)
     return lay_out(found, np.concatenate([*means, error.ravel()]), votes, level, AS_FITTED, num_labels=num_labels)
@@ -224,23 +263,24 @@ def independent_skill(
         added: What was added to the counts of each voter, and the smallest of it to that of each class.
         level: Coverage of the intervals.
     """
-    found, size = skills_of(shares, confusion), shares.size + confusion.size
+    says = says_of(votes)
+    found, size = skills_of(shares, confusion, says), shares.size + confusion.size
     number = np.bincount(votes.triplets.voter, minlength=votes.num_voters)
     margin = 0.5 / (number.mean() + 1)
     shares, confusion = (_independent_inside(part, margin) for part in (shares, confusion))
     probs = _posterior(shares, confusion, votes, known)
     counts = count_by_label(votes, probs)
     if size > MAX_INDEPENDENT or votes.num_items * size**2 > MAX_WORK:
-        return as_fitted(found, counts, shares, level)
+        return as_fitted(found, counts, shares, level, says)
     added = np.zeros(confusion.shape) if added is None else added
     # It makes the information of few votes positive definite, and must not stand for knowledge of the voter.
     most = MOST_ADDED * added[0].size
     added = added * (most / np.maximum(added.sum(axis=(1, 2)), most))[:, None, None]
     num_items = votes.num_items + len(shares) * added.min()
     information = _complete(shares, confusion, counts + added, num_items) - _missing(confusion, votes, probs)
-    errors = errors_of(information, _slopes(shares, confusion)) * _unaided(number, added)
+    errors = errors_of(information, _slopes(shares, confusion, says)) * _unaided(number, added)
     centre = skills_of(
-        shares, _independent_inside(_frequencies(counts, confusion), margin) if added.any() else confusion
+        shares, _independent_inside(_frequencies(counts, confusion), margin) if added.any() else confusion, says
     )
     return lay_out(found, errors, number, level, INFORMATION, num_labels=len(shares), centre=centre)
 
@@ -337,7 +377,7 @@ def _deviations(
         yield label_probs[start : start + block.num_items], flat
 
 
-def _slopes(shares: Shares, confusion: Confusion) -> Float[np.ndarray, "skill parameter"]:
+def _slopes(shares: Shares, confusion: Confusion, says: Says | None = None) -> Float[np.ndarray, "skill parameter"]:
     """How skills change with the parameters."""
     num_voters, num_labels, num_votes = confusion.shape
     right = np.diagonal(confusion, axis1=1, axis2=2)
@@ -347,8 +387,22 @@ def _slopes(shares: Shares, confusion: Confusion) -> Float[np.ndarray, "skill pa
             by_confusion[voter, label, :, label, voter] = _curvature(confusion[voter, label])
     of_right = np.stack([by_confusion[:, k, k] for k in range(num_labels)], axis=1)
     by_shares = np.zeros((num_voters * (2 + num_labels * num_votes), num_labels))
-    by_shares[:num_voters] = shares * (right - (right @ shares)[:, None])
-    rates = [np.einsum("k,jkabc->jabc", weights, of_right) for weights in (shares, np.full(num_labels, 1 / num_labels))]
+    even = np.full(num_labels, 1 / num_labels)
+    if says is None:
+        by_shares[:num_voters] = shares * (right - (right @ shares)[:, None])
+        rates = [np.einsum("k,jkabc->jabc", weights, of_right) for weights in (shares, even)]
+    else:  # a rate is the quotient of right votes and votes for classes
+        right, for_class = _right_and_cast(confusion, says)
+        of_right = np.stack([np.tensordot(by_confusion[:, k], says[:, k], (1, 0)) for k in range(num_labels)], axis=1)
+        of_class = np.tensordot(by_confusion, says.sum(axis=1), (2, 0))
+        total, accuracy = for_class @ shares, (right @ shares) / (for_class @ shares)
+        surplus = right - accuracy[:, None] * for_class  # its mean over the labels is 0
+        by_shares[:num_voters] = shares * surplus / total[:, None]
+        quotient = (of_right - (right / for_class)[..., None, None, None] * of_class) / for_class[..., None, None, None]
+        of_surplus = (of_right - accuracy[:, None, None, None, None] * of_class) / total[:, None, None, None, None]
+        rates = [
+            np.einsum("k,jkabc->jabc", weights, part) for weights, part in ((shares, of_surplus), (even, quotient))
+        ]
     size = confusion.size
     return np.hstack(
         [by_shares, np.vstack([*(rate.reshape(-1, size) for rate in rates), by_confusion.reshape(-1, size)])]
@@ -408,7 +462,7 @@ def counted_skill(label_probs: Posterior, votes: Votes, confusion: Confusion | N
     cast = counts.sum(axis=2, keepdims=True)
     found = counts / np.where(cast > 0, cast, np.nan) if confusion is None else confusion
     guessed = np.nan_to_num(found, nan=1 / counts.shape[2])  # of a voter who never met the label
-    skills = skills_of(label_probs.mean(axis=0), guessed)
+    skills = skills_of(label_probs.mean(axis=0), guessed, says_of(votes))
     return without_intervals(skills, number, votes.num_classes)._replace(confusion=found)
 
 
@@ -440,14 +494,14 @@ def estimated_skill(
         level: Coverage of the intervals.
     """
     _refuse_other_classes(model, votes)
-    order = np.arange(structure_of(model).num_labels) if order is None else order
+    order, says = np.arange(structure_of(model).num_labels) if order is None else order, says_of(votes)
     inside = _inside(model, params, votes)
     point = to_point(model, inside)
-    slopes = fetch(_skill_slopes(model, point, order))
-    found, centre = (fetch(_skills(model, each, order)) for each in (params, inside))
+    slopes = fetch(_skill_slopes(model, point, order, says))
+    found, centre = (fetch(_skills(model, each, order, says)) for each in (params, inside))
     if slopes.shape[1] > MAX_PARAMETERS:
         probs = bayes_posterior(model, params, votes)[:, order]
-        return as_fitted(found, count_by_label(votes, probs), probs.mean(axis=0), level)
+        return as_fitted(found, count_by_label(votes, probs), probs.mean(axis=0), level, says)
     observations, _ = observe(model, votes)
     information = fetch(_information(model, use_prior, point, observations))
     number = np.bincount(votes.triplets.voter, minlength=votes.num_voters)
@@ -478,7 +532,7 @@ def sampled_skill(
     flat = {name: np.reshape(draws[name], (-1, *draws[name].shape[2:])) for name in names}
     num_draws, num_voters = len(next(iter(flat.values()))), votes.num_voters
     orders = np.broadcast_to(np.arange(num_labels), (num_draws, num_labels)) if orders is None else orders
-    drawn = fetch(_skills_of_draws(model, flat, orders))
+    drawn = fetch(_skills_of_draws(model, flat, orders, says_of(votes)))
     number = np.bincount(votes.triplets.voter, minlength=num_voters)
     mean, error = drawn.mean(axis=0), drawn.std(axis=0, ddof=1)
     skill = lay_out(mean, error, number, level, DRAWS, num_labels=num_labels)
@@ -491,13 +545,15 @@ def sampled_skill(
 
 def _refuse_other_classes(model: GenerativeModel, votes: Votes) -> None:
     structure = structure_of(model)
-    if structure.num_labels != structure.num_vote_classes - len(votes.other_names):
+    if not votes.is_ordered and structure.num_labels != structure.num_vote_classes - len(votes.other_names):
         raise LatentensError(
             f"labels and votes of {model} have different classes, so votes are neither right nor wrong"
         )
 
 
-def skills(tables: Tables, order: Int[Array, " label"]) -> Float[Array, " skill"]:
+def skills(
+    tables: Tables, order: Int[Array, " label"], says: Float[Array, "vote label"] | None = None
+) -> Float[Array, " skill"]:
     """Accuracies of all voters, then their balanced accuracies, then their confusion matrices."""
     prior = jnp.exp(tables.log_prior)[order]
     shares = prior.sum(axis=1)
@@ -506,9 +562,14 @@ def skills(tables: Tables, order: Int[Array, " label"]) -> Float[Array, " skill"
         confusion = jnp.einsum("ks,ksiv->ikv", prior / shares[:, None], emission[order])
     else:
         confusion = jnp.einsum("ks,siv->ikv", prior / shares[:, None], emission[0])
-    for_classes = confusion[..., : len(shares)]
-    accuracy = jnp.einsum("k,ikk->i", shares / shares.sum(), for_classes)
-    balanced = jnp.einsum("ikk->i", for_classes) / len(shares)
+    if says is None:
+        for_classes = confusion[..., : len(shares)]
+        accuracy = jnp.einsum("k,ikk->i", shares / shares.sum(), for_classes)
+        balanced = jnp.einsum("ikk->i", for_classes) / len(shares)
+    else:
+        for_classes = confusion @ says
+        right, cast = jnp.einsum("ikk->ik", for_classes), for_classes.sum(axis=2)
+        accuracy, balanced = (right @ shares) / (cast @ shares), (right / cast).mean(axis=1)
     return jnp.concatenate([accuracy, balanced, confusion.ravel()])
 
 
@@ -526,19 +587,19 @@ def _inside(model: GenerativeModel, params: Params, votes: Votes) -> dict[str, n
 
 
 @partial(compile_quickly, static_argnums=0)
-def _skills(model: GenerativeModel, params: Any, order: Any) -> Float[Array, " skill"]:
-    return skills(build_tables(model, params), order)
+def _skills(model: GenerativeModel, params: Any, order: Any, says: Any) -> Float[Array, " skill"]:
+    return skills(build_tables(model, params), order, says)
 
 
 @partial(jax.jit, static_argnums=0)
-def _skills_of_draws(model: GenerativeModel, draws: Any, orders: Any) -> Float[Array, "draw skill"]:
-    return jax.lax.map(lambda each: skills(build_tables(model, each[0]), each[1]), (draws, orders))
+def _skills_of_draws(model: GenerativeModel, draws: Any, orders: Any, says: Any) -> Float[Array, "draw skill"]:
+    return jax.lax.map(lambda each: skills(build_tables(model, each[0]), each[1], says), (draws, orders))
 
 
 @partial(jax.jit, static_argnums=0)
-def _skill_slopes(model: GenerativeModel, point: Any, order: Any) -> Float[Array, "skill parameter"]:
+def _skill_slopes(model: GenerativeModel, point: Any, order: Any, says: Any) -> Float[Array, "skill parameter"]:
     flat, unravel = ravel_pytree(point)
-    return jax.jacfwd(lambda at: skills(build_tables(model, unpack(model, unravel(at)).params), order))(flat)
+    return jax.jacfwd(lambda at: skills(build_tables(model, unpack(model, unravel(at)).params), order, says))(flat)
 
 
 @partial(jax.jit, static_argnums=(0, 1))

@@ -153,6 +153,7 @@ class Fit(Estimate):
         voter_names: Names of the voters; later votes are matched to them by name.
         class_names: The labels that the columns of `label_probs` stand for.
         other_names: Categories of votes that are not labels, such as "tie".
+        grade_names: The grades of ordered votes, from the lowest to the highest.
         source: The votes that were fitted; a fit from a file has only what it keeps of them.
         known: The codes of the gold labels, −1 where an item has none; None without gold labels.
 
@@ -176,6 +177,7 @@ class Fit(Estimate):
     class_names: Names = field(kw_only=True)
     source: Votes | CountedVotes | VoteSummary = field(kw_only=True)
     other_names: Names = field(default=(), kw_only=True)
+    grade_names: Names = field(default=(), kw_only=True)
     known: GoldCodes | None = field(default=None, kw_only=True)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -218,7 +220,13 @@ class Fit(Estimate):
         Intervals are there where they are quick to compute, and the column of that name says what they rest on;
         `voter_skill` computes them for every generative model.
         """
-        return voter_table(self.summary.skill, self.voter_names, self.class_names, self.other_names)
+        return voter_table(self.summary.skill, self.voter_names, self.class_names, self.category_names)
+
+    @property
+    def category_names(self) -> Names:
+        """What the votes that the method learned from stand for."""
+        in_order = len(self.grade_names) and self.method.takes_grades
+        return self.grade_names if in_order else (*self.class_names, *self.other_names)
 
     @property
     def codes(self) -> Int[np.ndarray, " item"]:
@@ -276,7 +284,8 @@ class Fit(Estimate):
 
     def aligned(self, votes: Votes) -> Votes:
         """Votes with the voters and the categories of the fit, matched by name."""
-        return self.method.usable(align(votes, self.voter_names, self.class_names, self.other_names))
+        names = self.voter_names, self.class_names, self.other_names, self.grade_names
+        return self.method.usable(align(votes, *names))
 
     @property
     def model(self) -> GenerativeModel | None:
@@ -357,9 +366,18 @@ class Predictor(Settings, ABC):
         """Whether it learns from votes for categories that are not labels, which are missing otherwise."""
         return False
 
+    @property
+    def takes_grades(self) -> bool:
+        """Whether it learns from the order of grades, which are categories or votes for classes otherwise."""
+        return False
+
     @final
     def usable(self, votes: Votes) -> Votes:
         """The votes that it learns from."""
+        if len(votes.grade_names) and self.takes_grades:
+            return votes.as_ordered()
+        if votes.is_ordered:
+            return votes.as_categories() if self.takes_other_votes else votes.without_other_votes()
         return votes if not len(votes.other_names) or self.takes_other_votes else votes.without_other_votes()
 
     def fitted_model(self, estimate: Estimate) -> GenerativeModel | None:
@@ -503,7 +521,7 @@ class Method(Predictor):
         votes = source.weighted if isinstance(source, CountedVotes) else source
         if votes.counts is not None and not self.counts_rows:
             raise VotesError(f"{name} does not take counted rows of votes: read the items, or a sample of them")
-        others = votes.other_names
+        others, grades = votes.other_names, votes.grade_names
         votes = self.usable(votes)
         release_compiled()
         with time_limited(name):
@@ -514,10 +532,23 @@ class Method(Predictor):
                 )
             estimate = _oriented(self, estimate, votes, gold, nested)
             fit = finished(self, _identified(self, estimate, votes), votes, start, gold)
-        if len(others) > len(votes.other_names):
+        if len(grades) and not len(votes.grade_names):
+            notes = [*fit.diagnostics.notes, *_grades_as_classes(grades, votes)]
+            fit = replace(fit, grade_names=grades, diagnostics=fit.diagnostics.updated(notes=notes))
+        elif len(others) > len(votes.other_names):
             notes = [*fit.diagnostics.notes, f"votes for {listed(others)}, not a label, count as missing"]
             fit = replace(fit, other_names=others, diagnostics=fit.diagnostics.updated(notes=notes))
         return replace(fit, source=source) if isinstance(source, CountedVotes) else fit
+
+
+def _grades_as_classes(grades: Names, votes: Votes) -> list[str]:
+    """Which grades count as votes for which class, unless they are the classes."""
+    if len(grades) == votes.num_classes:
+        return []
+    of_grade = np.arange(len(grades)) * votes.num_classes // len(grades)
+    starts = {code: int(np.argmax(of_grade == code)) for code in np.unique(of_grade).tolist()}
+    parts = [f"{listed([votes.class_names[code]])} from {listed([grades[start]])} on" for code, start in starts.items()]
+    return [f"grades count as votes for classes: {', '.join(parts)}"]
 
 
 def fit_known(method: Method, votes: Votes, key: jax.Array, gold: GoldCodes | None) -> Fit:
@@ -595,6 +626,7 @@ def finished(method: Predictor, estimate: Estimate, votes: Votes, start: float, 
         voter_names=votes.voter_names,
         class_names=votes.class_names,
         other_names=votes.other_names,
+        grade_names=votes.grade_names,
         source=votes,
         known=gold,
     )

@@ -44,7 +44,7 @@ def _summary(fit: "Fit") -> dict[str, str]:
     return found
 
 
-def voter_table(skill: VoterSkill, voter_names: Names, class_names: Names, other_names: Names = ()) -> pd.DataFrame:
+def voter_table(skill: VoterSkill, voter_names: Names, class_names: Names, category_names: Names) -> pd.DataFrame:
     """One row per voter: votes, accuracies with intervals, a flag, what intervals rest on, the confusion matrix.
 
     Confusion matrices of more than `MOST_CLASSES` are left out.
@@ -56,6 +56,6 @@ def voter_table(skill: VoterSkill, voter_names: Names, class_names: Names, other
     columns["flag"], columns["intervals"] = skill.flags, skill.intervals
     if len(class_names) <= MOST_CLASSES:
         for label, truth in enumerate(class_names):
-            for vote, said in enumerate((*class_names, *other_names)[: skill.confusion.shape[2]]):
+            for vote, said in enumerate(category_names[: skill.confusion.shape[2]]):
                 columns[f"says_{said}_if_{truth}"] = skill.confusion[:, label, vote]
     return pd.DataFrame(columns)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 FORMAT = "latentens fit 4"
 ARRAYS = ("params", "draws", "state")
-NAMES = ("item_names", "voter_names", "class_names", "other_names")
+NAMES = ("item_names", "voter_names", "class_names", "other_names", "grade_names")
 PLAIN = (str, int, float, bool, type(None))
 
 
@@ -207,7 +207,7 @@ def write_labels(fit: "Fit", paths: Paths, out: str | Path, **options: Unpack[Ta
 
 def _labels(fit: "Fit", rows: Coded, voters: Sequence[str], reading: Reading) -> dict[str, np.ndarray]:
     categories = (*fit.class_names, *fit.other_names)
-    codes, classes, strange = encode_labels(without(rows, reading.missing), categories)
+    codes, classes, strange, _ = encode_labels(without(rows, reading.missing), categories)
     probs = fit.predict(Votes(codes, len(codes), codes.shape[1], len(classes), (), voters, classes, strange))
     labels = np.asarray(fit.class_names)[probs.argmax(axis=1)]
     return {"label": labels, **{f"prob_{name}": probs[:, k] for k, name in enumerate(fit.class_names)}}
@@ -267,7 +267,7 @@ def axis_names(
 def coordinates(named: "Votes | Fit") -> dict[str, np.ndarray]:
     """The names along each axis of votes and fits."""
     classes = coordinate(named.class_names)
-    votes = coordinate((*named.class_names, *named.other_names)) if len(named.other_names) else classes
+    votes = coordinate(named.category_names)
     items, voters = coordinate(named.item_names), coordinate(named.voter_names)
     return {"item": items, "voter": voters, "label": classes, "true_class": classes, "vote_class": votes}
 
@@ -321,17 +321,32 @@ def labelled(
         default = tuple(f"{name}_dim_{axis}" for axis in range(np.ndim(array) - len(leading)))
         found[name] = ((*leading, *axes.get(name, default)), array)
     made = xr.Dataset(found)
-    # where votes for other categories are missing, `vote_class` has the classes alone, which come first
-    names = {axis: names[: made.sizes[axis]] for axis, names in coordinates(named).items() if axis in made.sizes}
+    names = {axis: names for axis, names in coordinates(named).items() if axis in made.sizes}
+    if "vote_class" in names:
+        names["vote_class"] = coordinate(vote_names(named, made.sizes["vote_class"]))
     return made.assign_coords(names)
+
+
+def vote_names(named: "Votes | Fit", number: int) -> Names:
+    """What this many different votes stand for.
+
+    Methods for which votes for other categories are missing, or which take grades as votes for classes, have the
+    classes alone, which come first; others take grades as further categories.
+    """
+    if number == len(named.category_names):
+        return named.category_names
+    others = named.other_names if len(named.other_names) else named.grade_names
+    return (*named.class_names, *others)[:number]
 
 
 def observed_data(votes: Votes) -> xr.Dataset:
     """The votes, by item and voter or, where few voters vote on an item, one entry for each vote."""
+    ordered, votes = votes.is_ordered, votes.as_categories()
     names = {axis: values for axis, values in coordinates(votes).items() if axis in ("item", "voter", "vote_class")}
     if isinstance(votes.storage, Triplets):
         entries = zip(("item_of", "voter_of", "vote"), votes.storage, strict=True)
         found = xr.Dataset({name: ("entry", values) for name, values in entries}, names)
     else:
         found = xr.Dataset({"vote": (("item", "voter"), votes.storage)}, names)
-    return found.assign_attrs(num_classes=votes.num_classes) if len(votes.other_names) else found
+    about = {"num_classes": votes.num_classes, **({"ordered": 1} if ordered else {})}
+    return found.assign_attrs(about) if len(votes.other_names) else found

@@ -69,6 +69,11 @@ class DrawsPredictor(Predictor):
         """True if votes of the model can be for categories that are not labels."""
         return emits_other_votes(self.model)
 
+    @property
+    def takes_grades(self) -> bool:
+        """True if votes of the model are grades in order."""
+        return self.model.ordered_votes
+
     def fitted_model(self, estimate: Estimate) -> GenerativeModel:
         """The model that was fitted."""
         del estimate

@@ -40,6 +40,11 @@ class GenerativeModel(Settings, ABC):
         """Whether the program itself ties each label to the vote of the same name, leaving nothing to orient."""
         return False
 
+    @property
+    def ordered_votes(self) -> bool:
+        """Whether votes are grades in order, none of which is a vote for a class."""
+        return False
+
     def label_views(self, params: Params) -> list[np.ndarray] | None:
         """Parts of the votes that are independent of each other given the label, to see if the label is identified.
 

@@ -175,6 +175,14 @@ def check_form(model: GenerativeModel, votes: Votes) -> Structure:
     structure = structure_of(model)
     if votes.num_voters != structure.num_voters:
         raise VotesError(f"the votes are of {votes.num_voters} voters, but {model} is of {structure.num_voters}")
+    if model.ordered_votes and len(votes.other_names):
+        raise VotesError(f"{model} takes grades in order: read the votes with ordered=True")
+    form = structure.num_labels, structure.num_vote_classes
+    if votes.is_ordered and (votes.num_classes, votes.num_categories) != form:
+        raise VotesError(
+            f"the votes have {votes.num_categories} grades for {votes.num_classes} classes, but {model} has {form[1]} "
+            f"for {form[0]}: give num_classes={votes.num_classes} and num_grades={votes.num_categories}"
+        )
     if votes.num_categories > structure.num_vote_classes:
         kind = "categories (classes and other votes)" if len(votes.other_names) else "classes"
         raise VotesError(

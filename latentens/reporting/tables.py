@@ -11,6 +11,7 @@ from latentens.checks import PredictiveRanking
 from latentens.comparison import EXACT, Comparison, DatasetResult
 from latentens.comparison.data_tree import predictions
 from latentens.methods.display import voter_table
+from latentens.methods.persistence import vote_names
 from latentens.scores import CONFIDENT, PairedDifference, holm
 from latentens.scores.scores import Score
 
@@ -49,7 +50,8 @@ def voters_frame(datasets: Sequence[DatasetResult]) -> pd.DataFrame:
         for method in data.estimates:
             if (skill := data.first_fits[method].skill) is None:
                 continue
-            frame = voter_table(skill, data.voter_names, data.class_names)
+            names = vote_names(data.votes, skill.confusion.shape[2])
+            frame = voter_table(skill, data.voter_names, data.class_names, names)
             frame.insert(0, "estimator", method)
             frame.insert(0, "dataset", data.name)
             frames.append(frame)

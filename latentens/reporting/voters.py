@@ -7,7 +7,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from latentens.comparison import DatasetResult
-from latentens.inference.skill import AS_FITTED, COVERAGE, NOT_KNOWN, VoterSkill, as_fitted, count_by_label, skills_of
+from latentens.inference.skill import (
+    AS_FITTED,
+    COVERAGE,
+    NOT_KNOWN,
+    VoterSkill,
+    as_fitted,
+    count_by_label,
+    says_of,
+    skills_of,
+)
 from latentens.methods.display import MOST_CLASSES
 from latentens.reporting.conclusions import LEAST_KNOWN
 from latentens.reporting.drawing import WIDTH, Picture, render, spots, wrapped
@@ -46,7 +55,9 @@ def by_known_labels(data: DatasetResult, pseudo_count: float = 0.5) -> VoterSkil
     truth = np.eye(len(data.class_names))[data.labels[chosen]]
     cast, shares = count_by_label(data.votes.take(chosen), truth), truth.mean(axis=0)
     counts = cast + pseudo_count
-    found = as_fitted(skills_of(shares, counts / counts.sum(axis=2, keepdims=True)), counts, shares, COVERAGE)
+    says = says_of(data.votes)
+    rates = skills_of(shares, counts / counts.sum(axis=2, keepdims=True), says)
+    found = as_fitted(rates, counts, shares, COVERAGE, says)
     value, low, high = (np.where(cast.any(axis=(1, 2)), part, np.nan) for part in _balanced(found))
     return found._replace(balanced_accuracy=value, balanced_accuracy_low=low, balanced_accuracy_high=high)
 

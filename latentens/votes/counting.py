@@ -11,7 +11,7 @@ from jaxtyping import Int
 from latentens.errors import VotesError
 from latentens.runtime.limits import check_memory
 from latentens.votes.distinct import distinct_matrix_rows
-from latentens.votes.labels import Coded, Reading, TableOptions, encode_labels, join, label_text, without
+from latentens.votes.labels import Coded, Reading, TableOptions, encode_labels, join, without
 from latentens.votes.tables import Table, Wide, find_layout, naming, open_table, wide_rows
 from latentens.votes.validation import refuse_strange_columns
 from latentens.votes.votes import Votes
@@ -82,9 +82,10 @@ def count_votes_in(paths: Paths, *, pending_rows: int = 2**20, **options: Unpack
     assert layout is not None
     rows, counts = _merge(parts)
     votes = without(rows, reading.missing)
-    classes = None if reading.classes is None else [*map(label_text, reading.classes)]
-    refuse_strange_columns(layout.voters, bool(layout.items), votes, classes)
-    codes, class_names, others = encode_labels(votes, reading.classes)
+    if reading.ordered:
+        raise VotesError("ordered votes are not counted in files: read them, or a sample of them, by Votes.from_csv")
+    refuse_strange_columns(layout.voters, bool(layout.items), votes, reading.label_texts)
+    codes, class_names, others, _ = encode_labels(votes, reading.classes)
     merged, counts = _merge(
         [(Coded(codes, np.arange(len(class_names) + len(others))), counts)]
     )  # missing labels have become one

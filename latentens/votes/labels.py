@@ -1,5 +1,6 @@
 """Labels and codes, names as written, and the options of reading them."""
 
+import itertools
 import re
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -115,13 +116,23 @@ def _index_type(size: int) -> type[np.signedinteger]:
     return np.int8 if size < 127 else np.int32
 
 
+ORDERED = Keyword("ordered", True)
+
 CHOICES = ITEM, VOTER, VOTE, CLASSES, LAST, KEEP = (
     *map(Keyword, ("item", "voter", "vote", "classes")),
     *(Keyword("duplicates", value) for value in ("last", "keep")),
 )
 """Options of reading that messages name."""
 
-Classes = Sequence[Hashable] | None
+Classes = Sequence[Hashable] | int | None
+"""The labels in order, or their number for ordered votes; None: those among the votes."""
+
+Ordered = bool | Sequence[Hashable]
+"""Whether votes are grades, as numbers; or the grades from the lowest to the highest."""
+
+Bins = int | Sequence[float]
+"""Number of grades into which numbers are sorted, or the cut-points between the grades."""
+
 Duplicates = Literal["error", "first", "last", "keep"]
 
 
@@ -135,6 +146,8 @@ class TableOptions(TypedDict, total=False):
     classes: Classes
     missing: Collection[Hashable]
     duplicates: Duplicates
+    ordered: Ordered
+    bins: Bins
     chunk_cells: int
 
 
@@ -159,6 +172,9 @@ class Reading:
         missing: Labels that mean a missing vote; an empty cell always does.
         duplicates: What to do where a voter voted on an item repeatedly: refuse (`error`), take the `first` or the
             `last` vote, or `keep` them all, each of which then counts.
+        ordered: Whether the votes are grades in order, such as scores: True for numbers, or the grades from the lowest
+            to the highest. The classes, in the same order, need not be among them.
+        bins: Number of grades for more than `MOST_GRADES` different numbers, or the cut-points between the grades.
         chunk_cells: Number of cells of a file that are read at a time.
     """
 
@@ -169,27 +185,53 @@ class Reading:
     classes: Classes = None
     missing: Collection[Hashable] = ()
     duplicates: Duplicates = "error"
+    ordered: Ordered = False
+    bins: Bins = 10
     chunk_cells: int = 2**20
 
     def __post_init__(self) -> None:
-        for name in ("ignore", "classes", "missing"):
+        for name in ("ignore", "classes", "missing", "ordered", "bins"):
             if isinstance(value := getattr(self, name), str):
                 choice = Keyword(name, (value,))
                 raise VotesError(f"{name} takes several values: write {choice}", choice)
         if self.duplicates not in get_args(Duplicates):
             raise VotesError(f"duplicates={self.duplicates!r} is not one of 'error', 'first', 'last' and 'keep'")
-        if self.classes is not None and len(set(self.classes)) < len(self.classes):
-            raise VotesError(f"classes={tuple(self.classes)!r} names a class twice")
+        for name in ("classes", "ordered"):
+            value = getattr(self, name)
+            if isinstance(value, Sequence) and len(set(value)) < len(value):
+                raise VotesError(f"{name}={tuple(value)!r} names a {'class' if name == 'classes' else 'grade'} twice")
+        if isinstance(self.classes, int) and not self.ordered:
+            raise VotesError(f"classes={self.classes} is a number: list the labels, or give {ORDERED}", ORDERED)
+        _check_bins(self.bins)
+
+    @property
+    def label_texts(self) -> list[str] | None:
+        """The classes as texts, if they are listed and votes are for them."""
+        return None if self.ordered or not isinstance(self.classes, Sequence) else [*map(label_text, self.classes)]
+
+
+def _check_bins(bins: Bins) -> None:
+    if isinstance(bins, int):
+        if not 2 <= bins <= MAX_GRADES:
+            raise VotesError(f"bins={bins} is not between 2 and {MAX_GRADES}, the numbers of grades that are possible")
+        return
+    cuts = np.asarray(bins, dtype=float)
+    if not len(cuts) or not np.isfinite(cuts).all() or (np.diff(cuts) <= 0).any():
+        raise VotesError(f"the cut-points bins={tuple(bins)!r} must be numbers in ascending order, each once")
 
 
 MISSING = -1
 MAX_CLASSES = 2**15 - 1
+MAX_GRADES = 127
 
 FEW_LABELS = 10
 """More distinct labels than this are doubted if there are few votes for each."""
 
 MOST_OTHERS = 20
 """More votes than this beside the classes are scores or names, not categories."""
+
+MOST_GRADES = 20
+"""More different numbers than this are sorted into bins: grades that hardly any vote has teach nothing."""
 
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 WHOLE = re.compile(r"(-?\d+)\.0+", re.ASCII)
@@ -248,11 +290,12 @@ def encode_codes(numbers: np.ndarray, num_classes: int | None) -> tuple[Int[np.n
 
 
 class Encoded(NamedTuple):
-    """Votes as codes: those for classes first, then those for categories that are not labels."""
+    """Votes as codes: those for classes first, then those for categories that are not labels; or grades in order."""
 
     codes: Int[np.ndarray, "..."]
     class_names: tuple[Any, ...]
     other_names: tuple[Any, ...]
+    grade_names: tuple[Any, ...] = ()
 
 
 def encode_labels(column: Coded, classes: Classes = None) -> Encoded:
@@ -266,6 +309,7 @@ def encode_labels(column: Coded, classes: Classes = None) -> Encoded:
             labels are classes, sorted, unless it is doubtful that they are classes.
     """
     labels = [label_text(name) for name in column.names.tolist()]
+    assert not isinstance(classes, int), "only ordered votes have a number of classes"
     if classes is None:
         classes = _classes_of(sorted(set(labels)), int((column.codes >= 0).sum()))
     if not 2 <= len(classes) <= MAX_CLASSES:
@@ -295,8 +339,9 @@ def _other_votes(labels: Sequence[str], classes: Sequence[Hashable]) -> list[Any
     if others and len(others) == len(set(labels)):
         raise VotesError(
             f"no vote is for one of the classes {listed(classes)}: the votes are {listed(others)}; list the labels by "
-            f"{CLASSES}",
+            f"{CLASSES}, or give {ORDERED} if the votes are scores",
             CLASSES,
+            ORDERED,
         )
     if len(others) > MOST_OTHERS:
         raise VotesError(
@@ -341,7 +386,7 @@ def _classes_of(labels: Sequence[str], num_votes: int) -> tuple[Any, ...]:
         )
     fractions = [label for label in numbers if float(label) % 1 != 0]
     if fractions:
-        raise VotesError(f"vote {fractions[0]} is not an integer; votes are labels, not scores")
+        raise scores_error(fractions[0])
     if len(labels) > FEW_LABELS and 2 * len(labels) > num_votes:
         raise VotesError(
             f"{num_votes} votes have {len(labels)} different labels ({listed(labels)}); "
@@ -356,3 +401,89 @@ def _classes_of(labels: Sequence[str], num_votes: int) -> tuple[Any, ...]:
         if set(found) <= set(pair):
             return pair
     return tuple(sorted(found))
+
+
+def scores_error(example: str) -> VotesError:
+    """The error for scores where labels are expected."""
+    return VotesError(
+        f"vote {example} is not an integer, so the votes are not labels: if they are scores, give {ORDERED}, and the "
+        f"labels by {CLASSES}",
+        ORDERED,
+        CLASSES,
+    )
+
+
+def encode(column: Coded, reading: Reading) -> Encoded:
+    """Turn votes into codes, of grades if they are ordered."""
+    return _encode_grades(column, reading) if reading.ordered else encode_labels(column, reading.classes)
+
+
+def _encode_grades(column: Coded, reading: Reading) -> Encoded:
+    """Turn ordered votes into the codes of their grades.
+
+    Numbers are sorted. More than `MOST_GRADES` different ones, or numbers with given cut-points, are put into bins.
+    """
+    labels = [label_text(name) for name in column.names.tolist()]
+    cast = np.bincount(column.codes[column.codes >= 0].ravel(), minlength=len(labels))
+    used = [label for label, number in zip(labels, cast, strict=True) if number]
+    if not used:
+        raise VotesError("there are no votes: every cell is empty or missing")
+    if not isinstance(reading.ordered, bool):
+        grades: tuple[Any, ...] = tuple(reading.ordered)
+        place = {label_text(name): code for code, name in enumerate(grades)}
+        if strange := [label for label in used if label not in place]:
+            raise VotesError(f"vote {strange[0]!r} is not one of the grades in {Keyword('ordered', grades)}")
+        codes = [place.get(label, MISSING) for label in labels]
+    else:
+        if text := [label for label in used if not NUMBER.fullmatch(label)]:
+            missing = Keyword("missing", tuple(text) if len(text) <= SHOWN else ...)
+            raise VotesError(
+                f"ordered votes are numbers, but {text[0]!r} is not one: give {missing} if a vote is missing there, or "
+                f"list the votes from the lowest to the highest by {Keyword('ordered')}",
+                missing,
+            )
+        values = np.array([float(label) if NUMBER.fullmatch(label) else np.nan for label in labels])
+        edges = _cut_points(values, cast, reading.bins)
+        if edges is None:
+            of_value = {float(label): label for label in used}  # 1, 1.0 and 01 are one grade
+            ascending = sorted(of_value)
+            grades = tuple(natural_names(np.array([of_value[value] for value in ascending], dtype=object)).tolist())
+            codes = np.searchsorted(ascending, values).tolist()
+        else:
+            first, last = f"<{edges[0]:g}", f"≥{edges[-1]:g}"
+            grades = (first, *(f"{low:g}–{high:g}" for low, high in itertools.pairwise(edges)), last)
+            codes = np.searchsorted(edges, values, side="right").tolist()
+            if reading.classes is None:
+                raise VotesError(
+                    f"{len(used)} different scores are sorted into {len(grades)} bins, none of which is a label: list "
+                    f"the labels by {CLASSES}",
+                    CLASSES,
+                )
+    classes = reading.classes
+    names = grades if classes is None else tuple(range(classes)) if isinstance(classes, int) else tuple(classes)
+    for what, number in (("grade", len(grades)), ("class", len(names))):
+        if not 2 <= number <= MAX_GRADES:
+            kind = what if number == 1 else {"grade": "grades", "class": "classes"}[what]
+            raise VotesError(f"ordered votes have {number} {kind}, but 2 to {MAX_GRADES} are possible")
+    coded = np.array([*codes, MISSING], dtype=code_type(len(grades)))[column.codes]
+    return Encoded(coded, names, (), grades)
+
+
+def _cut_points(values: np.ndarray, cast: Int[np.ndarray, " value"], bins: Bins) -> np.ndarray | None:
+    """The lowest number of each grade but the first; None if each number is a grade.
+
+    Args:
+        values: The different numbers.
+        cast: How many votes are for each.
+        bins: Number of bins, or the cut-points.
+    """
+    if not isinstance(bins, int):
+        return np.asarray(bins, dtype=float)
+    seen = cast > 0
+    different, inverse = np.unique(values[seen], return_inverse=True)
+    if len(different) <= MOST_GRADES:
+        return None
+    below = np.cumsum(np.bincount(inverse, cast[seen])) / cast[seen].sum()  # up to and including each number
+    wanted = np.arange(1, bins) / bins
+    places = np.searchsorted(below, wanted, side="left") + 1
+    return np.unique(different[places[places < len(different)]])

@@ -9,14 +9,16 @@ import pandas as pd
 from jaxtyping import Float, Int
 
 from latentens.errors import LatentensWarning, VotesError
-from latentens.votes.labels import MISSING, Names, code_type, listed, suggestion
+from latentens.votes.labels import MISSING, ORDERED, Names, code_type, listed, suggestion
 from latentens.votes.triplets import Triplets
 from latentens.votes.votes import Votes
 
 Gold = Mapping[Hashable, Hashable] | pd.Series | np.ndarray | Sequence[Any]
 
 
-def align(votes: Votes, voter_names: Names, class_names: Names, other_names: Names = ()) -> Votes:
+def align(
+    votes: Votes, voter_names: Names, class_names: Names, other_names: Names = (), grade_names: Names = ()
+) -> Votes:
     """The votes with the voters and classes of a fit, matched by name.
 
     Args:
@@ -25,11 +27,17 @@ def align(votes: Votes, voter_names: Names, class_names: Names, other_names: Nam
             the votes who is not among them is left out with a warning.
         class_names: Names of the classes of the fit.
         other_names: The categories of votes of the fit that are not labels; votes for any others are refused.
+        grade_names: The grades of a fit to ordered votes.
     """
-    wanted = (voter_names, class_names, other_names)
-    if all(map(_same, (votes.voter_names, votes.class_names, votes.other_names), wanted)):
+    votes = votes.as_ordered()
+    if len(grade_names):
+        if not votes.is_ordered:
+            raise VotesError(f"the fit is to ordered votes: read these with {ORDERED}, too", ORDERED)
+        other_names = ()
+    wanted = (voter_names, class_names, other_names, grade_names)
+    if all(map(_same, (votes.voter_names, votes.class_names, votes.other_names, votes.grade_names), wanted)):
         return votes
-    categories = (*class_names, *other_names) if len(other_names) else class_names
+    categories = grade_names if len(grade_names) else (*class_names, *other_names)
     if isinstance(votes.voter_names, range) and isinstance(voter_names, range) and votes.num_voters != len(voter_names):
         raise VotesError(
             f"the method was fitted to {len(voter_names)} voters and cannot predict from the votes of "
@@ -58,7 +66,7 @@ def align(votes: Votes, voter_names: Names, class_names: Names, other_names: Nam
         known = voters[voter] >= 0
         storage = Triplets(item[known], voters[voter[known]].astype(np.int32), recode[vote[known]]).in_order()
     sizes = votes.num_items, len(voter_names), len(class_names)
-    return Votes(storage, *sizes, votes.item_names, voter_names, class_names, other_names)
+    return Votes(storage, *sizes, votes.item_names, voter_names, class_names, other_names, grade_names)
 
 
 def gold_codes(votes: Votes, gold: Gold) -> Int[np.ndarray, " item"]:

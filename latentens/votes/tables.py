@@ -9,7 +9,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -33,11 +33,10 @@ from latentens.votes.labels import (
     Reading,
     as_numbers,
     code,
+    encode,
     encode_codes,
-    encode_labels,
     in_order,
     join,
-    label_text,
     listed,
     natural_names,
     without,
@@ -51,8 +50,8 @@ SAMPLE_BYTES = 2**16
 SEPARATORS = ",;\t|"
 
 Storage = Int[np.ndarray, "item voter"] | Triplets
-Content = tuple[Storage, int, int, int, Names, Names, Names, Names, str]
-"""The fields of `Votes`: the storage, numbers and names of items, voters and classes, other votes, and a note."""
+Content = tuple[Storage, int, int, int, Names, Names, Names, Names, Names, str]
+"""The fields of `Votes`: storage, numbers and names of items, voters and classes, other votes, grades, and a note."""
 
 
 @dataclass(frozen=True)
@@ -411,17 +410,24 @@ def tabulate_matrix(array: Any, num_classes: int | None, reading: Reading) -> Co
         raise VotesError(f"no votes: the matrix has shape {array.shape}")
     class_names: Names = ()
     others: Names = ()
-    if reading.classes is None and (numbers := as_numbers(array, truth_values=num_classes is not None)) is not None:
+    grades: Names = ()
+    if num_classes is not None and reading.ordered and reading.classes is None:
+        reading, num_classes = replace(reading, classes=num_classes), None
+    if (
+        reading.classes is None
+        and not reading.ordered
+        and (numbers := as_numbers(array, truth_values=num_classes is not None)) is not None
+    ):
         absent = [value for value in reading.missing if isinstance(value, int | float)]
         missing = np.int8(MISSING)  # typed: numbers without a sign widen for it
         codes, num_classes = encode_codes(np.where(np.isin(numbers, absent), missing, numbers), num_classes)
     else:
-        codes, class_names, others = encode_labels(without(code(array.ravel()), reading.missing), reading.classes)
+        codes, class_names, others, grades = encode(without(code(array.ravel()), reading.missing), reading)
         codes = codes.reshape(array.shape)
         if num_classes not in (None, len(class_names)):
             raise VotesError(f"{num_classes} classes were asked for, but the labels are {class_names}")
         num_classes = len(class_names)
-    return _stored(codes), len(codes), codes.shape[1], num_classes, items, voters, class_names, others, ""
+    return _stored(codes), len(codes), codes.shape[1], num_classes, items, voters, class_names, others, grades, ""
 
 
 def long_columns(names: Sequence[str], reading: Reading) -> Long:
@@ -463,12 +469,12 @@ def _tabulate_long(columns: Long, item: Coded, voter: Coded, vote: Coded, readin
     for name, column in ((columns.item, item), (columns.voter, voter)):
         refuse_gap(name, column)
     items, voters = in_order(item), in_order(voter)
-    codes, class_names, others = encode_labels(without(vote, reading.missing), reading.classes)
+    codes, class_names, others, grades = encode(without(vote, reading.missing), reading)
     triplets = sort_triplets(items, voters, codes, reading.duplicates)
     shape = len(items.names), len(voters.names)
     dense = _is_dense(shape, len(triplets.vote)) and not triplets.repeated.any()
     storage = to_matrix(triplets, shape) if dense else triplets
-    names = _short(items.names), tuple(voters.names.tolist()), class_names, others
+    names = _short(items.names), tuple(voters.names.tolist()), class_names, others, grades
     return storage, *shape, len(class_names), *names, ""
 
 
@@ -485,21 +491,22 @@ def _tabulate_wide(layout: Wide, table: Table, reading: Reading) -> Content:
         items += [chunk[name] for name in layout.items]
         parts.append(wide_rows(layout, chunk))
     votes = without(join(parts), reading.missing)
-    classes = None if reading.classes is None else [*map(label_text, reading.classes)]
+    classes = reading.label_texts
     if not items and first_names_items(layout.voters, votes, classes):
         first, *voters = layout.voters
         found = _tabulate_wide(Wide(tuple(voters), (first,)), table, reading)
         return *found[:-1], f"items named by the first column, {first!r}"
-    refuse_strange_columns(layout.voters, bool(items), votes, classes)
-    codes, class_names, others = encode_labels(votes, reading.classes)
+    if not reading.ordered:
+        refuse_strange_columns(layout.voters, bool(items), votes, classes)
+    codes, class_names, others, grades = encode(votes, reading)
     if not items:
-        return _stored(codes), *codes.shape, len(class_names), (), layout.voters, class_names, others, ""
+        return _stored(codes), *codes.shape, len(class_names), (), layout.voters, class_names, others, grades, ""
     item = join(items)
     refuse_gap(layout.items[0], item)
     names = natural_names(item.names)
     storage = _by_item(Coded(item.codes, names), codes, reading.duplicates)
     shape = len(names), len(layout.voters)
-    return storage, *shape, len(class_names), _short(names), layout.voters, class_names, others, ""
+    return storage, *shape, len(class_names), _short(names), layout.voters, class_names, others, grades, ""
 
 
 def _by_item(item: Coded, codes: Int[np.ndarray, "row voter"], duplicates: Duplicates) -> Storage:

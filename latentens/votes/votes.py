@@ -14,7 +14,20 @@ from latentens.errors import Keyword, VotesError
 from latentens.runtime.blocks import BLOCK_ELEMENTS, row_blocks
 from latentens.runtime.limits import check_memory
 from latentens.votes.distinct import Patterns, find_patterns
-from latentens.votes.labels import LAST, MISSING, Classes, Duplicates, Names, Reading, TableOptions, listed, suggestion
+from latentens.votes.labels import (
+    LAST,
+    MISSING,
+    Bins,
+    Classes,
+    Duplicates,
+    Names,
+    Ordered,
+    Reading,
+    TableOptions,
+    code_type,
+    listed,
+    suggestion,
+)
 from latentens.votes.readers import Only, tabulate_tool
 from latentens.votes.tables import (
     arrow_table,
@@ -36,7 +49,8 @@ class Votes:
     """`num_voters` voters' votes on `num_items` items: codes 0 … V−1, −1 where a vote is missing.
 
     The codes 0 … K−1 are votes for the classes, which are the possible labels. Votes such as "tie" or "unsure", which
-    tell something although no item has that label, are further categories with the codes K … V−1.
+    tell something although no item has that label, are further categories with the codes K … V−1. Ordered votes, such
+    as scores from 0 to 9, have grades for codes, from the lowest to the highest, and no code is a vote for a class.
 
     Made by `from_matrix`, `from_long`, `from_csv`, …, which check what they are given; immutable. A voter may vote on
     an item repeatedly: such votes are counted, and the order in which they were cast is not kept.
@@ -50,6 +64,8 @@ class Votes:
         voter_names: One name per voter, by default 0, 1, ….
         class_names: The labels that the codes stand for, by default 0, 1, ….
         other_names: The categories of votes that are not labels, such as "tie"; none unless `classes` are listed.
+        grade_names: The grades of ordered votes, from the lowest to the highest. Beside `other_names` they are those:
+            grades whose order does not count (`as_categories`).
         note: A conclusion from the content of a file, for `summary`.
         counts: The number of items that each row stands for (see `CountedVotes`); None: one each.
         anchor: Positions of voters that are known to be better than chance; the order of the labels follows them alone.
@@ -71,6 +87,7 @@ class Votes:
     voter_names: Names = field(default=())
     class_names: Names = field(default=())
     other_names: Names = field(default=())
+    grade_names: Names = field(default=())
     note: str = ""
     counts: Int[np.ndarray, " item"] | None = None
     anchor: tuple[int, ...] = ()
@@ -98,6 +115,8 @@ class Votes:
         *,
         classes: Classes = None,
         missing: Collection[Hashable] = (),
+        ordered: Ordered = False,
+        bins: Bins = 10,
     ) -> Self:
         """Votes from a matrix with one row per item and one column per voter.
 
@@ -108,6 +127,11 @@ class Votes:
             classes: The labels in order, if the array holds labels; by default the sorted distinct ones. Where they are
                 listed, any other vote is a category of its own that is not a label.
             missing: Further labels or codes that mean a missing vote, such as "NA"; text is a label otherwise.
+            ordered: Whether the votes are grades, such as scores from 0 to 9: True for numbers, or the grades from the
+                lowest to the highest. They need not be among the classes, which are in the same order; `classes` may
+                be their number. Without `classes` the label is one of the grades.
+            bins: Number of grades into which more than 20 different numbers are sorted, at quantiles of all votes, so
+                that the grades are about equally frequent; or cut-points, each the lowest number of a further grade.
 
         Examples:
             >>> import latentens as le
@@ -115,7 +139,8 @@ class Votes:
             array([[ 0,  1,  1],
                    [ 1, -1,  1]], dtype=int8)
         """
-        return cls(*tabulate_matrix(array, num_classes, Reading(classes=classes, missing=missing)))
+        reading = Reading(classes=classes, missing=missing, ordered=ordered, bins=bins)
+        return cls(*tabulate_matrix(array, num_classes, reading))
 
     @classmethod
     def from_patterns(cls, rows: Any, counts: Any, num_classes: int | None = None, *, classes: Classes = None) -> Self:
@@ -150,6 +175,8 @@ class Votes:
         classes: Classes = None,
         missing: Collection[Hashable] = (),
         duplicates: Duplicates = "error",
+        ordered: Ordered = False,
+        bins: Bins = 10,
     ) -> Self:
         """Votes from a table with one vote per row.
 
@@ -163,6 +190,8 @@ class Votes:
             missing: Further labels that mean a missing vote.
             duplicates: What to do where a voter voted on an item repeatedly: refuse (`error`), take the `first` or the
                 `last` vote, or `keep` them all, each of which then counts.
+            ordered: As in `from_matrix`.
+            bins: As in `from_matrix`.
 
         Examples:
             >>> import latentens as le
@@ -173,7 +202,8 @@ class Votes:
             q1    good   bad
             q2     bad  <NA>
         """
-        reading = Reading(item, voter, vote, classes=classes, missing=missing, duplicates=duplicates)
+        options = {"classes": classes, "missing": missing, "duplicates": duplicates, "ordered": ordered, "bins": bins}
+        reading = Reading(item, voter, vote, **options)  # type: ignore[arg-type]
         refuse_arrow(frame)
         table = pd.DataFrame(frame)
         return cls(*tabulate_frame(table, long_columns([*table.columns], reading), reading))
@@ -192,8 +222,8 @@ class Votes:
             options: The settings of `Reading`: `item`, `voter` and `vote` name columns, which are otherwise found by
                 their usual names; `ignore` names columns to ignore; `classes` are the labels in order, beside which
                 other votes, such as "tie", are categories that are not labels; `missing` are the texts that mean a
-                missing vote; `duplicates` is as in `from_long`; `chunk_cells` is the number of
-                cells that are read at a time.
+                missing vote; `duplicates` is as in `from_long`; `ordered` and `bins` are as in `from_matrix`, for
+                votes that are grades; `chunk_cells` is the number of cells that are read at a time.
 
         Examples:
             >>> from pathlib import Path
@@ -257,25 +287,67 @@ class Votes:
 
     @property
     def num_categories(self) -> int:
-        """Number of different votes V: the classes and the categories that are not labels."""
-        return self.num_classes + len(self.other_names)
+        """Number of different votes V: the classes and the categories that are not labels, or the grades."""
+        return len(self.grade_names) if self.is_ordered else self.num_classes + len(self.other_names)
 
     @property
     def category_names(self) -> Names:
-        """What the codes of votes stand for: the classes, then the categories that are not labels."""
+        """What the codes of votes stand for: the classes, then the categories that are not labels; or the grades."""
+        if self.is_ordered:
+            return self.grade_names
         return (*self.class_names, *self.other_names) if len(self.other_names) else self.class_names
 
+    @property
+    def is_ordered(self) -> bool:
+        """Whether the codes are grades in order."""
+        return len(self.grade_names) > 0 and not len(self.other_names)
+
+    @property
+    def class_of_vote(self) -> Int[np.ndarray, " vote"]:
+        """The class that each vote is for, −1 for none; of V grades, the first V/K speak for the first class, ….
+
+        Where grades and classes are equally many, each grade is for the class in its place.
+        """
+        num_grades, num_others = len(self.grade_names), len(self.other_names)
+        graded = np.arange(num_grades) * self.num_classes // max(num_grades, 1)
+        others = graded if num_grades else np.full(num_others, MISSING)
+        return others if self.is_ordered else np.concatenate([np.arange(self.num_classes), others])
+
     def without_other_votes(self) -> "Votes":
-        """The same with votes for categories that are not labels, such as "tie", taken as missing."""
-        if not len(self.other_names):
+        """Votes for classes only: grades are for the class of `class_of_vote`, votes such as "tie" are missing."""
+        if not len(self.other_names) and not self.is_ordered:
             return self
+        return replace(self._recoded(self.class_of_vote), other_names=(), grade_names=())
+
+    def as_categories(self) -> "Votes":
+        """The same with grades as categories that are not labels, whose order does not count."""
+        if not self.is_ordered:
+            return self
+        codes = self.num_classes + np.arange(self.num_categories)
+        return replace(self._recoded(codes), other_names=self.grade_names)
+
+    def as_ordered(self) -> "Votes":
+        """The same with the grades of `as_categories` in order again."""
+        if self.is_ordered or not len(self.grade_names):
+            return self
+        codes = np.concatenate([np.full(self.num_classes, MISSING), np.arange(len(self.grade_names))])
+        return replace(self._recoded(codes), other_names=())
+
+    def _recoded(self, codes: Int[np.ndarray, " vote"]) -> "Votes":
+        """The same with other codes for the votes, −1 for those that count as missing."""
+        recode = np.append(codes, MISSING).astype(code_type(int(codes.max(initial=1)) + 1))  # code −1 picks the last
         if isinstance(self.storage, np.ndarray):
-            kept = np.where(self.storage < self.num_classes, self.storage, self.storage.dtype.type(MISSING))
-            return replace(self, storage=kept, other_names=())
-        return replace(self, storage=self.storage.at(self.storage.vote < self.num_classes), other_names=())
+            return replace(self, storage=recode[self.storage])
+        vote = recode[self.storage.vote]  # in the same order
+        return replace(self, storage=self.storage._replace(vote=vote).at(vote != MISSING))
 
     def refuse_other_votes(self, who: str) -> None:
         """Raise `VotesError` if there are categories that are not labels; `who`, the subject, cannot use them."""
+        if self.is_ordered:
+            raise VotesError(
+                f"{who} takes votes for classes only, but these are ordered: take each grade as a vote for a class by "
+                "votes.without_other_votes()"
+            )
         if len(self.other_names):
             raise VotesError(
                 f"{who} takes votes for classes only, but {listed(self.other_names)} is not one of them: take such "
@@ -330,7 +402,7 @@ class Votes:
     @cached_property
     def cast_by_item(self) -> Int[np.ndarray, " item"]:
         """The number of votes of each item, for whatever category."""
-        if not len(self.other_names):
+        if not len(self.other_names) and not self.is_ordered:
             return self.tally.sum(axis=1)
         if isinstance(self.storage, np.ndarray):
             return (self.storage != MISSING).sum(axis=1)
@@ -338,7 +410,7 @@ class Votes:
 
     @cached_property
     def tally(self) -> Int[np.ndarray, "item label"]:
-        """The number of votes of each item for each class.
+        """The number of votes of each item for each class; grades are for the class of `class_of_vote`.
 
         Examples:
             >>> import latentens as le
@@ -346,6 +418,8 @@ class Votes:
             array([[1, 2],
                    [0, 2]], dtype=int32)
         """
+        if len(self.grade_names):
+            return self.without_other_votes().tally
         tally = np.empty((self.num_items, self.num_classes), dtype=np.int32)
         for start, block in self.blocks():
             count_votes(block.storage, out=tally[start : start + block.num_items])
@@ -462,6 +536,9 @@ class Votes:
         repeated = ", repeated votes" if self.has_repeats else ""
         note = f"; {self.note}" if self.note else ""
         others = f", votes that are not labels: {listed(self.other_names)}" if len(self.other_names) else ""
+        if self.is_ordered:
+            grades = listed([self.grade_names[0], self.grade_names[-1]]).replace(", ", " … ")
+            others = f", ordered votes ({len(self.grade_names)} grades, {grades})"
         return (
             f"{self.num_items:,} items × {self.num_voters:,} voters, {self.num_classes} classes "
             f"({listed(self.class_names)}){others}, {share:.1%} missing{repeated}{note}"
