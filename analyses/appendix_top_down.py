@@ -1,6 +1,6 @@
 """The closing remark of the paper's appendix, measured: when is the mean-field step good in a top-down model?
 
-    python analyses/appendix_top_down.py [--out DIR] [--draws 4]
+    python analyses/appendix_top_down.py [--out DIR] [--draws 2]
 
 In the chain label → hidden units → votes, `log p(h | x, y) = … + xᵀWh − log Z(h)` with
 `log Z(h) = Σ_i softplus(a_i + W_i h)`;

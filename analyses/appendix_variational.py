@@ -1,6 +1,6 @@
 """The paper's appendix on deep belief nets: how near the stack comes to the exact posterior of the net it stands for.
 
-    python analyses/appendix_variational.py [--out DIR] [--sets 3]
+    python analyses/appendix_variational.py [--out DIR] [--sets 1]
 
 Votes come from an RBM whose hidden units are coupled through their voters; the label hangs on the hidden units by the
 weights that the second machine of a stack has for infinitely many items. The hidden units are independent given the

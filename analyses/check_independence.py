@@ -1,6 +1,6 @@
 """False alarms and power of the check of conditional independence.
 
-    python analyses/check_independence.py [--data ROOT] [--out DIR] [--seed 0] [--simulations 100]
+    python analyses/check_independence.py [--data ROOT] [--out DIR] [--seed 0] [--simulations 50]
 
 Writes a table of all sets, one of the p-value of every pair of voters, and a summary. Votes of condInd come from the
 model that is checked: its share of rejections should be the level of 5 %, and the p-values of its pairs should be

@@ -1,6 +1,6 @@
 """Is there a signal at all? False alarms of the test on coin tosses, and its power on weak voters.
 
-    python analyses/coin_tosses.py [--out DIR] [--seed 0] [--sets 200]
+    python analyses/coin_tosses.py [--out DIR] [--seed 0] [--sets 100]
 
 Coins are fair, uneven (each voter with a share of its own), tossed for a part of the items only, or have three sides;
 a test at the level of 5 % should find a signal in 5 % of such sets. Weak voters are right with probability .55. Beside

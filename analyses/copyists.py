@@ -1,6 +1,6 @@
 """Who copies whom, without labels: is the pair that copies named on freshly simulated juries?
 
-    python analyses/copyists.py [--out DIR] [--seed 0] [--sets 20]
+    python analyses/copyists.py [--out DIR] [--seed 0] [--sets 10]
 
 The second judge copies the first on six of ten items; a tenth of the votes is missing. Counted are the sets on which
 the check finds dependence, and of these those where the pair with the strongest residual is the one that copies, where

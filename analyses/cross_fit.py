@@ -1,6 +1,6 @@
 """What does a wrong model cost? Data of every program × every program fitted: accuracy, log score, divergence, fit.
 
-    python analyses/cross_fit.py [--out DIR] [--sets 5] [--items 10000]
+    python analyses/cross_fit.py [--out DIR] [--sets 2] [--items 10000]
 
 Rows are programs that votes are drawn from, columns those that are fitted to them without labels; the diagonal is the
 reference. Predictive fit is the exact log-likelihood per item of another set from the same parameters. `DeepBeliefNet`

@@ -1,7 +1,7 @@
 """How many independent voters are these worth? Estimates beside the value of the true model, and their intervals.
 
-    python analyses/effective_voters.py [--data DATA] [--out DIR] [--seed 0] [--sets 50] [--items 3000]
-        [--resamples 30] [--families condInd Tree LG TG]
+    python analyses/effective_voters.py [--data DATA] [--out DIR] [--seed 0] [--sets 2] [--items 3000]
+        [--resamples 10] [--families condInd Tree LG TG]
 
 Sets of the paper's four families are drawn anew. The true worth is that of the model that they come from. The estimate
 is that of `effective_voters`, which chooses among independent voters, a common factor and hidden units; the interval
@@ -45,9 +45,9 @@ def main(
     data: Path | None,
     out: Path,
     seed: int,
-    sets: int = 4,
+    sets: int = 2,
     items: int = 3000,
-    resamples: int = 20,
+    resamples: int = 10,
     families: tuple[str, ...] = ("condInd", "Tree", "LG", "TG"),
 ) -> pd.DataFrame:
     del data  # everything is simulated

@@ -1,6 +1,6 @@
 """What few gold labels are worth: every method with 20 to 200 of them, scored on the items that have none.
 
-    python analyses/gold.py --data ROOT [--out DIR] [--draws 5] [--sets 20] [--methods NAME …] [--parts real simulated]
+    python analyses/gold.py --data ROOT [--out DIR] [--draws 1] [--sets 2] [--methods NAME …] [--parts real simulated]
 
 ROOT holds `panels`, `ensembles` and `crowds`, one folder per set; of large sets 4,000 items are drawn. A set takes part
 with a number of gold labels if it has three times as many labels. Votes for what is not a class of the truth (ties,
@@ -72,8 +72,8 @@ def main(
     data: Path | None,
     out: Path,
     seed: int,
-    draws: int = 2,
-    sets: int = 5,
+    draws: int = 1,
+    sets: int = 2,
     items: int = 1_000,
     methods: tuple[str, ...] = (*METHODS, *WITHOUT, "best voter by gold", "penalised logit", "supervised"),
     parts: tuple[str, ...] = ("real", "simulated"),

@@ -1,6 +1,6 @@
 """L-SML where there are groups and where there are none: does it find groups in noise, and does it keep real ones?
 
-    python analyses/latent_spectral_guard.py [--out DIR] [--sets 20] [--keys 3] [--families condInd Tree]
+    python analyses/latent_spectral_guard.py [--out DIR] [--sets 10] [--keys 2] [--families condInd Tree]
 
 On sets drawn anew from the paper's parameters, each with several keys: the mean and, above all, the worst balanced
 accuracy, exact Bayes beside it, and in how many percent of the fits groups were kept.

@@ -421,7 +421,6 @@ TABLES: dict[str, tuple[str, Callable[[pd.DataFrame], str]]] = {
     "approximations same kl": ("approximations_same_kl", partial(plain, below_one=5)),
     "reference posteriors": ("reference_posteriors", precise),
     "approximations 200": ("approximations", partial(approximations, items=200)),
-    "approximations 1000": ("approximations", partial(approximations, items=1000)),
     "approximations 10000": ("approximations", partial(approximations, items=10_000)),
 }
 """Each table's file and what is made of it."""

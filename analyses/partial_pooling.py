@@ -1,6 +1,6 @@
 """Partial pooling on sparse crowds: the hierarchical model against plain Dawid–Skene.
 
-    python analyses/partial_pooling.py [--data DIR] [--out DIR] [--sets 20] [--items 2000] [--voters 200] [--votes 3]
+    python analyses/partial_pooling.py [--data DIR] [--out DIR] [--sets 5] [--items 2000] [--voters 200] [--votes 3]
         [--methods majority plain DawidSkeneEM hierarchical]
 
 `plain` is `DawidSkeneEM` with next to no pseudo-counts. In the simulated sets voters vary around a population that is

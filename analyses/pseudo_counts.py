@@ -1,6 +1,6 @@
 """Pseudo-counts of Dawid–Skene on sparse crowds: which ones lose least, judged on simulated sets only.
 
-    python analyses/pseudo_counts.py [--out DIR] [--sets 20] [--items 1000] [--voters 100] [--random-starts 2]
+    python analyses/pseudo_counts.py [--out DIR] [--sets 5] [--items 600] [--voters 60] [--random-starts 2]
 
 Crowds differ in the number of classes, in the votes per item and in their voters: around a population, many of whom
 guess, specialists who know some classes only, or a few who do most of the work. Figures are means over sets and worst

@@ -1,6 +1,6 @@
 """Published analyses of two classic sets of votes, done again: every figure beside the one in print.
 
-    python analyses/published.py [--out out] [--seed 0] [--fits …] [--random-starts 1000] [--draws 2000]
+    python analyses/published.py [--out out] [--seed 0] [--fits …] [--random-starts 1000] [--draws 1000]
 
 Fits, all of them by default:
     em                Dawid–Skene on the anaesthetists of Dawid & Skene (1979), at the maximum to which vote shares

@@ -1,6 +1,6 @@
 """Balanced accuracy of the RBM stack on the paper's data, one set of defaults for all, over several keys.
 
-    python analyses/rbm_accuracy.py [--data ROOT] [--out DIR] [--seed 0] [--keys 10] [--names Tree/1 S3 …]
+    python analyses/rbm_accuracy.py [--data ROOT] [--out DIR] [--seed 0] [--keys 3] [--names Tree/1 S3 …]
 
 Without `--data` the simulated sets are drawn anew, so that `--names Tree/300 Tree/301 …` are sets that nobody has seen.
 """

@@ -1,6 +1,6 @@
 """The RBM stack on real ensembles, panels and crowds and on fresh simulated sets, beside Dawid–Skene and the vote.
 
-    python analyses/rbm_real.py --data ROOT --out DIR [--keys 3] [--kinds ensembles panels crowds paper tree …]
+    python analyses/rbm_real.py --data ROOT --out DIR [--keys 2] [--kinds ensembles panels crowds paper tree …]
         [--sets 10] [--items 10000]
 
 ROOT has the folders `ensembles` and `panels` (`votes.csv`, one row per item, and `truth.csv` in a folder each),

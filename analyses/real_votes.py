@@ -1,19 +1,20 @@
 """Every method and its peers on votes that nobody here made: panels, ensembles and crowds.
 
-    python analyses/real_votes.py --data ROOT [--out DIR] [--keys 3] [--simulated 2] [--methods NAME …] [--folders …]
+    python analyses/real_votes.py --data ROOT [--out DIR] [--keys 3] [--simulated 1] [--methods NAME …] [--folders …]
         [--sets NAME …] [--kinds …]
 
 ROOT has folders `ensembles`, `panels` and `crowds` of sets: votes (`votes.csv`, wide, or `label.csv`, long) and
 `truth.csv`. Votes that are not classes of the truth ("tie", "Unsure") count as missing. Sets of known kinds are drawn
 besides (`simulated_kinds.py`, `--simulated` of each). Every fit is kept in DIR, so that an interrupted run resumes.
-Methods that take long (`SLOW`) have one key and no simulated sets. Peers (extra `peers`) run at their defaults, and
-those that are not installed are left out.
+Methods that take long have one key (`ONE_KEY`), some of them no simulated sets (`SLOW`). Peers (extra `peers`) run at
+their defaults, and those that are not installed are left out.
 
 True labels are used for scoring only, but for two rows that say so: the best single voter, and a supervised reference
 (logistic regression of the labels on the votes, by five folds).
 """
 
 import json
+import os
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -79,6 +80,9 @@ LEFT_OUT = "SpectralMetaLearner", "LatentSpectral", "Cubam", "deem, its own sett
 """Methods of two classes, and settings of a peer that take hours."""
 
 SLOW = ("TreeMLE", "RBMStack", *PEERS)
+ONE_KEY = ("Consensus", "Tempered(DawidSkeneEM)", "Tempered(Ebcc)", *SLOW)
+LONGEST = 120
+"""A fit that has not ended after this many seconds is left out."""
 
 SCORES = "accuracy", "log_score", "calibration_error_debiased", "confident_share", "confident_wrong"
 
@@ -93,15 +97,16 @@ def main(
     out: Path,
     seed: int,
     keys: int = 3,
-    simulated: int = 2,
+    simulated: int = 1,
     methods: tuple[str, ...] = tuple(name for name in METHODS if name not in LEFT_OUT),
     folders: tuple[str, ...] = FOLDERS,
     sets: tuple[str, ...] = ("",),
     kinds: tuple[str, ...] = tuple(KINDS),
 ) -> pd.DataFrame:
+    os.environ.setdefault("LATENTENS_SECONDS", str(LONGEST))
     for folder, dataset in real_sets(data, folders, sets):
         for name in methods:
-            for number in range(1 if name in SLOW else keys):
+            for number in range(1 if name in ONE_KEY else keys):
                 measured(out / "real", folder, dataset, name, seed + number)
     for folder, dataset in simulated_sets(kinds, simulated, seed):
         for name in (name for name in methods if name not in SLOW):

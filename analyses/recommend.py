@@ -1,6 +1,6 @@
 """Does a recommendation from twins hold? Expected against real accuracy, and the loss of the recommended method.
 
-    python analyses/recommend.py [--data DIR] [--out DIR] [--sets 5] [--items 1000] [--twins 2] [--repetitions 40]
+    python analyses/recommend.py [--data DIR] [--out DIR] [--sets 1] [--items 1000] [--twins 1] [--repetitions 10]
         [--parts families real coins coverage] [--quick 0]
 
 Sets of the four families and real ones are treated as if their labels were unknown. `recommend_sets.csv` has a row for
@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 from coin_tosses import COINS, toss
-from common import CROWDS, family_of, find, run, write
+from common import family_of, find, run, write
 
 import latentens as le
 from latentens.datasets import PAPER_MODELS, Dataset, simulate_paper
@@ -27,7 +27,7 @@ from latentens.models import DawidSkene
 from latentens.runtime.progress import track_late
 from latentens.scores.scores import balanced_accuracy
 
-REAL = ("S1", "S3", "magic/1", "magic/2", *CROWDS)
+REAL = ("S1", "S3", "magic/1", "bluebird", "rte")
 ALWAYS = {"DawidSkeneEM": DawidSkeneEM(), "MajorityVote": MajorityVote(), "RBMStack": RBMStack()}
 PARTS = ("families", "real", "coins", "coverage")
 REAL_ITEMS = 2000
@@ -38,10 +38,10 @@ def main(
     data: Path | None,
     out: Path,
     seed: int,
-    sets: int = 2,
+    sets: int = 1,
     items: int = 1000,
-    twins: int = 2,
-    repetitions: int = 20,
+    twins: int = 1,
+    repetitions: int = 10,
     parts: tuple[str, ...] = PARTS,
     quick: int = 0,
 ) -> pd.DataFrame:

@@ -1,7 +1,7 @@
 """Simulation-based calibration of posterior draws: where true parameters and labels rank among them.
 
-    python analyses/sbc.py [--out DIR] [--simulations 100] [--items 200] [--draws 99] [--models NAME …]
-        [--methods Nuts Laplace Variational] [--alarms 40]
+    python analyses/sbc.py [--out DIR] [--simulations 30] [--items 200] [--draws 99] [--models NAME …]
+        [--methods Nuts Laplace Variational] [--alarms 20]
 
 Parameters come from the priors, votes from the parameters. If the draws are right the ranks are uniform, and the
 distribution function of each parameter's ranks stays in the band around the diagonal. `sbc.csv` has the p-value of
@@ -49,6 +49,9 @@ MODELS: dict[str, GenerativeModel] = {
     "ItemDifficulty": ItemDifficulty(5),
     "Confounder": Confounder(5),
 }
+APPROXIMATED = ("DawidSkene", "Tree", "OneCoin")
+"""Models on which approximations are ranked, too."""
+
 VOTERS = 5
 GRID = (np.arange(200) + 0.5) / 200
 
@@ -98,11 +101,11 @@ def main(
     data: Path | None,
     out: Path,
     seed: int,
-    simulations: int = 50,
+    simulations: int = 30,
     items: int = 200,
     draws: int = 99,
     warmup: int = 300,
-    models: tuple[str, ...] = tuple(MODELS),
+    models: tuple[str, ...] = tuple(MODELS)[:-1],
     methods: tuple[str, ...] = ("Nuts", "Laplace", "Variational"),
     alarms: int = 20,
 ) -> pd.DataFrame:
@@ -110,7 +113,7 @@ def main(
     settings = {"num_simulations": simulations, "num_items": items, "num_draws": draws, "labels": True}
     tables, ranks, verdicts = {}, {}, []
     for name in models:
-        for kind in methods:
+        for kind in methods if name in APPROXIMATED else methods[:1]:
             method = method_of(kind, MODELS[name], draws, warmup)
             found = simulation_based_calibration(
                 MODELS[name], method, key=jax.random.key(seed), folder=out / "sbc" / name / kind, **settings

@@ -56,7 +56,7 @@ def main(data: Path | None, out: Path, seed: int, largest: float, axes: list[str
     cells = [cell | {"seed": seed} for cell in plan() if cell.get("votes", 0) <= largest]
     cells = [cell for cell in cells if not axes or cell["axis"] in axes]
     table = with_ratios(pd.DataFrame([measure(cell) for cell in track(cells, description="scaling")]))
-    limits = {"refused": refusals(seed)} | ({} if axes else physical_limits(min(10**7, int(largest) // 15), seed))
+    limits = {"refused": refusals(seed)} | physical_limits(min(10**7, int(largest) // 15), seed)
     out.mkdir(parents=True, exist_ok=True)
     table.to_csv(out / "scaling.csv", index=False)
     words = pd.Series({name: value for name, value in limits.items() if name != "refused"}, name="value", dtype=float)
@@ -277,7 +277,12 @@ if __name__ == "__main__":
     parser.add_argument("--out", type=Path, default=Path("out/scaling"))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--largest", type=float, default=2e7)
-    parser.add_argument("--axes", nargs="+", help="such as 'hidden units' and 'hidden units, gaps'; by default all")
+    parser.add_argument(
+        "--axes",
+        nargs="+",
+        default=["items", "votes", "voters", "hidden units"],
+        help="such as 'hidden units' and 'hidden units, gaps'; by default four",
+    )
     parser.add_argument("--cell", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.cell:

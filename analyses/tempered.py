@@ -1,6 +1,6 @@
 """Confidence calibrated without labels: posteriors before and after tempering.
 
-    python analyses/tempered.py [--data ROOT] [--out DIR] [--sets 20] [--items 2000] [--parts simulated robustness real]
+    python analyses/tempered.py [--data ROOT] [--out DIR] [--sets 5] [--items 1000] [--parts simulated robustness real]
 
 Simulated sets come from the paper's families and from all programs of the catalogue whose label votes can tell, each
 with its exact posterior. Log scores and divergences are in nats per item; `by labels` is the best temperature that the

@@ -1,6 +1,6 @@
 """Trees of several classes with groups found from the votes, against exact Bayes and Dawid–Skene.
 
-    python analyses/tree_groups.py [--out DIR] [--sets 20] [--items 10000] [--classes 3 4] [--sizes 8 4 3]
+    python analyses/tree_groups.py [--out DIR] [--sets 5] [--items 10000] [--classes 3 4] [--sizes 8 4 3]
 
 Opinions are right with probability uniform on [.6, .9], voters on [.5, .9], errors spread at random. Every set has
 parameters of its own. Accuracies are in percent.
