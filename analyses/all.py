@@ -97,8 +97,9 @@ ON_DEMAND = ("reference_posteriors",)
 SCRIPTS = {"guide": FOLDER / "guide" / "figures.py"}
 """Scripts that are not called as their analysis."""
 
-BY_HAND = ("report.png",)
-"""A picture of a browser's window, by `guide/report_picture.py`, which needs chromium."""
+BY_HAND = ("install.csv", "install_commands.csv", "report.png")
+"""New environments, by `install.py`, which needs an index of packages; a picture of a browser's window, by
+`guide/report_picture.py`, which needs chromium."""
 
 
 def script_of(name: str) -> Path:

@@ -418,6 +418,8 @@ TABLES: dict[str, tuple[str, Callable[[pd.DataFrame], str]]] = {
     "estimate sets": ("estimate_sets", thousandths),
     "estimate active": ("estimate_active", thousandths),
     "estimate ask": ("estimate_ask", asked),
+    "install": ("install", plain),
+    "install commands": ("install_commands", plain),
     "approximations same kl": ("approximations_same_kl", partial(plain, below_one=5)),
     "reference posteriors": ("reference_posteriors", precise),
     "approximations 200": ("approximations", partial(approximations, items=200)),
