@@ -26,7 +26,7 @@ PACKAGES = {
     "estimation": "Numbers from few gold labels, and what to label next.",
     "reporting": "The report.",
     "sklearn": "Estimators for scikit-learn.",
-    "inference.relabel": "The order of labels in draws.",
+    "inference.orient": "The order of labels in draws.",
     "inference.density": "The density of a model as a function, for any sampler.",
     "errors": "Errors and warnings.",
 }

@@ -13,9 +13,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
-from scipy.linalg import eigh
 
 from latentens.checks.statistics import PairCovariance, States, Statistic, VoteRows, draw_votes
+from latentens.inference.skill import scaled_spectrum
 from latentens.programs.contract import structure_of
 from latentens.programs.likelihood import DenseRows, row_log_likelihood
 from latentens.programs.model import GenerativeModel, Params
@@ -192,8 +192,6 @@ def score_basis(
     Directions with less than `least_information` of the largest information are unidentified and left out.
     """
     information = (scores * counts[:, None]).T @ scores
-    size = np.sqrt(np.diag(information))
-    size = np.where(size > 0, size, 1.0)
-    values, vectors = eigh(information / np.outer(size, size))
+    values, vectors, size = scaled_spectrum(information)
     kept = values > least_information * values[-1]
     return vectors[:, kept] / np.sqrt(values[kept]) / size[:, None]

@@ -1,6 +1,5 @@
 """No-U-turn sampling of a marginal program: chains in threads, one compiled program for all of them."""
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,26 +13,16 @@ from numpyro.infer.hmc import HMCState, hmc
 
 from latentens.inference.density import density_by_name
 from latentens.inference.optimise import in_parallel, stack
-from latentens.programs.contract import structure_of
-from latentens.programs.likelihood import DenseRows, Observations
+from latentens.programs.likelihood import Observations
 from latentens.programs.model import GenerativeModel
 from latentens.programs.parameters import num_parameters, unpack
-from latentens.runtime.blocks import fetch, num_workers
-from latentens.runtime.limits import check_memory, check_time
+from latentens.runtime.blocks import fetch
+from latentens.runtime.limits import check_memory
 from latentens.runtime.parallel import stop_if_asked
 from latentens.runtime.progress import Advance, task
 
-LOOK_UP_SECONDS = 1e-8
-"""What a vote takes in a likelihood and its gradient for each state of what votes depend on, looked up in a table."""
-
-PRODUCT_SECONDS = 5e-10
-"""The same for an element of an indicator matrix."""
-
 CHUNK = 50
 """Steps of a chain between two returns to Python."""
-
-LONGEST_SAMPLING = 4 * 3600.0
-"""Sampling that is estimated to take longer is refused, unless the user sets another limit."""
 
 DRAW_COPIES = 4
 """Draws in unconstrained space, as parameters and with their labels in order, and a copy while they are joined."""
@@ -74,21 +63,13 @@ class Sampler:
         points, statistics = stack(drawn)
         return jax.device_get(_constrain_draws(density, points)), statistics
 
-    def check_cost(self, observations: Observations, num_chains: int) -> None:
-        """Refuse sampling that would take too much memory or time, by a rough estimate from sizes.
-
-        A trajectory has about `5 d^(1/4)` gradients in d dimensions: steps must become shorter as `d^(-1/4)`.
-        """
+    def check_memory(self, num_chains: int) -> None:
+        """Refuse draws that would take too much memory."""
         size = num_parameters(self.model)
-        steps = min(5 * size**0.25, 2.0**self.max_tree_depth)
-        gradients = num_chains * (self.num_warmup + self.num_samples) * steps
         what = f"sampling {num_chains} chains of {size:,} parameters"
         check_memory(
             8.0 * DRAW_COPIES * num_chains * self.num_samples * size, what, "keep fewer draws or leave voters out"
         )
-        seconds = gradients * gradient_seconds(self.model, observations) / min(num_chains, num_workers())
-        remedy = "use MaximumLikelihood with use_prior=True, or fit a sample of the items by votes.take"
-        check_time(seconds, what, remedy, LONGEST_SAMPLING)
 
     @property
     def _num_chunks(self) -> int:
@@ -175,12 +156,3 @@ def _advance(sampler: Sampler, density: _Density, observations: Observations, st
 @partial(jax.jit, static_argnums=0)
 def _constrain_draws(density: _Density, points: Float[Array, "chain draw coordinate"]) -> dict[str, Array]:
     return jax.vmap(jax.vmap(lambda flat: unpack(density.model, density.unravel(flat)).params))(points)
-
-
-def gradient_seconds(model: GenerativeModel, observations: Observations) -> float:
-    """The time that a likelihood and its gradient are estimated to take on one core."""
-    structure = structure_of(model)
-    states = math.prod(len(structure.hidden[name].support) for name in structure.vote_parents)
-    rows = observations.rows
-    seconds = PRODUCT_SECONDS if isinstance(rows, DenseRows) else LOOK_UP_SECONDS
-    return seconds * states * rows[0].size

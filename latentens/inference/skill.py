@@ -1,6 +1,5 @@
 """How good each voter is under a fitted model, and how well the votes determine that."""
 
-from collections.abc import Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -10,6 +9,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int
 from numpyro.distributions import constraints
+from scipy import sparse
 from scipy.linalg import eigh
 from scipy.special import expit, logit, ndtri, softmax
 
@@ -34,6 +34,18 @@ REACHED = 1e-6
 """A function that changes by less than this along such a direction does not depend on it."""
 
 
+def scaled_spectrum(
+    information: Float[np.ndarray, "parameter parameter"],
+) -> tuple[Float[np.ndarray, " direction"], Float[np.ndarray, "parameter direction"], Float[np.ndarray, " parameter"]]:
+    """Eigenvalues, in increasing order, and eigenvectors of an information in units in which its diagonal is one.
+
+    The last array has these units: the square roots of the diagonal.
+    """
+    size = np.sqrt(np.abs(np.diag(information)))
+    size = np.where(size > 0, size, 1.0)
+    return *eigh(information / np.outer(size, size)), size
+
+
 def errors_of(
     information: Float[np.ndarray, "parameter parameter"], slopes: Float[np.ndarray, "function parameter"]
 ) -> Float[np.ndarray, " function"]:
@@ -43,9 +55,7 @@ def errors_of(
         information: The information about the parameters.
         slopes: Derivatives of the functions.
     """
-    size = np.sqrt(np.abs(np.diag(information)))
-    size = np.where(size > 0, size, 1.0)
-    values, vectors = eigh(information / np.outer(size, size))
+    values, vectors, size = scaled_spectrum(information)
     along = (slopes / size) @ vectors
     known = values > UNIDENTIFIED * values[-1]
     errors = np.sqrt((along[:, known] ** 2 / values[known]).sum(axis=1))
@@ -276,25 +286,22 @@ def independent_skill(
     # It makes the information of few votes positive definite, and must not stand for knowledge of the voter.
     most = MOST_ADDED * added[0].size
     added = added * (most / np.maximum(added.sum(axis=(1, 2)), most))[:, None, None]
-    num_items = votes.num_items + len(shares) * added.min()
-    information = _complete(shares, confusion, counts + added, num_items) - _missing(confusion, votes, probs)
-    errors = errors_of(information, _slopes(shares, confusion, says)) * _unaided(number, added)
-    centre = skills_of(
-        shares, _independent_inside(_frequencies(counts, confusion), margin) if added.any() else confusion, says
-    )
-    return lay_out(found, errors, number, level, INFORMATION, num_labels=len(shares), centre=centre)
-
-
-def _unaided(number: Int[np.ndarray, " voter"], added: Confusion) -> Float[np.ndarray, " skill"]:
-    """How much larger errors are without the pseudo-counts; with known labels this is exact."""
+    # parameters are log shares, then log confusion matrices by voter and label: their derivatives are these blocks
+    distributions = [shares, *confusion.reshape(-1, confusion.shape[2])]
+    curvatures = [np.diag(each) - np.outer(each, each) for each in distributions]
+    seen = [votes.num_items + len(shares) * added.min(), *(counts + added).sum(axis=2).ravel()]
+    complete = sparse.block_diag([times * each for times, each in zip(seen, curvatures, strict=True)])
+    information = complete.toarray() - _missing(confusion, votes, probs)
+    errors = errors_of(information, _skill_derivatives(shares, confusion, says) @ sparse.block_diag(curvatures))
+    # without the pseudo-counts errors are larger by this factor, exactly so where labels are known
     larger = np.sqrt((number + added.sum(axis=(1, 2))) / np.maximum(number, 0.5))
-    return np.concatenate([larger, larger, np.repeat(larger, added[0].size)])
-
-
-def _frequencies(counts: Confusion, confusion: Confusion) -> Confusion:
-    """Confusion matrices that pseudo-counts draw nowhere; the estimate where a voter never met the label."""
-    cast = counts.sum(axis=2, keepdims=True)
-    return np.where(cast > 0.5, counts / np.maximum(cast, 0.5), confusion)
+    errors = errors * np.concatenate([larger, larger, np.repeat(larger, added[0].size)])
+    centre = skills_of(shares, confusion, says)
+    if added.any():  # around frequencies that pseudo-counts draw nowhere; the estimate if a voter never met the label
+        cast = counts.sum(axis=2, keepdims=True)
+        frequencies = np.where(cast > 0.5, counts / np.maximum(cast, 0.5), confusion)
+        centre = skills_of(shares, _independent_inside(frequencies, margin), says)
+    return lay_out(found, errors, number, level, INFORMATION, num_labels=len(shares), centre=centre)
 
 
 def _posterior(shares: Shares, confusion: Confusion, votes: Votes, known: Codes | None) -> Posterior:
@@ -324,89 +331,54 @@ def _independent_inside(probs: np.ndarray, margin: float) -> np.ndarray:
     return moved / moved.sum(axis=-1, keepdims=True)
 
 
-def _complete(shares: Shares, confusion: Confusion, counts: Confusion, num_items: float) -> Information:
-    """The information if labels were known: coordinates are the shares', then by label, voter and vote."""
-    num_voters, num_labels, num_votes = confusion.shape
-    size = num_labels + confusion.size
-    found = np.zeros((size, size))
-    found[:num_labels, :num_labels] = num_items * _curvature(shares)
-    start = num_labels
-    for label in range(num_labels):
-        for voter in range(num_voters):
-            place = slice(start, start + num_votes)
-            found[place, place] = counts[voter, label].sum() * _curvature(confusion[voter, label])
-            start += num_votes
-    return found
-
-
-def _curvature(probs: Float[np.ndarray, " outcome"]) -> Float[np.ndarray, "outcome outcome"]:
-    return np.diag(probs) - np.outer(probs, probs)
-
-
 def _missing(confusion: Confusion, votes: Votes, label_probs: Posterior) -> Information:
     """The information that is lost because labels are not known: the variance of the complete score."""
-    num_labels, size = confusion.shape[1], confusion.shape[1] + confusion.size
-    per_label, found = confusion[:, 0].size, np.zeros((size, size))
-    for probs, deviations in _deviations(confusion, votes, label_probs):
-        mean = np.empty((len(probs), size))
+    num_voters, num_labels, num_votes = confusion.shape
+    size = num_labels + confusion.size
+    # where the entries of each label are among the parameters
+    places = np.arange(num_labels, size).reshape(confusion.shape).swapaxes(0, 1).reshape(num_labels, -1)
+    found = np.zeros((size, size))
+    for start, block in votes.blocks():
+        cell = block.triplets.item.astype(np.int64) * num_voters * num_votes + block.indicator_columns
+        cast = np.bincount(cell, minlength=block.num_items * num_voters * num_votes).astype(float)
+        cast = cast.reshape(block.num_items, num_voters, num_votes)
+        probs, mean = label_probs[start : start + block.num_items], np.empty((block.num_items, size))
         mean[:, :num_labels] = probs
-        for label, deviation in enumerate(deviations):
-            start = num_labels + label * per_label
-            place = slice(start, start + per_label)
-            mean[:, place] = probs[:, [label]] * deviation
+        for label, place in enumerate(places):
+            # the score if this were the label: the votes less what is expected of those who voted
+            expected = cast.sum(axis=2, keepdims=True) * confusion[:, label]
+            deviation = (cast - expected).reshape(block.num_items, -1)
+            weighted = probs[:, [label]] * deviation
+            mean[:, place] = weighted
             found[label, label] += probs[:, label].sum()
-            total = mean[:, place].sum(axis=0)
-            found[label, place] += total
-            found[place, label] += total
-            found[place, place] += mean[:, place].T @ deviation
+            found[label, place] += weighted.sum(axis=0)
+            found[place, label] += weighted.sum(axis=0)
+            found[np.ix_(place, place)] += weighted.T @ deviation
         found -= mean.T @ mean
     return found
 
 
-def _deviations(
-    confusion: Confusion, votes: Votes, label_probs: Posterior
-) -> Iterator[tuple[Posterior, list[Float[np.ndarray, "item voter_vote"]]]]:
-    """By blocks of items: the posterior and, for each label, the votes less what is expected of those who voted."""
+def _skill_derivatives(
+    shares: Shares, confusion: Confusion, says: Says | None
+) -> Float[np.ndarray, "skill probability"]:
+    """The derivatives of `skills_of` by shares and confusion matrices: a rate is right votes by votes for classes."""
     num_voters, num_labels, num_votes = confusion.shape
-    for start, block in votes.blocks():
-        places = block.triplets.item.astype(np.int64) * num_voters * num_votes + block.indicator_columns
-        cast = np.bincount(places, minlength=block.num_items * num_voters * num_votes)
-        by_voter = cast.reshape(block.num_items, num_voters, num_votes).astype(float)
-        number = by_voter.sum(axis=2, keepdims=True)
-        flat = [(by_voter - number * confusion[:, k]).reshape(block.num_items, -1) for k in range(num_labels)]
-        yield label_probs[start : start + block.num_items], flat
-
-
-def _slopes(shares: Shares, confusion: Confusion, says: Says | None = None) -> Float[np.ndarray, "skill parameter"]:
-    """How skills change with the parameters."""
-    num_voters, num_labels, num_votes = confusion.shape
-    right = np.diagonal(confusion, axis1=1, axis2=2)
-    by_confusion = np.zeros((num_voters, num_labels, num_votes, num_labels, num_voters, num_votes))
-    for voter in range(num_voters):
-        for label in range(num_labels):
-            by_confusion[voter, label, :, label, voter] = _curvature(confusion[voter, label])
-    of_right = np.stack([by_confusion[:, k, k] for k in range(num_labels)], axis=1)
-    by_shares = np.zeros((num_voters * (2 + num_labels * num_votes), num_labels))
-    even = np.full(num_labels, 1 / num_labels)
-    if says is None:
-        by_shares[:num_voters] = shares * (right - (right @ shares)[:, None])
-        rates = [np.einsum("k,jkabc->jabc", weights, of_right) for weights in (shares, even)]
-    else:  # a rate is the quotient of right votes and votes for classes
-        right, for_class = _right_and_cast(confusion, says)
-        of_right = np.stack([np.tensordot(by_confusion[:, k], says[:, k], (1, 0)) for k in range(num_labels)], axis=1)
-        of_class = np.tensordot(by_confusion, says.sum(axis=1), (2, 0))
-        total, accuracy = for_class @ shares, (right @ shares) / (for_class @ shares)
-        surplus = right - accuracy[:, None] * for_class  # its mean over the labels is 0
-        by_shares[:num_voters] = shares * surplus / total[:, None]
-        quotient = (of_right - (right / for_class)[..., None, None, None] * of_class) / for_class[..., None, None, None]
-        of_surplus = (of_right - accuracy[:, None, None, None, None] * of_class) / total[:, None, None, None, None]
-        rates = [
-            np.einsum("k,jkabc->jabc", weights, part) for weights, part in ((shares, of_surplus), (even, quotient))
-        ]
-    size = confusion.size
-    return np.hstack(
-        [by_shares, np.vstack([*(rate.reshape(-1, size) for rate in rates), by_confusion.reshape(-1, size)])]
-    )
+    if says is None:  # all votes are for classes
+        says, for_any = np.eye(num_votes, num_labels), np.zeros(num_votes)
+        right, cast = np.diagonal(confusion, axis1=1, axis2=2), np.ones((num_voters, num_labels))
+    else:
+        (right, cast), for_any = _right_and_cast(confusion, says), says.sum(axis=1)
+    total = cast @ shares
+    accuracy, rates = (right @ shares) / total, right / cast
+    by_shares = np.zeros((2, num_voters, num_labels))
+    by_shares[0] = (right - accuracy[:, None] * cast) / total[:, None]
+    by_confusion = np.zeros((2, num_voters, *confusion.shape))
+    voters = np.arange(num_voters)  # a rate depends on the voter's own confusion matrix
+    surplus = says.T - accuracy[:, None, None] * for_any
+    by_confusion[0, voters, voters] = shares[:, None] * surplus / total[:, None, None]
+    by_confusion[1, voters, voters] = (says.T - rates[:, :, None] * for_any) / cast[:, :, None] / num_labels
+    of_rates = np.concatenate([by_shares, by_confusion.reshape(2, num_voters, -1)], axis=2)
+    return np.vstack([*of_rates, np.eye(confusion.size, of_rates.shape[2], k=num_labels)])
 
 
 def point_skill(

@@ -166,8 +166,7 @@ class Nuts(SampledMethod):
 
     Labels and hidden units are summed out, so the sampler moves in the continuous parameters alone. The labels of each
     draw are put in the order that agrees best with the votes; with gold labels, which are part of the likelihood, these
-    and the priors decide. Sampling that is estimated to take more than four hours, or more than LATENTENS_SECONDS, is
-    refused up front.
+    and the priors decide.
 
     Attributes:
         model: The generative model.
@@ -202,7 +201,7 @@ class Nuts(SampledMethod):
         sampler = Sampler(
             self.model, self.num_warmup, self.num_samples, self.dense_mass, self.target_accept, self.max_tree_depth
         )
-        sampler.check_cost(observations, self.num_chains)
+        sampler.check_memory(self.num_chains)
         starts, modes = self._starts(votes, start_key, gold)
         draws, statistics = sampler.run(observations, starts, sample_key)
         diverging = np.asarray(statistics["diverging"])
