@@ -17,6 +17,7 @@ from layers import LayerCorrelations, decorrelation
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from paper import Reported
+from supervised import Supervised
 
 from latentens.comparison import EXACT, compare, save_comparison
 from latentens.comparison.own_program import OWN_PROGRAM, fitted_program, own_program
@@ -34,7 +35,6 @@ from latentens.methods import (
     RBMStack,
     RestrictedLikelihood,
     SpectralMetaLearner,
-    Supervised,
     TopDownMLE,
 )
 from latentens.methods.base import Estimate, Method, Posterior

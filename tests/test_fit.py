@@ -20,7 +20,6 @@ from latentens.methods import (
     Nuts,
     RBMStack,
     SpectralMetaLearner,
-    Supervised,
 )
 from latentens.models import DawidSkene
 from latentens.votes import Triplets
@@ -186,13 +185,6 @@ def test_a_saved_fit_predicts_as_the_original(name, tmp_path):
     assert (loaded.draws is None) == (fit.draws is None)
     assert set(loaded.params) == set(fit.params)
     assert loaded.diagnostics.keys() == fit.diagnostics.keys()
-
-
-def test_a_network_can_be_saved_too(tmp_path):
-    votes, labels = independent_votes(200, RATES, RATES)
-    fit = Supervised(restarts=1).fit(le.Dataset("some", votes, labels), key=KEY)
-    fit.save(tmp_path / "fit.nc")
-    np.testing.assert_array_equal(le.load_fit(tmp_path / "fit.nc").predict(votes), fit.label_probs)
 
 
 def test_a_class_that_cannot_be_imported_is_asked_for(tmp_path):

@@ -8,9 +8,11 @@ from typing import Any
 import jax
 import numpy as np
 from scipy.special import expit, softmax
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.neural_network import MLPClassifier
 
 from latentens.datasets import Dataset
-from latentens.errors import VotesError, require
+from latentens.errors import VotesError
 from latentens.methods.base import Diagnostics, Estimate, Fit, Posterior, Predictor, finished
 from latentens.methods.rows import in_blocks, vote_indicator
 from latentens.runtime.numerics import numpy_generator
@@ -79,10 +81,6 @@ class Supervised(Predictor):
         return probs
 
     def _train(self, inputs: Any, labels: np.ndarray, seed: int) -> Any:
-        require("Supervised training", "sklearn")
-        from sklearn.exceptions import ConvergenceWarning  # imported late: other methods need not wait for it
-        from sklearn.neural_network import MLPClassifier
-
         network = MLPClassifier(self.hidden_layers, solver="lbfgs", max_iter=self.max_iterations, random_state=seed)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # reported in the diagnostics
