@@ -1,5 +1,6 @@
 """Checks that need no label: signal, agreement, dependence, predictive checks, simulation-based calibration."""
 
+from latentens.checks.absence import AbsenceCheck, check_absence
 from latentens.checks.agreement import agreement
 from latentens.checks.dependence import (
     LabelDependence,
@@ -21,6 +22,7 @@ from latentens.checks.sbc import SimulationRanks, posterior_sbc, simulation_base
 from latentens.checks.signal import SignalCheck, check_signal, signal_summary
 
 __all__ = [
+    "AbsenceCheck",
     "EffectiveNumber",
     "EffectiveVoters",
     "LabelDependence",
@@ -31,6 +33,7 @@ __all__ = [
     "SimulationRanks",
     "agreement",
     "candidate_pairs",
+    "check_absence",
     "check_fit",
     "check_independence",
     "check_model",

@@ -314,7 +314,7 @@ def check(
     """
     import jax
 
-    from latentens.checks import agreement, check_independence, effective_voters, signal_summary
+    from latentens.checks import agreement, check_absence, check_independence, effective_voters, signal_summary
     from latentens.cli import io, printing
 
     io.check_file(out)
@@ -330,6 +330,8 @@ def check(
     console.print(found.summary)
     if found.rejected:
         console.print(printing.pair_table(found))
+    if (absence := check_absence(read, level=level)) is not None:
+        console.print(absence.summary)
     if worth:
         with status("Estimating the effective number of voters"):
             try:

@@ -319,6 +319,23 @@ class Votes:
             return self
         return replace(self._recoded(self.class_of_vote), other_names=(), grade_names=())
 
+    def absence_as_vote(self, name: str = "absent") -> "Votes":
+        """The same with every missing vote as a vote of its own, for voters who could have voted on every item.
+
+        Whether a voter votes may then depend on the label: methods that learn from categories that are not labels, such
+        as `DawidSkeneEM`, learn how. `check_absence` tests whether it does. Repeated votes are refused.
+
+        Args:
+            name: What the new category is called.
+        """
+        if self.is_ordered:
+            raise VotesError("absence is not a grade: take ordered votes as classes by votes.without_other_votes()")
+        if name in self.category_names:
+            raise VotesError(f"{name!r} is a vote already: give the category of missing votes another name")
+        codes = self.matrix.astype(code_type(self.num_categories + 1))
+        codes[codes == MISSING] = self.num_categories
+        return replace(self, storage=codes, other_names=(*self.other_names, name), grade_names=())
+
     def as_categories(self) -> "Votes":
         """The same with grades as categories that are not labels, whose order does not count."""
         if not self.is_ordered:
