@@ -345,6 +345,11 @@ def asked(table: pd.DataFrame) -> str:
 
 
 TABLES: dict[str, tuple[str, Callable[[pd.DataFrame], str]]] = {
+    "jury": ("jury", plain),
+    "jury gold": ("jury_gold", plain),
+    "soft labels": ("soft_labels", plain),
+    "soft labels checks": ("soft_labels_checks", plain),
+    "readers": ("readers", plain),
     "paper table 1": ("table_1", against_paper),
     "paper table 2": ("table_2", against_paper),
     "paper sizes": ("rbm_accuracy", paper_sizes),

@@ -22,6 +22,7 @@ from .datasets import simulate as simulate
 from .datasets import simulate_like as simulate_like
 from .estimation import effective_judges as effective_judges
 from .estimation import estimate as estimate
+from .estimation import grade_panel as grade_panel
 from .estimation import judge_worth as judge_worth
 from .estimation import labels_needed as labels_needed
 from .estimation import next_labels as next_labels

@@ -26,6 +26,7 @@ LAYERS = (
     "estimation",
     "reporting",
     "sklearn",
+    "inspect",
     "cli",
     "__main__",
 )

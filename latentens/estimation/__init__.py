@@ -3,12 +3,15 @@
 from latentens.estimation.estimate import estimate, explain
 from latentens.estimation.judges import EffectiveJudges, effective_judges, judge_worth
 from latentens.estimation.next_labels import labels_needed, next_labels, next_votes
+from latentens.estimation.panel import PanelGrades, grade_panel
 
 __all__ = [
     "EffectiveJudges",
+    "PanelGrades",
     "effective_judges",
     "estimate",
     "explain",
+    "grade_panel",
     "judge_worth",
     "labels_needed",
     "next_labels",
