@@ -11,8 +11,10 @@ from jaxtyping import Array, Float, Int
 
 from latentens.errors import LatentensError, SettingError
 from latentens.programs.components import (
+    Categories,
     Classes,
     Prior,
+    check_categories,
     even_errors,
     even_prevalence,
     keep_positive,
@@ -57,6 +59,8 @@ class Tree(GenerativeModel):
             (group, label, opinion); defaults as for `DawidSkene`.
         voter_prior: Concentrations of the Dirichlet priors of the voters' confusion matrices, (opinion,
             vote) or (voter, opinion, vote).
+        num_categories: Number of different votes, if there are others than for classes, such as "tie": the first K are
+            for the classes.
 
     Examples:
         >>> import jax
@@ -71,6 +75,7 @@ class Tree(GenerativeModel):
     prevalence_prior: Prior = 2.0
     hidden_prior: Prior | None = None
     voter_prior: Prior | None = None
+    num_categories: Categories = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -81,7 +86,8 @@ class Tree(GenerativeModel):
         matrix = self.num_classes, self.num_classes
         keep_positive(self, "prevalence_prior", (), (self.num_classes,))
         keep_positive(self, "hidden_prior", matrix, (self.num_groups, *matrix))
-        keep_positive(self, "voter_prior", matrix, (len(self.groups), *matrix))
+        seen = self.num_classes, check_categories(self.num_classes, self.num_categories, self)
+        keep_positive(self, "voter_prior", seen, (len(self.groups), *seen))
 
     @classmethod
     def from_groups(cls, groups: Sequence[Sequence[int]], num_classes: int = 2) -> "Tree":
@@ -101,7 +107,8 @@ class Tree(GenerativeModel):
         groups, classes = np.array(self.groups), self.num_classes
         shares = sample_prevalence(classes, self.prevalence_prior)
         opinion = sample_confusion(self.num_groups, classes, self.hidden_prior, plate="group", prefix="hidden_")
-        confusion = sample_confusion(len(groups), classes, self.voter_prior, prefix="voter_")
+        sizes = len(groups), classes
+        confusion = sample_confusion(*sizes, self.voter_prior, num_categories=self.num_categories, prefix="voter_")
         with numpyro.plate("item", num_items):
             label = numpyro.sample("label", dist.Categorical(probs=shares))
             hidden = numpyro.sample("hidden", dist.Categorical(probs=opinion[label]).to_event(1))
@@ -130,5 +137,5 @@ class Tree(GenerativeModel):
         return {
             "prevalence": even_prevalence(self.num_classes),
             "hidden_confusion": even_errors(hidden[::-1].T),
-            "voter_confusion": even_errors(voter[::-1].T),
+            "voter_confusion": even_errors(voter[::-1].T, self.num_categories),
         }

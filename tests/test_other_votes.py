@@ -10,9 +10,10 @@ import latentens as le
 from latentens.datasets import simulate
 from latentens.errors import VotesError
 from latentens.methods import DawidSkeneEM, Ebcc, Glad, MajorityVote, MaximumLikelihood, Nuts, Tempered
-from latentens.models import ClassConditional, DawidSkene, HierarchicalDawidSkene, Tree
+from latentens.models import ClassConditional, DawidSkene, HierarchicalDawidSkene, ItemDifficulty, Tree
 from latentens.programs.likelihood import bayes_posterior
 from latentens.votes import Votes
+from tests import oracles
 
 KEY = jax.random.key(0)
 CLASSES = ("No", "Yes")
@@ -95,6 +96,19 @@ def test_the_posterior_is_that_of_loops(model, num_classes, repeated):
     np.testing.assert_allclose(bayes_posterior(model, params, votes), expected, atol=1e-10)
 
 
+@pytest.mark.parametrize("num_classes", [2, 3])
+def test_the_posterior_of_a_tree_is_that_of_loops(num_classes):
+    model = Tree((0, 0, 1, 2), num_classes, num_categories=num_classes + 2)
+    made = simulate(model, 40, key=KEY)
+    frame = made.votes.to_long().sample(frac=0.8, random_state=0)
+    votes = Votes.from_long(frame.iloc[np.r_[: len(frame), :30]], classes=range(num_classes), duplicates="keep")
+    counts = np.zeros((votes.num_items, 4, num_classes + 2))
+    np.add.at(counts, tuple(votes.triplets), 1)
+    joint = oracles.tree(model, made.params, counts)
+    expected = joint / joint.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(bayes_posterior(model, made.params, votes), expected, atol=1e-10)
+
+
 def test_estimates_use_them_and_as_many_votes_as_classes_change_nothing():
     words, truth = informative_ties()
     votes = Votes.from_matrix(words, classes=CLASSES)
@@ -114,9 +128,7 @@ def test_estimates_use_them_and_as_many_votes_as_classes_change_nothing():
     np.testing.assert_array_equal(*probs)
 
 
-@pytest.mark.parametrize(
-    "method", [MajorityVote(), Glad(), MaximumLikelihood(Tree((0, 0, 0, 1, 1)), starts=1)], ids=str
-)
+@pytest.mark.parametrize("method", [MajorityVote(), Glad(), MaximumLikelihood(ItemDifficulty(5), starts=1)], ids=str)
 def test_methods_without_them_say_that_they_are_missing(method, tmp_path):
     votes = Votes.from_matrix(informative_ties(200)[0], classes=CLASSES)
     fit = method.fit(votes, key=KEY)
