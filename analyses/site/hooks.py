@@ -10,7 +10,8 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = ("CHANGELOG.md", "CONTRIBUTING.md", "models/README.md", "latentens/methods/README.md")
-PATTERNS = ("analyses/*.md", "analyses/guide/*.md", "analyses/figures/*.png", "analyses/figures/plates/*.svg")
+FIGURES = ("analyses/figures/*.png", "analyses/figures/plates/*.svg")
+PATTERNS = ("analyses/*.md", "analyses/guide/*.md", "models/*.py", *FIGURES)
 PACKAGES = {
     "votes": "Votes, and files of them.",
     "datasets": "Votes with what is known of the truth; simulation.",
