@@ -347,6 +347,7 @@ def asked(table: pd.DataFrame) -> str:
 TABLES: dict[str, tuple[str, Callable[[pd.DataFrame], str]]] = {
     "jury": ("jury", plain),
     "jury gold": ("jury_gold", plain),
+    "jury worth": ("jury_worth", plain),
     "soft labels": ("soft_labels", plain),
     "soft labels checks": ("soft_labels_checks", plain),
     "readers": ("readers", plain),
