@@ -1,6 +1,6 @@
 """Every speed comparison of the project in one run, as ratios, with the load of the machine beside each.
 
-    python analyses/speed.py --data ROOT [--out DIR] [--seed 0] [--small 0]
+    python analyses/speed.py --data ROOT [--out DIR] [--seed 0] [--small 1]
 
 Writes `speed.csv` and `speed.png`. Both sides of a comparison run one after the other in this process, on the same
 votes; a ratio above one means that this project is faster. *Cold* times include what is done once in a process,

@@ -138,7 +138,7 @@ def test_settings_become_options(analysis, monkeypatch):
 
     monkeypatch.setattr(sys, "argv", ["script", "--data", "there", "--sets", "2", "--methods", "SML", "RL"])
     analysis("common").run(main, "What it does.")
-    assert seen == {"data": Path("there"), "out": Path("out"), "seed": 0, "sets": 2, "methods": ["SML", "RL"]}
+    assert seen == {"data": Path("there"), "out": Path("out/script"), "seed": 0, "sets": 2, "methods": ["SML", "RL"]}
 
 
 def test_supervised_is_trained_on_another_set_of_the_family(analysis, files):
