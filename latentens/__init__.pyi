@@ -27,6 +27,7 @@ from .estimation import judge_worth as judge_worth
 from .estimation import labels_needed as labels_needed
 from .estimation import next_labels as next_labels
 from .estimation import next_votes as next_votes
+from .estimation import ranking as ranking
 from .inference.density import log_density as log_density
 from .inference.orient import relabel as relabel
 from .methods.base import Estimate as Estimate

@@ -26,6 +26,7 @@ from latentens.methods import (
     RestrictedLikelihood,
     SpectralMetaLearner,
     Stacked,
+    StatedConfidence,
     Tempered,
     TopDownMLE,
     TreeMLE,
@@ -54,10 +55,11 @@ METHODS: dict[str, Method] = {
     "CUBAM in two dimensions": Cubam(dimensions=2, rounds=5),
     "GLAD": Glad(),
     "EBCC": Ebcc(restarts=2),
+    "stated confidence": StatedConfidence(),
     "stacked": Stacked(DawidSkeneEM(), MajorityVote()),
 }
-MANY_CLASSES = ("vote", "EM", "GLAD", "EBCC", "stacked")
-WITHOUT_RATES = ("vote", "CUBAM in two dimensions", "stacked")
+MANY_CLASSES = ("vote", "EM", "GLAD", "EBCC", "stated confidence", "stacked")
+WITHOUT_RATES = ("vote", "CUBAM in two dimensions", "stated confidence", "stacked")
 """Methods that estimate no rates of voters."""
 
 OTHERS: dict[str, Callable[[Votes], Method]] = {

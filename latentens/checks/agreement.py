@@ -56,7 +56,7 @@ def agreement(
         1         Fleiss' kappa   0.28  0.26  0.30
         2            Gwet's AC1   0.67  0.65  0.68
     """
-    votes = votes.without_other_votes()  # to agree that an item is a tie says nothing about its label
+    votes = votes.to_hard().without_other_votes()  # to agree that an item is a tie says nothing about its label
     votes.refuse_repeats("agreement")
     if not (votes.tally.sum(axis=1) > 1).any():
         raise VotesError("no item has votes from two voters, so agreement cannot be measured")

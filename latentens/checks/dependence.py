@@ -142,6 +142,7 @@ def check_model(
         num_draws: Number of draws behind the overall and the adjusted p-values.
         pool_items: Number of items simulated to find the standard errors.
     """
+    votes = votes.to_hard()
     _refuse_unfit(model, votes, pool_items)
     states, size = states_of(checked_tables(model, params)), votes.num_voters
     test = ScoreTest.of(model, params, states, votes, num_draws, numpy_generator(key), True, pool_items)
@@ -240,7 +241,7 @@ def check_independence(
         >>> check.rejected
         True
     """
-    votes = votes.without_other_votes()
+    votes = votes.to_hard().without_other_votes()
     model = DawidSkene(votes.num_voters, votes.num_classes)
     _refuse_unfit(model, votes)
     fit_key, check_key, split_key = jax.random.split(key, 3)

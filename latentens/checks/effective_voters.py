@@ -259,6 +259,7 @@ def effective_voters(
         resamples: Number of bootstrap resamples.
         level: Coverage of the interval.
     """
+    votes = votes.to_hard()
     votes.refuse_other_votes("effective_voters")
     fit_key, number_key, resample_key = jax.random.split(key, 3)
     fits = _default_fits(votes, fit_key) if models is None else [_fitted(model, votes, fit_key) for model in models]

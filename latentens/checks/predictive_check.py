@@ -162,7 +162,7 @@ def check_fit(
     model = fit.model
     if model is None:
         raise LatentensError(f"{fit.method} has no generative model that could reproduce votes; fit one")
-    votes = fit.aligned(votes)
+    votes = fit.aligned(votes).to_hard()
     sample, point = VoteRows.of(votes, structure_of(model).num_vote_classes), typical_params(model, fit)
     states = states_of(checked_tables(model, point))
     # the simulated items, too, must have a few of each cell

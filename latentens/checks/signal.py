@@ -77,7 +77,7 @@ def check_signal(
         >>> le.check_signal(votes, key=jax.random.key(0)).p_value
         0.0
     """
-    votes = votes.without_other_votes()
+    votes = votes.to_hard().without_other_votes()
     if votes.has_repeats:  # voters agree with themselves for reasons of their own
         choice = numpy_generator(jax.random.fold_in(key, 0))
         votes = replace(votes, storage=_one_of_each(votes.triplets, choice))

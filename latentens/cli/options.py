@@ -82,6 +82,7 @@ READING = {
         str | None,
         "Number of grades for more than 20 different scores, or cut-points such as 0.2,0.5,0.8 (default: 10).",
     ),
+    "weight": _reading(str | None, "Column of probabilities, if each row is a voter's probability of a category."),
     "duplicates": _reading(
         Duplicates | None, "How to treat repeated votes of a voter on an item; keep counts them all."
     ),

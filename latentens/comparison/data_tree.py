@@ -7,7 +7,8 @@ The layout is the same for one data set and for many; every dimension is there e
     `pairs`      how an estimator differs from another one, [dataset, repetition, estimator, other]: for accuracy,
                  balanced accuracy and log score NAME_difference, NAME_low, NAME_high and NAME_p_value
 and under the name of each data set:
-    `observed_data`  vote[item, voter] (−1: missing); of triplets item_of[entry], voter_of[entry], vote[entry];
+    `observed_data`  vote[item, voter] (−1: missing); of triplets item_of[entry], voter_of[entry], vote[entry]
+                     and, of soft votes, weight[entry];
                      attribute `signal`: whether voters agree more than by chance, in a sentence
     `truth`          true_label[item] (−1: unknown); gold[item], the labels that methods may use; and where known
                      bayes_prob[item, label] and the true parameters
@@ -383,7 +384,9 @@ def _read_votes(observed: xr.Dataset) -> Votes:
     number = int(observed.attrs.get("num_classes", len(classes)))  # after them come votes that are not labels
     others = classes[number:]
     grades = others if observed.attrs.get("ordered") else ()
-    read = Votes(storage, len(items), len(voters), number, items, voters, classes[:number], others, grades)
+    names = items, voters, classes[:number], others, grades
+    weights = observed["weight"].to_numpy() if "weight" in observed else None
+    read = Votes(storage, len(items), len(voters), number, *names, weights=weights)
     return read.as_ordered()
 
 

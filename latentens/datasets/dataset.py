@@ -135,7 +135,7 @@ def simulate_like(
         params: A value for each parameter; by default a draw from the priors.
         items_per_key: The most items that are drawn at a time, which bounds the memory; another number, other data.
     """
-    structure = check_form(model, pattern)
+    structure, pattern = check_form(model, pattern), pattern.to_hard()
     if pattern.num_categories < structure.num_vote_classes:
         raise VotesError(
             f"the pattern has {pattern.num_categories} classes, but votes of {model} have "

@@ -4,6 +4,7 @@ from latentens.estimation.estimate import estimate, explain
 from latentens.estimation.judges import EffectiveJudges, effective_judges, judge_worth
 from latentens.estimation.next_labels import labels_needed, next_labels, next_votes
 from latentens.estimation.panel import PanelGrades, grade_panel
+from latentens.estimation.ranking import ranking
 
 __all__ = [
     "EffectiveJudges",
@@ -16,4 +17,5 @@ __all__ = [
     "labels_needed",
     "next_labels",
     "next_votes",
+    "ranking",
 ]

@@ -190,7 +190,7 @@ def _judges(votes: Votes, judges: Sequence[int] | np.ndarray) -> Votes:
     if isinstance(votes.storage, np.ndarray):
         storage: np.ndarray | Triplets = votes.storage[:, judges].copy()
     else:
-        item, voter, vote = votes.storage
-        kept = np.isin(voter, judges)
-        storage = Triplets(item[kept], np.searchsorted(judges, voter[kept]).astype(voter.dtype), vote[kept])
+        votes = votes.at_entries(np.isin(votes.storage.voter, judges))
+        voter = votes.triplets.voter
+        storage = votes.triplets._replace(voter=np.searchsorted(judges, voter).astype(voter.dtype))
     return replace(votes, storage=storage, num_voters=len(names), voter_names=names, anchor=())

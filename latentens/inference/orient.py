@@ -172,7 +172,7 @@ def order_shares(votes: Votes, counts: PerItem | None = None) -> PerLabel:
 def vote_shares(votes: Votes) -> PerLabel:
     """Each class's share of the votes of each item; equal shares where an item has no votes."""
     cast = votes.tally.sum(axis=1, keepdims=True)
-    return np.where(cast > 0, votes.tally / np.maximum(cast, 1), 1 / votes.num_classes)
+    return np.where(cast > 0, votes.tally / np.where(cast > 0, cast, 1), 1 / votes.num_classes)
 
 
 def _shares_of_voted(votes: Votes) -> PerLabel:
@@ -208,11 +208,11 @@ def _item_margins(evidence: PerLabel, probs: PerLabel, counts: np.ndarray) -> Pa
 def _voter_margins(votes: Votes, probs: PerLabel) -> Pairs:
     """The log odds ratio of each two labels in standard errors over voters; NaN for fewer than three."""
     anchor = votes.of_anchor.without_other_votes()
-    item, voter, vote = anchor.triplets
+    (item, voter, vote), weight = anchor.triplets, anchor.weights
     voters, num_classes = np.unique(voter), votes.num_classes
     if len(voters) < 3:
         return np.full((probs.shape[1], probs.shape[1]), np.nan)
-    share = 1 / np.bincount(item, minlength=anchor.num_items)[item]
+    share = (1.0 if weight is None else weight) / np.bincount(item, weight, minlength=anchor.num_items)[item]
     if votes.counts is not None:
         share = share * votes.counts[item]
     place = np.searchsorted(voters, voter)

@@ -275,7 +275,7 @@ def independent_skill(
     """
     says = says_of(votes)
     found, size = skills_of(shares, confusion, says), shares.size + confusion.size
-    number = np.bincount(votes.triplets.voter, minlength=votes.num_voters)
+    number = votes.cast_by_voter
     margin = 0.5 / (number.mean() + 1)
     shares, confusion = (_independent_inside(part, margin) for part in (shares, confusion))
     probs = _posterior(shares, confusion, votes, known)
@@ -307,9 +307,10 @@ def independent_skill(
 def _posterior(shares: Shares, confusion: Confusion, votes: Votes, known: Codes | None) -> Posterior:
     """The posterior of the labels, certain where they are known."""
     columns = np.log(confusion).transpose(0, 2, 1).reshape(-1, len(shares))
-    item, joint = votes.triplets.item, np.tile(np.log(shares), (votes.num_items, 1))
+    item, joint, weight = votes.triplets.item, np.tile(np.log(shares), (votes.num_items, 1)), votes.weights
     for label, column in enumerate(columns.T):
-        joint[:, label] += np.bincount(item, column[votes.indicator_columns], minlength=votes.num_items)
+        terms = column[votes.indicator_columns] * (1.0 if weight is None else weight)
+        joint[:, label] += np.bincount(item, terms, minlength=votes.num_items)
     probs = softmax(joint, axis=1)
     return probs if known is None else certain_where_known(probs, known)
 
@@ -319,9 +320,10 @@ def count_by_label(votes: Votes, label_probs: Posterior) -> Confusion:
     size = votes.num_voters * votes.num_categories
     totals = np.zeros((label_probs.shape[1], size))
     for start, block in votes.blocks():
-        probs = label_probs[start : start + block.num_items]
+        probs, weight = label_probs[start : start + block.num_items], block.weights
         for label, total in enumerate(totals):
-            total += np.bincount(block.indicator_columns, probs[block.triplets.item, label], minlength=size)
+            counted = probs[block.triplets.item, label] * (1.0 if weight is None else weight)
+            total += np.bincount(block.indicator_columns, counted, minlength=size)
     return totals.reshape(-1, votes.num_voters, votes.num_categories).transpose(1, 0, 2)
 
 
@@ -340,7 +342,7 @@ def _missing(confusion: Confusion, votes: Votes, label_probs: Posterior) -> Info
     found = np.zeros((size, size))
     for start, block in votes.blocks():
         cell = block.triplets.item.astype(np.int64) * num_voters * num_votes + block.indicator_columns
-        cast = np.bincount(cell, minlength=block.num_items * num_voters * num_votes).astype(float)
+        cast = np.bincount(cell, block.weights, minlength=block.num_items * num_voters * num_votes).astype(float)
         cast = cast.reshape(block.num_items, num_voters, num_votes)
         probs, mean = label_probs[start : start + block.num_items], np.empty((block.num_items, size))
         mean[:, :num_labels] = probs
@@ -426,7 +428,7 @@ def counted_skill(label_probs: Posterior, votes: Votes, confusion: Confusion | N
         votes: The votes.
         confusion: Estimated confusion matrices, which stand for the counted ones.
     """
-    number = np.bincount(votes.triplets.voter, minlength=votes.num_voters)
+    number = votes.cast_by_voter
     if label_probs.shape[1] != votes.num_classes:  # nobody is right or wrong
         size = votes.num_voters * (2 + votes.num_classes * votes.num_categories)
         return without_intervals(np.full(size, np.nan), number, votes.num_classes)
@@ -476,7 +478,7 @@ def estimated_skill(
         return as_fitted(found, count_by_label(votes, probs), probs.mean(axis=0), level, says)
     observations, _ = observe(model, votes)
     information = fetch(_information(model, use_prior, point, observations))
-    number = np.bincount(votes.triplets.voter, minlength=votes.num_voters)
+    number = votes.cast_by_voter
     errors = errors_of(information, slopes)
     return lay_out(found, errors, number, level, INFORMATION, num_labels=len(order), centre=centre)
 
@@ -505,7 +507,7 @@ def sampled_skill(
     num_draws, num_voters = len(next(iter(flat.values()))), votes.num_voters
     orders = np.broadcast_to(np.arange(num_labels), (num_draws, num_labels)) if orders is None else orders
     drawn = fetch(_skills_of_draws(model, flat, orders, says_of(votes)))
-    number = np.bincount(votes.triplets.voter, minlength=num_voters)
+    number = votes.cast_by_voter
     mean, error = drawn.mean(axis=0), drawn.std(axis=0, ddof=1)
     skill = lay_out(mean, error, number, level, DRAWS, num_labels=num_labels)
     ends = np.quantile(drawn[:, : 2 * num_voters], [(1 - level) / 2, (1 + level) / 2], axis=0)

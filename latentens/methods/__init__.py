@@ -13,6 +13,7 @@ from latentens.methods.rank_one import IterativeMaximumLikelihood, RestrictedLik
 from latentens.methods.rbm_stack import RBMStack
 from latentens.methods.sampled import Laplace, Nuts, Variational
 from latentens.methods.stacked import Stacked
+from latentens.methods.stated_confidence import StatedConfidence
 from latentens.methods.tempered import Tempered
 from latentens.methods.top_down_mle import LayeredGraphMLE, TopDownMLE
 from latentens.methods.tree_mle import TreeMLE
@@ -36,6 +37,7 @@ __all__ = [
     "RestrictedLikelihood",
     "SpectralMetaLearner",
     "Stacked",
+    "StatedConfidence",
     "Tempered",
     "TopDownMLE",
     "TreeMLE",

@@ -371,9 +371,15 @@ class Predictor(Settings, ABC):
         """Whether it learns from the order of grades, which are categories or votes for classes otherwise."""
         return False
 
+    @property
+    def takes_soft_votes(self) -> bool:
+        """Whether it learns from soft votes, which are votes for the most probable category otherwise."""
+        return False
+
     @final
     def usable(self, votes: Votes) -> Votes:
         """The votes that it learns from."""
+        votes = votes if self.takes_soft_votes else votes.to_hard()
         if len(votes.grade_names) and self.takes_grades:
             return votes.as_ordered()
         if votes.is_ordered:
@@ -521,7 +527,7 @@ class Method(Predictor):
         votes = source.weighted if isinstance(source, CountedVotes) else source
         if votes.counts is not None and not self.counts_rows:
             raise VotesError(f"{name} does not take counted rows of votes: read the items, or a sample of them")
-        others, grades = votes.other_names, votes.grade_names
+        others, grades, was_soft = votes.other_names, votes.grade_names, votes.is_soft
         votes = self.usable(votes)
         release_compiled()
         with time_limited(name):
@@ -532,12 +538,17 @@ class Method(Predictor):
                 )
             estimate = _oriented(self, estimate, votes, gold, nested)
             fit = finished(self, _identified(self, estimate, votes), votes, start, gold)
+        notes = [*fit.diagnostics.notes]
+        if was_soft and not votes.is_soft:
+            notes.append("soft votes count as votes for the most probable category")
         if len(grades) and not len(votes.grade_names):
-            notes = [*fit.diagnostics.notes, *_grades_as_classes(grades, votes)]
-            fit = replace(fit, grade_names=grades, diagnostics=fit.diagnostics.updated(notes=notes))
+            notes += _grades_as_classes(grades, votes)
+            fit = replace(fit, grade_names=grades)
         elif len(others) > len(votes.other_names):
-            notes = [*fit.diagnostics.notes, f"votes for {listed(others)}, not a label, count as missing"]
-            fit = replace(fit, other_names=others, diagnostics=fit.diagnostics.updated(notes=notes))
+            notes.append(f"votes for {listed(others)}, not a label, count as missing")
+            fit = replace(fit, other_names=others)
+        if len(notes) > len(fit.diagnostics.notes):
+            fit = replace(fit, diagnostics=fit.diagnostics.updated(notes=notes))
         return replace(fit, source=source) if isinstance(source, CountedVotes) else fit
 
 

@@ -67,6 +67,7 @@ class Consensus(Method):
     """
 
     takes_other_votes = True
+    takes_soft_votes = True
 
     members: tuple[Method, ...] | None = None
     folds: Annotated[int, at_least(2)] | None = None

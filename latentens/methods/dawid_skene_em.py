@@ -228,6 +228,7 @@ class DawidSkeneEM(Method):
 
     counts_rows = True
     takes_other_votes = True
+    takes_soft_votes = True
 
     diagonal: NotNegative | None = None
     off_diagonal: NotNegative | None = None

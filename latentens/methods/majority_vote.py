@@ -11,7 +11,7 @@ from latentens.votes import Votes
 
 @dataclass(frozen=True)
 class MajorityVote(Method):
-    """The share of an item's votes that each class got; equal shares where an item has no votes.
+    """The share of an item's votes, soft ones included, that each class got; equal shares where an item has no votes.
 
     Gold labels make their own items certain and change nothing else.
 
@@ -26,6 +26,7 @@ class MajorityVote(Method):
     """
 
     counts_rows = True
+    takes_soft_votes = True
 
     def estimate(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
         del votes, key, gold  # there is nothing to estimate

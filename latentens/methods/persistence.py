@@ -346,6 +346,7 @@ def observed_data(votes: Votes) -> xr.Dataset:
     if isinstance(votes.storage, Triplets):
         entries = zip(("item_of", "voter_of", "vote"), votes.storage, strict=True)
         found = xr.Dataset({name: ("entry", values) for name, values in entries}, names)
+        found = found if votes.weights is None else found.assign(weight=("entry", votes.weights))
     else:
         found = xr.Dataset({"vote": (("item", "voter"), votes.storage)}, names)
     about = {"num_classes": votes.num_classes, **({"ordered": 1} if ordered else {})}

@@ -16,7 +16,8 @@ from latentens.votes import Votes
 Owner = TypeVar("Owner", bound=Predictor)
 
 Indicator = Float[np.ndarray, "row voter_vote"] | sparse.csr_array
-"""One where the voter cast the vote; a missing vote is all zeros. Either kind of array takes part in `@`."""
+"""One where the voter cast the vote, or its probability if it is soft; a missing vote is all zeros. Either kind takes
+part in `@`."""
 
 DENSE_ELEMENTS = 2**25
 """Votes that are stored as a matrix become a dense indicator if it has at most this many elements."""
@@ -32,9 +33,10 @@ def vote_indicator(votes: Votes, num_categories: int) -> Indicator:
     width = votes.num_voters * num_categories
     if not votes.is_sparse and votes.num_items * width <= DENSE_ELEMENTS:
         return (votes.matrix[:, :, None] == np.arange(num_categories)).reshape(-1, width).astype(np.float64)
-    item, voter, vote = votes.triplets
+    _, voter, vote = votes.triplets
     columns = voter * np.int32(num_categories) + vote
-    return sparse.csr_array((np.ones(len(item)), columns, votes.bounds), shape=(votes.num_items, width))
+    values = np.ones(len(columns)) if votes.weights is None else votes.weights
+    return sparse.csr_array((values, columns, votes.bounds), shape=(votes.num_items, width))
 
 
 def require_two_classes(votes: Votes, method: object) -> None:

@@ -74,6 +74,11 @@ class DrawsPredictor(Predictor):
         """True if votes of the model are grades in order."""
         return self.model.ordered_votes
 
+    @property
+    def takes_soft_votes(self) -> bool:
+        """True: log-emissions are averaged over a voter's probabilities."""
+        return True
+
     def fitted_model(self, estimate: Estimate) -> GenerativeModel:
         """The model that was fitted."""
         del estimate

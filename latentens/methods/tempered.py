@@ -173,6 +173,7 @@ class HiddenVotes(NamedTuple):
         vote: The vote.
         label_probs: The posterior of the item's label given the other voters' votes.
         shape: Number of voters and of different votes.
+        weight: The probability that the voter gave to the vote, if votes are soft, else 1.
     """
 
     item: Int[np.ndarray, " hidden"]
@@ -180,6 +181,7 @@ class HiddenVotes(NamedTuple):
     vote: Int[np.ndarray, " hidden"]
     label_probs: Float[np.ndarray, "hidden label"]
     shape: tuple[int, int]
+    weight: Float[np.ndarray, " hidden"] | float = 1.0
 
 
 class HiddenLabels(NamedTuple):
@@ -245,7 +247,7 @@ def without_voter(votes: Votes, item: Int[np.ndarray, " row"], voter: Int[np.nda
         matrix = rows.storage.copy()
         matrix[np.arange(len(item)), voter] = MISSING
         return replace(rows, storage=matrix)
-    return replace(rows, storage=rows.storage.at(rows.storage.voter != voter[rows.storage.item]))
+    return rows.at_entries(rows.storage.voter != voter[rows.storage.item])
 
 
 def _asked_items(votes: Votes, generator: np.random.Generator) -> Int[np.ndarray, " asked"]:
@@ -271,7 +273,8 @@ def _hidden_entries(votes: Votes, generator: np.random.Generator) -> Int[np.ndar
 def _ask_about_votes(fitted: Fit, votes: Votes, entries: Int[np.ndarray, " hidden"]) -> HiddenVotes:
     item, voter, vote = votes.triplets.at(entries)
     probs = posterior_of(fitted.method, fitted, without_voter(votes, item, voter))
-    return HiddenVotes(item, voter, vote, probs, (votes.num_voters, votes.num_categories))
+    shape = votes.num_voters, votes.num_categories
+    return HiddenVotes(item, voter, vote, probs, shape, 1.0 if votes.weights is None else votes.weights[entries])
 
 
 POOLING = 3.0
@@ -320,11 +323,12 @@ class _Asked:
         self._label_probs, self._shape = hidden.label_probs, (hidden.label_probs.shape[1], *hidden.shape)
         _, self._item = np.unique(hidden.item, return_inverse=True)
         self._cell = hidden.voter.astype(np.int64) * hidden.shape[1] + hidden.vote
+        self._weight = hidden.weight
 
     def score(self, temperature: float, confusion: Counts) -> Float[np.ndarray, " item"]:
         """The log-probability of each item's hidden votes at given confusion matrices."""
         predicted = (temper(self._label_probs, temperature, self._base).T * self._of_votes(confusion)).sum(axis=0)
-        return np.bincount(self._item, np.log(predicted))
+        return np.bincount(self._item, self._weight * np.log(predicted))
 
     def counts(self, temperature: float) -> Counts:
         """How often each voter cast each vote on each label, where the confusion matrices predict these votes best."""
@@ -334,7 +338,7 @@ class _Asked:
             joint = probs * self._of_votes(shares(pooled(self._count(own))))
             total = joint.sum(axis=0)
             own = joint / total
-            score = float(np.log(total).mean())
+            score = float((self._weight * np.log(total)).mean())
             if score - before < TOLERANCE:
                 break
             before = score
@@ -342,7 +346,8 @@ class _Asked:
 
     def _count(self, weights: ByLabel) -> Counts:
         size = self._shape[1] * self._shape[2]
-        return np.stack([np.bincount(self._cell, part, size) for part in weights]).reshape(self._shape)
+        counted = self._weight * weights
+        return np.stack([np.bincount(self._cell, part, size) for part in counted]).reshape(self._shape)
 
     def _of_votes(self, table: Counts) -> ByLabel:
         """The entries of a table that belong to each hidden vote."""
@@ -413,6 +418,7 @@ class Tempered(Method):
     """
 
     takes_other_votes = True
+    takes_soft_votes = True
 
     method: Method
     folds: Annotated[int, at_least(2)] | None = None

@@ -53,6 +53,8 @@ class SparseRows(NamedTuple):
     """The row of each piece; None if each row is one piece."""
     counter: Int[Array, " row"] | None
     """Only its length matters: the number of rows, known where shapes are; None if each row is one piece."""
+    weights: Float[Array, "place piece"] | None = None
+    """The probability of each vote, if votes are soft."""
 
 
 EncodedRows = DenseRows | SparseRows
@@ -94,7 +96,10 @@ def sum_votes(table: Float[Array, "state voter vote"], rows: EncodedRows) -> Flo
     if isinstance(rows, DenseRows):
         return flat @ rows.indicator
     padded = jnp.pad(flat, ((0, 0), (0, 1))).T  # the last column stands for no vote
-    sums = reduce(jnp.add, (padded[columns] for columns in rows.columns))
+    parts = [padded[columns] for columns in rows.columns]
+    if rows.weights is not None:
+        parts = [part * weight[:, None] for part, weight in zip(parts, rows.weights, strict=True)]
+    sums = reduce(jnp.add, parts)
     if rows.row is not None and rows.counter is not None:
         sums = jax.ops.segment_sum(sums, rows.row, len(rows.counter), indices_are_sorted=True)
     return sums.T
@@ -111,11 +116,16 @@ def _pieces(votes: Votes, num_vote_classes: int, num_rows: int) -> SparseRows:
     place = np.arange(len(votes.triplets.item), dtype=np.int32) - np.repeat(votes.bounds[:-1], lengths)
     piece = np.repeat(first, lengths) + place // width
     columns[place % width, piece] = votes.triplets.voter * np.int32(num_vote_classes) + votes.triplets.vote
+    weights = None
+    if votes.weights is not None:
+        by_place = np.zeros(columns.shape)
+        by_place[place % width, piece] = votes.weights
+        weights = shard_rows(by_place)
     if single:
-        return SparseRows(shard_rows(columns), None, None)
+        return SparseRows(shard_rows(columns), None, None, weights)
     row = np.full(num_pieces, num_rows - 1, dtype=np.int32)
     row[: int(pieces.sum())] = np.repeat(np.arange(len(lengths)), pieces)
-    return SparseRows(shard_rows(columns), shard_rows(row), shard_rows(np.zeros(num_rows, dtype=np.int8)))
+    return SparseRows(shard_rows(columns), shard_rows(row), shard_rows(np.zeros(num_rows, dtype=np.int8)), weights)
 
 
 def _piece_width(lengths: Int[np.ndarray, " row"], least_filled: float = 0.25) -> int:

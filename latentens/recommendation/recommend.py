@@ -119,6 +119,7 @@ def recommend(
 
 def _sample(votes: Votes, gold: GoldCodes | None, max_items: int, key: jax.Array) -> Dataset:
     """The votes, or those on a random sample of items that contains all gold labels."""
+    votes = votes.to_hard()  # whose models are of votes that are cast
     whole = Dataset("votes", votes, np.full(votes.num_items, -1), gold=gold)
     if votes.num_items <= max_items:
         return whole

@@ -39,7 +39,9 @@ class Patterns(NamedTuple):
 
 
 def find_patterns(votes: "Votes") -> Patterns:
-    """The distinct rows of votes."""
+    """The distinct rows of votes; of soft votes, which are seldom alike, every item has a row of its own."""
+    if votes.is_soft:
+        return Patterns(votes, np.ones(votes.num_items, dtype=np.int64), np.arange(votes.num_items))
     representative, inverse, counts = _distinct_rows(votes)
     return Patterns(votes.take(representative), counts, inverse)
 

@@ -1,4 +1,4 @@
-"""Rows of votes as a sparse 0/1 matrix, made for being read over and over.
+"""Rows of votes as a sparse 0/1 matrix (of soft votes, their probabilities), made for being read over and over.
 
 A column is a vote of one voter or, where the votes form a matrix, the joint vote of a group of voters: a row then has
 one entry per group instead of one per voter, and the sum over the votes of a group is looked up in a table.
@@ -111,7 +111,8 @@ def incidence_of(
     blocks = []
     for place, edge in zip(places, edges, strict=True):
         entries = columns[edge[0] : edge[-1]]
-        content = ones[: len(entries)], entries, edge - edge[0]
+        values = ones[: len(entries)] if votes.weights is None else votes.weights[edge[0] : edge[-1]]
+        content = values, entries, edge - edge[0]
         matrix = sparse.csr_array(content, shape=(len(edge) - 1, num_columns))
         blocks.append(Block(place, matrix, matrix.T))
     return Incidence(blocks, merged)

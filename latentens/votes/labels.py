@@ -148,6 +148,7 @@ class TableOptions(TypedDict, total=False):
     duplicates: Duplicates
     ordered: Ordered
     bins: Bins
+    weight: str | None
     chunk_cells: int
 
 
@@ -175,6 +176,7 @@ class Reading:
         ordered: Whether the votes are grades in order, such as scores: True for numbers, or the grades from the lowest
             to the highest. The classes, in the same order, need not be among them.
         bins: Number of grades for more than `MOST_GRADES` different numbers, or the cut-points between the grades.
+        weight: The column of probabilities of a long table of soft votes.
         chunk_cells: Number of cells of a file that are read at a time.
     """
 
@@ -187,6 +189,7 @@ class Reading:
     duplicates: Duplicates = "error"
     ordered: Ordered = False
     bins: Bins = 10
+    weight: str | None = None
     chunk_cells: int = 2**20
 
     def __post_init__(self) -> None:

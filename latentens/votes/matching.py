@@ -61,12 +61,15 @@ def align(
         matrix = np.full((votes.num_items, len(voter_names)), MISSING, dtype=recode.dtype)
         matrix[:, voters[voters >= 0]] = recode[votes.storage[:, voters >= 0]]
         storage: np.ndarray | Triplets = matrix
+        weights = None
     else:
-        item, voter, vote = votes.storage
-        known = voters[voter] >= 0
-        storage = Triplets(item[known], voters[voter[known]].astype(np.int32), recode[vote[known]]).in_order()
+        part = votes.at_entries(voters[votes.storage.voter] >= 0)
+        item, voter, vote = part.triplets
+        moved = Triplets(item, voters[voter].astype(np.int32), recode[vote])
+        storage, weights = moved.in_order(), None if part.weights is None else part.weights[moved.order]
     sizes = votes.num_items, len(voter_names), len(class_names)
-    return Votes(storage, *sizes, votes.item_names, voter_names, class_names, other_names, grade_names)
+    names = votes.item_names, voter_names, class_names, other_names, grade_names
+    return Votes(storage, *sizes, *names, weights=weights)
 
 
 def gold_codes(votes: Votes, gold: Gold) -> Int[np.ndarray, " item"]:

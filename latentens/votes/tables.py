@@ -472,10 +472,15 @@ def _tabulate_long(columns: Long, item: Coded, voter: Coded, vote: Coded, readin
     codes, class_names, others, grades = encode(without(vote, reading.missing), reading)
     triplets = sort_triplets(items, voters, codes, reading.duplicates)
     shape = len(items.names), len(voters.names)
-    dense = _is_dense(shape, len(triplets.vote)) and not triplets.repeated.any()
-    storage = to_matrix(triplets, shape) if dense else triplets
+    storage = stored_triplets(triplets, shape)
     names = _short(items.names), tuple(voters.names.tolist()), class_names, others, grades
     return storage, *shape, len(class_names), *names, ""
+
+
+def stored_triplets(triplets: Triplets, shape: tuple[int, int]) -> Storage:
+    """Votes as a matrix, or as the triplets that they are where few cells are filled or votes are repeated."""
+    dense = _is_dense(shape, len(triplets.vote)) and not triplets.repeated.any()
+    return to_matrix(triplets, shape) if dense else triplets
 
 
 def wide_rows(layout: Wide, chunk: Chunk) -> Coded:

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int, Num
 
 from latentens.errors import VotesError
 from latentens.runtime.blocks import BLOCK_ELEMENTS, row_blocks
@@ -37,21 +37,14 @@ class Triplets(NamedTuple):
         """Some of the entries."""
         return Triplets(*(column[entries] for column in self))
 
-    def take(self, items: Int[np.ndarray, " chosen"], bounds: Int[np.ndarray, " bound"]) -> "Triplets":
-        """The entries of some items, which are numbered anew; those of item i are from `bounds[i]` on."""
-        lengths = np.diff(bounds)[items]
-        offsets = np.repeat(bounds[items] - np.cumsum(lengths) + lengths, lengths)
-        item = np.repeat(np.arange(len(items), dtype=np.int32), lengths)
-        return self.at(offsets + np.arange(lengths.sum()))._replace(item=item)
-
-    def between(self, start: int, stop: int) -> "Triplets":
-        """The entries of neighbouring items, which are numbered anew."""
-        part = self.at(slice(*np.searchsorted(self.item, np.array([start, stop], self.item.dtype))))
-        return part._replace(item=part.item - self.item.dtype.type(start))
-
     def in_order(self) -> "Triplets":
         """The same entries, sorted."""
-        return self.at(np.lexsort((self.vote, self.voter, self.item)))
+        return self.at(self.order)
+
+    @property
+    def order(self) -> Int[np.ndarray, " entry"]:
+        """The places of the entries when they are sorted."""
+        return np.lexsort((self.vote, self.voter, self.item))
 
 
 def sort_triplets(item: Coded, voter: Coded, codes: Int[np.ndarray, " entry"], duplicates: Duplicates) -> Triplets:
@@ -102,13 +95,24 @@ def to_triplets(matrix: Int[np.ndarray, "item voter"], *, block_elements: int = 
     return Triplets(*map(np.concatenate, zip(*parts, strict=True)))
 
 
-def count_votes(storage: Int[np.ndarray, "item voter"] | Triplets, out: Int[np.ndarray, "item label"]) -> None:
-    """Write into `out` how many votes each item got for each class."""
+def entries_of(items: Int[np.ndarray, " chosen"], bounds: Int[np.ndarray, " bound"]) -> Int[np.ndarray, " entry"]:
+    """The places of the entries of some items; those of item i are from `bounds[i]` on."""
+    lengths = np.diff(bounds)[items]
+    return np.repeat(bounds[items] - np.cumsum(lengths) + lengths, lengths) + np.arange(lengths.sum())
+
+
+def count_votes(
+    storage: Int[np.ndarray, "item voter"] | Triplets,
+    out: Num[np.ndarray, "item label"],
+    weights: Float[np.ndarray, " entry"] | None = None,
+) -> None:
+    """Write into `out` how many votes each item got for each class; soft votes count with their weights."""
     if isinstance(storage, Triplets):
         cell = storage.item.astype(np.int64) * out.shape[1] + storage.vote
         if storage.vote.max(initial=0) >= out.shape[1]:  # votes for categories that are not labels
-            cell = cell[storage.vote < out.shape[1]]
-        out[:] = np.bincount(cell, minlength=out.size).reshape(out.shape)
+            is_class = storage.vote < out.shape[1]
+            cell, weights = cell[is_class], None if weights is None else weights[is_class]
+        out[:] = np.bincount(cell, weights, minlength=out.size).reshape(out.shape)
     else:
         each = np.ones(storage.shape[1], dtype=np.float32)  # a product is quicker than a sum over few voters
         for k in range(out.shape[1]):

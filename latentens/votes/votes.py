@@ -8,7 +8,7 @@ from typing import Any, Self, Unpack
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Int
+from jaxtyping import Float, Int, Num
 
 from latentens.errors import Keyword, VotesError
 from latentens.runtime.blocks import BLOCK_ELEMENTS, row_blocks
@@ -29,7 +29,9 @@ from latentens.votes.labels import (
     suggestion,
 )
 from latentens.votes.readers import Only, tabulate_tool
+from latentens.votes.soft import tabulate_soft_data, tabulate_soft_file
 from latentens.votes.tables import (
+    Table,
     arrow_table,
     csv_table,
     long_columns,
@@ -39,7 +41,7 @@ from latentens.votes.tables import (
     tabulate_frame,
     tabulate_matrix,
 )
-from latentens.votes.triplets import Triplets, count_votes, to_matrix, to_triplets
+from latentens.votes.triplets import Triplets, count_votes, entries_of, to_matrix, to_triplets
 
 __all__ = ["Patterns", "Triplets", "Votes"]
 
@@ -53,7 +55,8 @@ class Votes:
     as scores from 0 to 9, have grades for codes, from the lowest to the highest, and no code is a vote for a class.
 
     Made by `from_matrix`, `from_long`, `from_csv`, …, which check what they are given; immutable. A voter may vote on
-    an item repeatedly: such votes are counted, and the order in which they were cast is not kept.
+    an item repeatedly: such votes are counted, and the order in which they were cast is not kept. Soft votes, a
+    probability for each category, are counted as fractions of a vote (see `from_soft`).
 
     Attributes:
         storage: A matrix (item, voter) or, for many voters with few votes each and for repeated votes, triplets.
@@ -69,6 +72,7 @@ class Votes:
         note: A conclusion from the content of a file, for `summary`.
         counts: The number of items that each row stands for (see `CountedVotes`); None: one each.
         anchor: Positions of voters that are known to be better than chance; the order of the labels follows them alone.
+        weights: The probability of each entry of the triplets, if votes are soft; None: every entry is one vote.
 
     Examples:
         >>> import latentens as le
@@ -91,6 +95,7 @@ class Votes:
     note: str = ""
     counts: Int[np.ndarray, " item"] | None = None
     anchor: tuple[int, ...] = ()
+    weights: Float[np.ndarray, " entry"] | None = None
 
     def __post_init__(self) -> None:
         if self.num_items == 0 or self.num_voters == 0:
@@ -106,6 +111,8 @@ class Votes:
                 raise VotesError(f"{len(getattr(self, name))} {name} were given for {size}")
         for array in [self.storage] if isinstance(self.storage, np.ndarray) else self.storage:
             array.setflags(write=False)
+        if self.weights is not None and len(self.weights) != len(self.triplets.item):
+            raise VotesError(f"{len(self.weights)} weights were given for {len(self.triplets.item)} entries of votes")
 
     @classmethod
     def from_matrix(
@@ -209,6 +216,40 @@ class Votes:
         return cls(*tabulate_frame(table, long_columns([*table.columns], reading), reading))
 
     @classmethod
+    def from_soft(
+        cls,
+        probs: Any,
+        *,
+        item: str = "item",
+        voter: str = "voter",
+        vote: str = "vote",
+        weight: str = "weight",
+        classes: Classes = None,
+    ) -> Self:
+        """Soft votes: a probability of each category by each voter on each item.
+
+        They are read as fractional counts. A vote with probabilities s has the expected log-emission Σ_v s_v log p(v |
+        label) in every likelihood, as if the voter had been asked often and had voted v in a share s_v of the cases,
+        all of which count as one vote. This is not the likelihood of a model of probabilities: it does not know whether
+        voters are overconfident, and probabilities near even, which vary less than votes do, hide from an estimator
+        that voters agree. `StatedConfidence` has such a model. `DawidSkeneEM`, `MajorityVote`, `Tempered`, `Consensus`
+        and methods of a generative model count fractions; others take the most probable category and say so in the
+        notes of the fit.
+
+        Args:
+            probs: An array (item, voter, category), NaN where a vote is missing; or a data frame with one row per item
+                and columns named `voter:category`; or one with a row for each item, voter and category and a column of
+                probabilities. A voter's probabilities on an item sum to one, up to rounding to two digits.
+            item: Name of the column of items of a long data frame, and of a wide one that has it.
+            voter: Name of the column of voters of a long data frame.
+            vote: Name of the column of categories of a long data frame.
+            weight: Name of the column of probabilities of a long data frame.
+            classes: The labels in order; other categories of a data frame are votes that are not labels.
+        """
+        found = tabulate_soft_data(probs, Reading(item, voter, vote, classes=classes, weight=weight))
+        return cls(*found.content, weights=found.weights)
+
+    @classmethod
     def from_csv(cls, path: str | Path, **options: Unpack[TableOptions]) -> Self:
         r"""Votes from a text file, long (columns such as item, worker, label) or wide (one column per voter).
 
@@ -223,7 +264,9 @@ class Votes:
                 their usual names; `ignore` names columns to ignore; `classes` are the labels in order, beside which
                 other votes, such as "tie", are categories that are not labels; `missing` are the texts that mean a
                 missing vote; `duplicates` is as in `from_long`; `ordered` and `bins` are as in `from_matrix`, for
-                votes that are grades; `chunk_cells` is the number of cells that are read at a time.
+                votes that are grades; `weight` names the column of probabilities of soft votes (see `from_soft`),
+                which in a wide file are known by columns named `voter:category` that hold fractions; `chunk_cells` is
+                the number of cells that are read at a time.
 
         Examples:
             >>> from pathlib import Path
@@ -235,7 +278,7 @@ class Votes:
             1   q1     B   bad
             2   q2     A   bad
         """
-        return cls(*tabulate_file(csv_table(path), Reading(**options)))
+        return cls._from_table(csv_table(path), Reading(**options))
 
     @classmethod
     def from_parquet(cls, path: str | Path, **options: Unpack[TableOptions]) -> Self:
@@ -252,7 +295,12 @@ class Votes:
             >>> le.Votes.from_parquet("judges.parquet").shape
             (2, 2)
         """
-        return cls(*tabulate_file(parquet_table(path), Reading(**options)))
+        return cls._from_table(parquet_table(path), Reading(**options))
+
+    @classmethod
+    def _from_table(cls, table: Table, reading: Reading) -> Self:
+        soft = tabulate_soft_file(table, reading)
+        return cls(*tabulate_file(table, reading)) if soft is None else cls(*soft.content, weights=soft.weights)
 
     @classmethod
     def from_arrow(cls, data: Any, **options: Unpack[TableOptions]) -> Self:
@@ -264,7 +312,7 @@ class Votes:
                 dataset are read as their names.
             options: As in `from_csv`.
         """
-        return cls(*tabulate_file(arrow_table(data), Reading(**options)))
+        return cls._from_table(arrow_table(data), Reading(**options))
 
     @classmethod
     def from_tool(cls, source: Any, tool: str, *, only: Only | None = None, **options: Unpack[TableOptions]) -> Self:
@@ -356,7 +404,7 @@ class Votes:
         if isinstance(self.storage, np.ndarray):
             return replace(self, storage=recode[self.storage])
         vote = recode[self.storage.vote]  # in the same order
-        return replace(self, storage=self.storage._replace(vote=vote).at(vote != MISSING))
+        return replace(self, storage=self.storage._replace(vote=vote)).at_entries(vote != MISSING)
 
     def refuse_other_votes(self, who: str) -> None:
         """Raise `VotesError` if there are categories that are not labels; `who`, the subject, cannot use them."""
@@ -383,8 +431,32 @@ class Votes:
         """Whether some voter voted on some item more than once."""
         return isinstance(self.storage, Triplets) and bool(self.storage.repeated.any())
 
+    @property
+    def is_soft(self) -> bool:
+        """Whether votes are probabilities of categories, see `from_soft`."""
+        return self.weights is not None
+
+    def to_hard(self) -> "Votes":
+        """The same with every soft vote replaced by one for its most probable category, the first if several are."""
+        if self.weights is None:
+            return self
+        entries = self.triplets
+        by_weight = np.lexsort((-self.weights, entries.voter, entries.item))  # stable: the first stays first
+        ranked = entries.at(by_weight)
+        return replace(self, storage=ranked.at(~ranked.repeated), weights=None)
+
+    def at_entries(self, entries: np.ndarray | slice) -> "Votes":
+        """Some of the entries of votes that are stored as triplets."""
+        weights = None if self.weights is None else self.weights[entries]
+        return replace(self, storage=self.triplets.at(entries), weights=weights)
+
     def refuse_repeats(self, who: str) -> None:
         """Raise `VotesError` if there are repeated votes; `who`, the subject of the message, cannot use them."""
+        if self.is_soft:
+            raise VotesError(
+                f"{who} takes one vote of each voter on an item, but these votes are probabilities: take the most "
+                "probable categories by votes.to_hard()"
+            )
         if self.has_repeats:
             entry = int(np.argmax(self.triplets.repeated))
             item, voter = int(self.triplets.item[entry]), int(self.triplets.voter[entry])
@@ -419,15 +491,22 @@ class Votes:
     @cached_property
     def cast_by_item(self) -> Int[np.ndarray, " item"]:
         """The number of votes of each item, for whatever category."""
-        if not len(self.other_names) and not self.is_ordered:
+        if not len(self.other_names) and not self.is_ordered and not self.is_soft:
             return self.tally.sum(axis=1)
         if isinstance(self.storage, np.ndarray):
             return (self.storage != MISSING).sum(axis=1)
-        return np.bincount(self.storage.item, minlength=self.num_items)
+        return np.bincount(self.to_hard().triplets.item, minlength=self.num_items)
 
     @cached_property
-    def tally(self) -> Int[np.ndarray, "item label"]:
+    def cast_by_voter(self) -> Int[np.ndarray, " voter"]:
+        """The number of votes of each voter, for whatever category."""
+        return np.bincount(self.to_hard().triplets.voter, minlength=self.num_voters)
+
+    @cached_property
+    def tally(self) -> Num[np.ndarray, "item label"]:
         """The number of votes of each item for each class; grades are for the class of `class_of_vote`.
+
+        Of soft votes it is the sum of their probabilities.
 
         Examples:
             >>> import latentens as le
@@ -437,9 +516,9 @@ class Votes:
         """
         if len(self.grade_names):
             return self.without_other_votes().tally
-        tally = np.empty((self.num_items, self.num_classes), dtype=np.int32)
+        tally = np.empty((self.num_items, self.num_classes), dtype=np.float64 if self.is_soft else np.int32)
         for start, block in self.blocks():
-            count_votes(block.storage, out=tally[start : start + block.num_items])
+            count_votes(block.storage, tally[start : start + block.num_items], block.weights)
         return tally
 
     def blocks(self, block_elements: int = BLOCK_ELEMENTS) -> Iterator[tuple[int, "Votes"]]:
@@ -491,18 +570,19 @@ class Votes:
         names = self.item_names
         names = names.start + names.step * items if isinstance(names, range) else np.asarray(names)[items]
         if isinstance(self.storage, np.ndarray):
-            storage: np.ndarray | Triplets = self.storage[items]
-        else:
-            storage = self.storage.take(items, self.bounds)
-        return self._with_items(storage, names, items)
+            return self._with_items(self.storage[items], names, items)
+        part = self.at_entries(entries_of(items, self.bounds))
+        item = np.repeat(np.arange(len(items), dtype=np.int32), np.diff(self.bounds)[items])
+        return part._with_items(part.triplets._replace(item=item), names, items)
 
     def between(self, start: int, stop: int) -> "Votes":
         """The votes on neighbouring items, without a copy of them where possible."""
+        names, place = self.item_names[start:stop], slice(start, stop)
         if isinstance(self.storage, np.ndarray):
-            storage: np.ndarray | Triplets = self.storage[start:stop]
-        else:
-            storage = self.storage.between(start, stop)
-        return self._with_items(storage, self.item_names[start:stop], slice(start, stop))
+            return self._with_items(self.storage[start:stop], names, place)
+        item = self.storage.item
+        part = self.at_entries(slice(*np.searchsorted(item, np.array([start, stop], item.dtype))))
+        return part._with_items(part.triplets._replace(item=part.triplets.item - item.dtype.type(start)), names, place)
 
     def _with_items(self, storage: np.ndarray | Triplets, names: Names, chosen: np.ndarray | slice) -> "Votes":
         counts = None if self.counts is None else self.counts[chosen]
@@ -531,13 +611,17 @@ class Votes:
             kept = np.isin(np.arange(self.num_voters), self.anchor)
             return replace(self, storage=np.where(kept, self.storage, np.int8(MISSING)), anchor=())
         chosen = np.isin(self.storage.voter, self.anchor)
-        return replace(self, storage=Triplets(*(part[chosen] for part in self.storage)), anchor=())
+        return replace(self.at_entries(chosen), anchor=())
 
     def to_long(self) -> pd.DataFrame:
-        """The votes as labels, one row for each vote that was cast, with the columns item, voter and vote."""
+        """The votes as labels, one row for each vote that was cast, with the columns item, voter and vote.
+
+        Soft votes have one row for each category with a probability above zero, which is the column weight.
+        """
         names = {"item": self.item_names, "voter": self.voter_names, "vote": self.category_names}
         codes = zip(names.items(), self.triplets, strict=True)
-        return pd.DataFrame({column: pd.Index(known).take(chosen) for (column, known), chosen in codes})
+        table = pd.DataFrame({column: pd.Index(known).take(chosen) for (column, known), chosen in codes})
+        return table.assign(weight=self.weights) if self.is_soft else table
 
     def to_frame(self) -> pd.DataFrame:
         """The votes as labels, one row per item and one column per voter, NA where missing; no repeated votes."""
@@ -550,7 +634,7 @@ class Votes:
     def summary(self) -> str:
         """One line: the numbers of items and voters, classes and other votes by name, the share of missing votes."""
         share = self.num_missing / (self.num_items * self.num_voters)
-        repeated = ", repeated votes" if self.has_repeats else ""
+        repeated = ", soft votes" if self.is_soft else ", repeated votes" if self.has_repeats else ""
         note = f"; {self.note}" if self.note else ""
         others = f", votes that are not labels: {listed(self.other_names)}" if len(self.other_names) else ""
         if self.is_ordered:

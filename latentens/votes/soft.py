@@ -1,0 +1,166 @@
+"""Soft votes: probabilities of categories instead of one category, as arrays, data frames or files."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float, Int
+
+from latentens.errors import Keyword, VotesError
+from latentens.votes.labels import Coded, Names, Reading, code, encode_labels, in_order, join, listed, natural_names
+from latentens.votes.tables import (
+    ITEM_COLUMNS,
+    Content,
+    Long,
+    Table,
+    Wide,
+    find_layout,
+    naming,
+    refuse_gap,
+    refuse_unknown,
+    stored_triplets,
+)
+from latentens.votes.triplets import Triplets
+
+ROUNDED = 0.005
+"""Probabilities may be rounded to two digits, so that the sum of a vote may differ from one by this per category."""
+
+
+class Soft(NamedTuple):
+    """Soft votes: the fields of `Votes`, and the probability of each entry; None if every vote is certain."""
+
+    content: Content
+    weights: Float[np.ndarray, " entry"] | None
+
+
+def voter_categories(names: Sequence[str]) -> tuple[Names, Names] | None:
+    """The voters and the categories of columns named `voter:category`; None unless each voter has every category."""
+    pairs = [tuple(str(name).rpartition(":")[::2]) for name in names]
+    voters, categories = (tuple(dict.fromkeys(part)) for part in zip(*pairs, strict=True))
+    complete = len(categories) > 1 and {(voter, each) for voter in voters for each in categories} == set(pairs)
+    return (voters, categories) if complete and all(map(all, pairs)) and len(pairs) == len(set(pairs)) else None
+
+
+def tabulate_soft_file(table: Table, reading: Reading) -> Soft | None:
+    """The soft votes in a file; None if it has none."""
+    with naming(table.path):
+        layout = find_layout(table.names, table.index, reading)
+        if isinstance(layout, Long):
+            if reading.weight is None:
+                return None
+            refuse_unknown([reading.weight], table.names)
+            item, voter, vote, weight = table.columns([*layout, reading.weight], reading)
+            item, voter = (Coded(column.codes, natural_names(column.names)) for column in (item, voter))
+            return _tabulate(item, in_order(voter), vote, _numbers(weight), reading)
+        named = voter_categories(layout.voters)
+        if reading.weight is not None:
+            raise VotesError("weight names a column of a table with one row for each item, voter and category")
+        if named is None or not _are_fractions(columns := table.columns(layout.voters, reading)):
+            return None
+        items = table.columns(layout.items, reading)
+        rows = natural_names(items[0].names)[items[0].codes] if items else np.arange(len(columns[0].codes))
+        return _tabulate_wide(rows, layout, np.stack([_numbers(column) for column in columns], axis=1), reading)
+
+
+def tabulate_soft_data(probs: Any, reading: Reading) -> Soft:
+    """The soft votes in an array (item, voter, category) or in a data frame, wide or long."""
+    if not isinstance(probs, pd.DataFrame):
+        return _tabulate_array(np.asarray(probs, dtype=np.float64), reading)
+    if reading.weight in probs.columns:
+        columns = [reading.item, reading.voter, reading.vote, reading.weight]
+        refuse_unknown(columns, list(probs.columns))  # type: ignore[arg-type]
+        item, voter, vote, weight = (code(probs[name]) for name in columns)
+        return _tabulate(item, in_order(voter), vote, _numbers(weight), reading)
+    item_column = next((name for name in (reading.item, *ITEM_COLUMNS) if name in probs.columns), None)
+    frame = probs if item_column is None else probs.set_index(item_column)
+    if voter_categories([*frame.columns]) is None:
+        raise VotesError(
+            f"the columns {listed(frame.columns)} are not named voter:category for every voter and category, and none "
+            f"is {reading.weight!r}: rename them, or name the column of probabilities by {Keyword('weight')}"
+        )
+    numbers = np.stack([_numbers(code(frame[name])) for name in frame.columns], axis=1)
+    return _tabulate_wide(frame.index.to_numpy(), Wide(tuple(map(str, frame.columns)), ()), numbers, reading)
+
+
+def _tabulate_array(probs: Float[np.ndarray, "item voter category"], reading: Reading) -> Soft:
+    if probs.ndim != 3 or not probs.size:
+        raise VotesError(f"soft votes form an array (item, voter, category), but this one has shape {probs.shape}")
+    listing = probs.shape[2] if reading.classes is None else reading.classes
+    names = range(listing) if isinstance(listing, int) else listing
+    if len(names) != probs.shape[2]:
+        raise VotesError(f"{len(names)} classes are listed, but there are probabilities of {probs.shape[2]}")
+    places = np.indices(probs.shape).reshape(3, -1)
+    item, voter, vote = (Coded(place, np.arange(size)) for place, size in zip(places, probs.shape, strict=True))
+    vote = Coded(vote.codes, np.array([*names], dtype=object))
+    found = _tabulate(item, voter, vote, probs.ravel(), Reading(classes=tuple(names)))
+    return found._replace(content=(*found.content[:4], (), (), *found.content[6:]))
+
+
+def _tabulate_wide(rows: np.ndarray, layout: Wide, numbers: Float[np.ndarray, "row column"], reading: Reading) -> Soft:
+    """Soft votes with one row per item and one column for each voter and category."""
+    named = voter_categories(layout.voters)
+    assert named is not None, "asked for only where columns are named so"
+    pairs = [name.rpartition(":")[::2] for name in layout.voters]
+    voter, vote = (
+        np.tile([names.index(pair[side]) for pair in pairs], len(rows)) for side, names in enumerate(map(list, named))
+    )
+    item = code(rows)
+    if len(item.names) < len(rows):
+        raise VotesError("an item has more than one row of probabilities: leave one row for each item")
+    item = Coded(np.repeat(item.codes, numbers.shape[1]), item.names)
+    voters, categories = (np.array(names, dtype=object) for names in named)
+    return _tabulate(item, Coded(voter, voters), Coded(vote, categories), numbers.ravel(), reading)
+
+
+def _tabulate(item: Coded, voter: Coded, vote: Coded, weight: Float[np.ndarray, " entry"], reading: Reading) -> Soft:
+    """Soft votes, one entry for each item, voter and category; NaN where there is none. Voters are in order."""
+    for name, column in (("item", item), ("voter", voter)):
+        refuse_gap(name, column)
+    item = in_order(item)
+    outside = (weight < 0) | (weight > 1)
+    if outside.any():
+        raise VotesError(f"{weight[outside][0]:g} is not a probability: soft votes are numbers from 0 to 1")
+    cast = ~np.isnan(weight)
+    if not cast.any():
+        raise VotesError("there are no soft votes: all probabilities are missing")
+    pair = item.codes.astype(np.int64) * len(voter.names) + voter.codes
+    total = np.bincount(pair[cast], weight[cast], len(item.names) * len(voter.names))
+    asked = np.bincount(pair[cast], minlength=len(total)) > 0
+    wrong = asked & (np.abs(total - 1) > ROUNDED * len(vote.names) + 1e-9)
+    if wrong.any():
+        which, who = np.divmod(int(np.argmax(wrong)), len(voter.names))
+        raise VotesError(
+            f"the probabilities of voter {listed(voter.names[[who]])} on item {listed(item.names[[which]])} sum to "
+            f"{total[wrong][0]:g}, not to 1: divide them by their sum, or leave all of them empty if there is no vote"
+        )
+    codes, class_names, others, _ = encode_labels(vote, reading.classes)
+    _refuse_twice(pair[cast], codes[cast])
+    kept = cast & (weight > 0)
+    weight = weight / np.where(asked, total, 1.0)[pair]
+    triplets = Triplets(item.codes.astype(np.int32), voter.codes.astype(np.int32), codes).at(kept)
+    weight, triplets = weight[kept][triplets.order], triplets.in_order()
+    shape = len(item.names), len(voter.names)
+    soft = triplets.repeated.any()  # else every vote is certain
+    storage = triplets if soft else stored_triplets(triplets, shape)
+    names = item.names, tuple(voter.names.tolist()), class_names, others, ()
+    return Soft((storage, *shape, len(class_names), *names, ""), weight if soft else None)
+
+
+def _refuse_twice(pair: Int[np.ndarray, " entry"], codes: Int[np.ndarray, " entry"]) -> None:
+    if len(np.unique(np.stack([pair, codes]), axis=1).T) < len(pair):
+        raise VotesError("a voter gives two probabilities to the same category of an item: leave one of them")
+
+
+def _numbers(column: Coded) -> Float[np.ndarray, " entry"]:
+    """A column as numbers, NaN where it is empty."""
+    values = pd.to_numeric(pd.Series(column.names, dtype=object), errors="coerce").to_numpy(np.float64)
+    if np.isnan(values).any():
+        raise VotesError(f"{listed(column.names[np.isnan(values)][:1])} is not a probability: give numbers from 0 to 1")
+    return np.append(values, np.nan)[column.codes]
+
+
+def _are_fractions(columns: Sequence[Coded]) -> bool:
+    """Whether columns hold numbers, and not only whole ones, which may be votes."""
+    names = pd.to_numeric(pd.Series(join(columns).names, dtype=object), errors="coerce")
+    return bool(names.notna().all() and (names % 1 != 0).any())
