@@ -72,6 +72,7 @@ ANALYSES = {
     "latent_spectral_guard": "--sets 1 --keys 1 --items 500",
     "layered_graph_params": "--max-iterations 5",
     "pseudo_counts": "--sets 1 --items 60 --voters 10 --classes 2 --votes 3",
+    "graded": "--sets 1 --items 60 --keys 0 --designs 'response styles'",
     "tree_groups": "--sets 1 --items 300 --classes 3",
     "rbm_classes": "--sets 1 --items 300 --classes 3",
     "decorrelation": "--items 300 --families condInd",

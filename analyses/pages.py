@@ -428,6 +428,7 @@ TABLES: dict[str, tuple[str, Callable[[pd.DataFrame], str]]] = {
     "install commands": ("install_commands", plain),
     "approximations same kl": ("approximations_same_kl", partial(plain, below_one=5)),
     "reference posteriors": ("reference_posteriors", precise),
+    "graded": ("graded", precise),
     "approximations 200": ("approximations", partial(approximations, items=200)),
     "approximations 10000": ("approximations", partial(approximations, items=10_000)),
 }

@@ -29,6 +29,7 @@ from latentens.models import (
     ClassConditional,
     Confounder,
     DawidSkene,
+    GradedResponse,
     HierarchicalDawidSkene,
     ItemDifficulty,
     Mace,
@@ -48,6 +49,7 @@ MODELS: dict[str, GenerativeModel] = {
     "Mace": Mace(5, num_classes=3),
     "ItemDifficulty": ItemDifficulty(5),
     "Confounder": Confounder(5),
+    "GradedResponse": GradedResponse(5, 2, 4),
 }
 APPROXIMATED = ("DawidSkene", "Tree", "OneCoin")
 """Models on which approximations are ranked, too."""
