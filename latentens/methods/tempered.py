@@ -459,22 +459,18 @@ def find_temperature(held: HeldOut, base: Float[np.ndarray, " label"]) -> tuple[
     by_votes = best_temperature(VoteScore(held.votes, held.seen, base))
     if not held.labels:
         return by_votes, by_votes
-    return best_temperature(_together([_label_score(part, base) for part in held.labels]), by_labels=True), by_votes
+
+    def by_labels(temperature: float) -> Float[np.ndarray, " item"]:
+        """The log-probability of each true label."""
+        stated = [temper(probs, temperature, base)[np.arange(len(label)), label] for label, probs in held.labels]
+        return safe_log(np.concatenate(stated))
+
+    return best_temperature(by_labels, by_labels=True), by_votes
 
 
 def temper_voted(probs: Posterior, votes: Votes, temperature: float, base: Float[np.ndarray, " label"]) -> Posterior:
     """Tempered where there are votes; without any, the posterior is not overconfident."""
     return np.where((votes.cast_by_item > 0)[:, None], temper(probs, temperature, base), probs)
-
-
-def _together(scores: Sequence[Score]) -> Score:
-    return lambda temperature: np.concatenate([score(temperature) for score in scores])
-
-
-def _label_score(hidden: HiddenLabels, base: Float[np.ndarray, " label"]) -> Score:
-    """The log-probability of true labels as a function of the temperature."""
-    items = np.arange(len(hidden.label))
-    return lambda t: safe_log(temper(hidden.label_probs, t, base)[items, hidden.label])
 
 
 def temperature_diagnostics(found: Temperature, by_votes: Temperature) -> dict[str, Any]:
