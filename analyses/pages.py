@@ -465,7 +465,11 @@ def written(page: str) -> str:
     def table(found: re.Match[str]) -> str:
         name, make = TABLES[found[2]]
         read = result(name)
-        content = "Not measured yet.\n" if read is None else make(read)
+        try:
+            content = "Not measured yet.\n" if read is None else make(read)
+        except Exception as error:  # one table must not keep a run of hours from writing the others
+            content = f"{MISSING}\n"
+            print(f"{found[1].strip()}: {type(error).__name__}: {error}", file=sys.stderr)
         return f"{found[1]}\n{content}\n{found[3]}"
 
     def value(found: re.Match[str]) -> str:
