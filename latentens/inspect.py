@@ -8,10 +8,12 @@ graders to trust, so it is a metric; labels of single samples are read from the 
 call `latentens.grade_panel` on lists of grades.
 """
 
+import logging
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from latentens.errors import require
+from latentens.errors import LatentensError, require
 
 require("latentens.inspect", "inspect_ai")
 
@@ -41,10 +43,12 @@ def panel_worth(
         items = [score.sample_id if score.sample_id is not None else k for k, score in enumerate(scores)]
         about = [(score.sample_metadata or {}).get(gold) for score in scores]
         known = {item: label for item, label in zip(items, about, strict=True) if label is not None}
-        found = grade_panel(
-            rows, known or None, key=jax.random.key(seed), items=items, classes=classes, resamples=resamples
-        )
-        return found.figures
+        options: dict[str, Any] = {"items": items, "classes": classes, "resamples": resamples}
+        try:
+            return grade_panel(rows, known or None, key=jax.random.key(seed), **options).figures
+        except LatentensError as error:  # Inspect also asks while it has few samples
+            logging.getLogger(__name__).warning("the panel of %d samples is not judged: %s", len(scores), error)
+            return {"effective_graders": math.nan}
 
     return compute
 

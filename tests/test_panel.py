@@ -110,7 +110,7 @@ def test_inspect_writes_what_the_panel_is_worth(tmp_path):
         epochs=2,
     )
     log = evaluate(task, model="mockllm/model", log_dir=str(tmp_path), display="none")[0]
-    assert log.status == "success"
+    assert log.status == "success", log.error
     metrics = {name: found.value for name, found in log.results.scores[0].metrics.items()}
     assert metrics["graders"] == 6
     assert 1 < metrics["low"] < metrics["effective_graders"] < 6
