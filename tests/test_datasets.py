@@ -5,7 +5,7 @@ import pytest
 from scipy.io import savemat
 
 from latentens.datasets import PAPER_MODELS, load, paper_params, simulate_paper
-from latentens.datasets.paper import paper_to_params
+from latentens.datasets.named import paper_to_params
 from latentens.errors import DataNotFoundError, VotesError
 from latentens.models import Tree
 from latentens.programs.likelihood import bayes_posterior

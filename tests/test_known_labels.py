@@ -15,8 +15,7 @@ from latentens.comparison import add_independence, from_tree
 from latentens.comparison.result import short_names
 from latentens.methods import DawidSkeneEM, MajorityVote
 from latentens.recommendation.text import briefly
-from latentens.reporting.pairs import dependence_part
-from latentens.reporting.voters import by_known_labels, voters_part
+from latentens.reporting.voters import by_known_labels, dependence_part, voters_part
 
 NAMES = ["first", "copy", "other", "fourth", "fifth", "silent"]
 
@@ -50,13 +49,13 @@ def test_voters_are_judged_by_the_known_labels(view):
         assert found.balanced_accuracy[voter] == pytest.approx(half_a_vote_more)
         assert found.balanced_accuracy_low[voter] < half_a_vote_more < found.balanced_accuracy_high[voter]
     assert np.isnan(found.balanced_accuracy[5])
-    part = voters_part(view, {})
+    part = voters_part(view)
     assert "by known labels, %" in part.beside.headings
     assert "120 known labels" in " ".join(part.words)
 
 
 def test_known_labels_show_who_votes_like_whom(view):
-    part = dependence_part(view, {})
+    part = dependence_part(view)
     assert "first and copy" in part.words[-1]
     known, alone = part.pictures
     assert any(words.startswith("first and copy: +0.") for _, _, words in known.spots)

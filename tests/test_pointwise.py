@@ -11,7 +11,7 @@ from latentens.checks import held_out_log_likelihood
 from latentens.cli.printing import prediction_tables
 from latentens.comparison import data_trees, from_tree
 from latentens.methods import DawidSkeneEM, MajorityVote
-from latentens.reporting.checks import check_part, prediction_part, signal_part
+from latentens.reporting.parts import check_part, prediction_part, signal_part
 from tests.reference import SIX_VOTERS_SAMPLED, two_class
 
 KEY = jax.random.key(0)
@@ -72,17 +72,17 @@ def test_folds_are_those_of_held_out_items(dataset, tmp_path):
 
 def test_the_page_ranks_models_and_warns(tree):
     (data,) = from_tree(tree).datasets
-    part = prediction_part(data, {})
+    part = prediction_part(data)
     assert list(part.tables["predictions"].columns)[:2] == ["model", "elpd"]
     assert len(part.tables["predictions"]) == 2
     assert "need not be the best" in " ".join(part.words)
     assert "leaving one item out" in [row[-1] for row in part.body[0].rows]
-    assert "more than by chance" in signal_part(data, {}).words[0]
+    assert "more than by chance" in signal_part(data).words[0]
 
 
 def test_a_comparison_without_models_has_no_ranking(dataset):
     (data,) = from_tree(compare(dataset, {"vote": MajorityVote()}, key=KEY, resamples=20)).datasets
-    assert prediction_part(data, {}) is None
+    assert prediction_part(data) is None
 
 
 def test_the_page_says_whether_models_reproduce_the_votes(dataset):

@@ -1,6 +1,5 @@
 """Recommendations: twins of votes, what they say about methods, and the choice among these."""
 
-import importlib
 from dataclasses import replace
 
 import jax
@@ -17,22 +16,30 @@ from latentens.errors import LatentensError
 from latentens.methods import DawidSkeneEM, MajorityVote, MaximumLikelihood
 from latentens.methods.base import Diagnostics, Method
 from latentens.models import Confounder, DawidSkene, OneCoin
-from latentens.recommendation.candidates import Candidate, default_candidates, default_methods
+from latentens.recommendation import candidates
+from latentens.recommendation.candidates import (
+    Candidate,
+    FittedModel,
+    default_candidates,
+    default_methods,
+    judge,
+    unidentified_label,
+)
 from latentens.recommendation.decision import (
+    Twin,
+    TwinScores,
     choose,
+    contributions,
+    draw_twins,
     labels_to_check_accuracy,
     labels_to_separate_models,
     mcnemar_sample_size,
     score_on_gold,
 )
-from latentens.recommendation.plausibility import FittedModel, judge, unidentified_label
-from latentens.recommendation.twins import Twin, TwinScores, contributions, draw_twins
 from latentens.scores import compare_accuracy
 from latentens.scores.scores import balanced_accuracy, log_score
 from latentens.votes import Votes
 from tests.reference import two_class
-
-recommending = importlib.import_module("latentens.recommendation.recommend")  # the function has the same name
 
 KEY = jax.random.key(5)
 VOTERS = 6
@@ -325,7 +332,7 @@ def test_the_command_answers_first_and_writes_the_report(data, tmp_path, monkeyp
     data.votes.to_frame().to_csv("votes.csv")
     command = ["recommend", "votes.csv", "--quick", "--out", "results", "-m", "MajorityVote", "-m", "DawidSkeneEM"]
     monkeypatch.setattr(
-        recommending,
+        candidates,
         "default_candidates",
         lambda votes, quick: {"DawidSkene": Candidate("DawidSkeneEM", DawidSkeneEM())},
     )
@@ -366,9 +373,9 @@ def test_quick_models_have_dependent_voters_too(num_voters, missing, dependent):
 
 def test_a_quick_answer_without_groups_asks_the_spare_model(data, monkeypatch):
     monkeypatch.setattr(
-        recommending, "default_candidates", lambda votes, quick: {"DawidSkene": Candidate("D", DawidSkeneEM())}
+        candidates, "default_candidates", lambda votes, quick: {"DawidSkene": Candidate("D", DawidSkeneEM())}
     )
-    monkeypatch.setattr(recommending, "spare_candidates", lambda _: {"OneCoin": Candidate("O", MODELS["OneCoin"])})
+    monkeypatch.setattr(candidates, "spare_candidates", lambda _: {"OneCoin": Candidate("O", MODELS["OneCoin"])})
     tree = le.recommend(data.votes, METHODS, key=KEY, quick=True)
     assert tree["votes/recommendation"]["model"].values.tolist() == ["DawidSkene", "OneCoin"]
 
@@ -376,14 +383,12 @@ def test_a_quick_answer_without_groups_asks_the_spare_model(data, monkeypatch):
 def test_a_quick_answer_tries_all_programs_where_votes_contradict_the_cheap_ones(data, monkeypatch):
     cheap, right = Candidate("O", MODELS["OneCoin"]), Candidate("D", DawidSkeneEM())
     everything = {"OneCoin": cheap, "DawidSkene": right}
-    monkeypatch.setattr(
-        recommending, "default_candidates", lambda _, quick: {"OneCoin": cheap} if quick else everything
-    )
-    monkeypatch.setattr(recommending, "spare_candidates", lambda _: {})
+    monkeypatch.setattr(candidates, "default_candidates", lambda _, quick: {"OneCoin": cheap} if quick else everything)
+    monkeypatch.setattr(candidates, "spare_candidates", lambda _: {})
     tree = le.recommend(data.votes, METHODS, key=KEY, quick=True)
     assert tree["votes/recommendation"]["ruled_out"].sel(model="DawidSkene").item() == ""
     assert sentences(tree)[0].startswith("Use ")
-    monkeypatch.setattr(recommending, "default_candidates", lambda _, quick: {"OneCoin": cheap})
+    monkeypatch.setattr(candidates, "default_candidates", lambda _, quick: {"OneCoin": cheap})
     tree = le.recommend(data.votes, METHODS, key=KEY, quick=True)
     assert sentences(tree)[0].startswith("The votes cannot tell how accurate any method is: no candidate model")
     found = tree["votes/recommendation"].to_dataset()

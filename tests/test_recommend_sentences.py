@@ -1,6 +1,5 @@
 """What a recommendation says: each sentence with the evidence behind it, and no two that contradict each other."""
 
-import importlib
 import re
 from dataclasses import replace
 
@@ -16,15 +15,12 @@ from latentens.cli.app import app
 from latentens.datasets import Dataset
 from latentens.methods import DawidSkeneEM, MajorityVote, MaximumLikelihood
 from latentens.models import DawidSkene, OneCoin
-from latentens.recommendation.candidates import Candidate
-from latentens.recommendation.decision import Recommendation, choose, score_on_gold
-from latentens.recommendation.plausibility import FittedModel, Plausibility
+from latentens.recommendation import candidates
+from latentens.recommendation.candidates import Candidate, FittedModel, Plausibility
+from latentens.recommendation.decision import SCORES, Recommendation, Twin, TwinScores, choose, score_on_gold
 from latentens.recommendation.recommend import without_disproved
 from latentens.recommendation.text import CAVEAT, GOLD_CAVEAT, NO_MODEL, sentences
-from latentens.recommendation.twins import SCORES, Twin, TwinScores
 from latentens.votes import Votes
-
-recommending = importlib.import_module("latentens.recommendation.recommend")  # the function has the same name
 
 KEY = jax.random.key(2)
 ITEMS = 400
@@ -271,7 +267,7 @@ def test_no_figure_of_a_contradicted_model_is_on_terminal_page_or_in_tables(tmp_
     monkeypatch.chdir(tmp_path)
     made.to_frame().to_csv("votes.csv")
     catalogue = {name: Candidate(name, method) for name, method in worlds.items()}
-    monkeypatch.setattr(recommending, "default_candidates", lambda votes, quick: catalogue)
+    monkeypatch.setattr(candidates, "default_candidates", lambda votes, quick: catalogue)
     shown = CliRunner().invoke(app, ["recommend", "votes.csv", "--quick", "-m", "MajorityVote"])
     assert "The votes cannot tell how accurate any method is" in shown.stdout
     assert "expected balanced accuracy" not in shown.stdout

@@ -25,13 +25,12 @@ from latentens.inference.orient import vote_shares
 from latentens.methods import DawidSkeneEM, MajorityVote
 from latentens.methods.base import Diagnostics, Estimate, Method
 from latentens.models import DawidSkene
-from latentens.reporting.checks import MOST_ITEMS, effective_voters_part
-from latentens.reporting.conclusions import find
+from latentens.reporting.conclusions import find, summarise
 from latentens.reporting.figures import draws_summary, trace_figure
 from latentens.reporting.layout import score_tables
 from latentens.reporting.page import safe_names
+from latentens.reporting.parts import MOST_ITEMS, effective_voters_part
 from latentens.reporting.tables import Mean, confidence_shares
-from latentens.reporting.text import summarise
 from latentens.scores import PairedDifference
 from latentens.scores.scores import SCORES
 from tests.reference import DATA, needs_data, two_class
@@ -244,14 +243,14 @@ def test_unlabelled_data_get_agreement_and_no_score(page, tree):
 
 def test_page_says_what_voters_are_worth_or_how_to_ask(tree, monkeypatch):
     simulated, view = from_tree(tree).datasets
-    assert effective_voters_part(simulated, {}) is None  # the process behind the votes is known
-    assert "not computed" in effective_voters_part(view, {}).words[0]
+    assert effective_voters_part(simulated) is None  # the process behind the votes is known
+    assert "not computed" in effective_voters_part(view).words[0]
     found = EffectiveVoters(EffectiveNumber(2.6, 2.9, 0.4), 2.1, 3.3, DawidSkene(4, 3), 4, 0.9)
     for answer in (found, VotesError("there are too many")):
         monkeypatch.setattr(sweep, "effective_voters", Mock(side_effect=[answer]))
         asked = tree.copy()
         add_worth(asked, [Dataset(NASTY, view.votes, np.full(60, -1))], key=jax.random.key(0))
-        first, *more = effective_voters_part(from_tree(asked).datasets[1], {}).words
+        first, *more = effective_voters_part(from_tree(asked).datasets[1]).words
         if answer is found:
             assert "4 voters are worth about 2.6 independent ones (90% interval 2.1 to 3.3)" in first
             assert "2.9" in more[0]
@@ -352,7 +351,7 @@ def test_overconfidence_is_found_and_explained(copied_votes):
     means, pairs = scored(fair=(0.84, 0.4, 1, 1), sure=(0.84, 0.9, 1, 1))
     findings = find(copied_votes, means, pairs)
     assert set(findings.gaps) == {"sure"}
-    assert findings.dependent
+    assert findings.dependence.num_dependent
     told = summarise(copied_votes, means, pairs, findings)
     reasons = [reason.text for reason in told.reasons]
     assert any("sure is overconfident" in text and "depend on each other" in text for text in reasons)
@@ -363,7 +362,7 @@ def test_independent_voters_are_not_called_dependent(copied_votes):
     votes = Votes.from_matrix(copied_votes.votes.matrix[:, ::5])
     alone = replace(copied_votes, dataset=replace(copied_votes.dataset, votes=votes))
     findings = find(alone, *scored(fair=(0.84, 0.4, 1, 1), sure=(0.84, 0.9, 1, 1)))
-    assert not findings.dependent
+    assert not findings.dependence.num_dependent
     assert findings.dependence.num_checked == 3
 
 
@@ -404,7 +403,7 @@ def test_the_best_method_is_marked_whichever_way_is_better():
     means, _ = scored(
         **{EXACT: (0.9, 0.2, 1, 1), "one": (0.8, 0.3, 1, 1), "two": (0.7, 0.4, 1, 1), "no": (0.6, 0.1, 1, 1)}
     )
-    cells = [cell for table in score_tables(means, SCORES) for row in table.body for cell in row]
+    cells = [cell for table in score_tables(means, SCORES) for row in table.rows for cell in row[1:]]
     marked = {cell.text for cell in cells if cell.best}
     assert "80.00" in marked  # balanced accuracy of `one`, not of the exact posterior
     assert "0.100" in marked  # log score of `no`

@@ -137,6 +137,7 @@ def compare(
     progress = report_fits_on_interrupt(out)
     import jax
 
+    from latentens.checks.signal import signal_summary
     from latentens.cli import io, printing
     from latentens.cli.methods import find_methods, find_model
     from latentens.comparison import compare
@@ -147,11 +148,12 @@ def compare(
     io.refuse_without("--votes", votes, {"truth": truth, "gold": gold, "anchor": anchor})
     io.refuse_without("--votes", votes, {"from": reading.get("tool"), "only": reading.get("only")})
     io.refuse_without("--votes or --data", votes or data, reading)
-    datasets = [load(name, root, **io.table_options(reading)) for name in data or []]
+    options: Any = {name: value for name, value in reading.items() if name not in ("tool", "only")}
+    datasets = [load(name, root, **options) for name in data or []]
     datasets += [io.read_users_dataset(votes, truth, gold, anchor, reading)] if votes else []
     for dataset in datasets:
         tell(io.described(dataset.name, dataset.votes, dataset.labels))
-    printing.print_signals(datasets, seed)
+        messages.print(f"{dataset.name}: {signal_summary(dataset.votes, key=jax.random.key(seed))}")
     datasets += [_simulated(*named, items, seed) for named in models]
     datasets = datasets or [simulate_paper(family, seed, items) for family in PAPER_MODELS]
     key = jax.random.key(seed)
@@ -264,9 +266,7 @@ def fit(
     io.check_file(out)
     io.check_file(voters)
     ((name, chosen),) = find_methods([method]).items()
-    read = io.read_users_votes(votes, reading, anchor)
-    tell(io.described(votes, read))
-    known = io.read_gold(read, gold, reading)
+    read, known = io.read_files(votes, reading, gold, anchor)
     with status(f"Fitting {name}"):
         fitted = fit_known(chosen(read), read, jax.random.key(seed), known)
         quality = fitted.voters
@@ -320,9 +320,7 @@ def check(
     io.check_file(out)
     io.check_file(voters)
     io.refuse_without("--gold", gold, {"voters": voters})
-    read, key = io.read_users_votes(votes, reading), jax.random.key(seed)
-    tell(io.described(votes, read))
-    known = io.read_gold(read, gold, reading)
+    key, (read, known) = jax.random.key(seed), io.read_files(votes, reading, gold)
     with status("Checking whether voters err independently"):
         found = check_independence(read, key=key, level=level)
     console.print(signal_summary(read, key=key))
@@ -339,10 +337,9 @@ def check(
             except LatentensError as error:
                 words = f"The effective number of voters could not be estimated: {error}."
         console.print(words)
-    if known is not None:
+    if (labels := io.by_name(read, known)) is not None:
         from latentens.estimation import effective_judges, judge_worth
 
-        labels = io.by_name(read, known)
         with status("Fitting the votes without each voter"):
             panel, each = effective_judges(read, labels, key=key), judge_worth(read, labels, key=key)
         console.print(panel.summary)
@@ -392,16 +389,14 @@ def recommend(
 
     chosen = find_methods(methods or [])
     io.check_report(out)
-    read = io.read_users_votes(votes, reading, anchor)
-    tell(io.described(votes, read))
-    known = io.read_gold(read, gold, reading)
+    read, known = io.read_files(votes, reading, gold, anchor)
     with io.connected(scheduler) as client:
         tree = recommend(
             read,
             chosen or None,
             key=jax.random.key(seed),
             twins=twins,
-            gold=None if known is None else io.by_name(read, known),
+            gold=io.by_name(read, known),
             quick=quick,
             folder=out / "cells" if out else None,
             client=client,

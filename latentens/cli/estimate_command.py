@@ -5,8 +5,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
 from typer import Option
 
 from latentens.cli.options import Anchor, GoldFile, Seed, VotesFile
@@ -14,8 +12,6 @@ from latentens.cli.terminal import console, status, tell
 from latentens.errors import LatentensError
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from latentens.votes.labels import FileOptions
 
 
@@ -70,14 +66,14 @@ def estimate(
 
     import jax
 
-    from latentens.cli import io
+    from latentens.cli import io, printing
+    from latentens.cli.methods import find_methods
     from latentens.estimation import estimate, explain, labels_needed
 
     io.check_file(out)
-    chosen = _method(method)
-    read = io.read_users_votes(votes, reading)
-    tell(io.described(votes, read))
-    known = io.read_gold(read, gold, reading)
+    (chosen,) = find_methods([method]).values()
+    read, codes = io.read_files(votes, reading, gold)
+    known = io.by_name(read, codes)
     assert known is not None, "the option is required"
     columns: dict[str, Any] = {
         name: None if column is None else _column(name, column, about if name != "weights" else None, gold, reading)
@@ -86,7 +82,7 @@ def estimate(
     with status("Estimating"):
         table = estimate(
             read,
-            io.by_name(read, known),
+            known,
             key=jax.random.key(seed),
             method=chosen(read),
             folds=folds,
@@ -97,7 +93,7 @@ def estimate(
         )
     if half_width is not None:
         table["labels_needed"] = labels_needed(table, half_width, None if beyond else read.num_items)
-    console.print(_printed(table, level))
+    console.print(printing.estimates_table(table, level))
     for words in explain(table):
         tell(f"• {words}")
     if out:
@@ -135,34 +131,24 @@ def next_command(
     import jax
 
     from latentens.cli import io
+    from latentens.cli.methods import find_methods
     from latentens.estimation import next_labels, next_votes
 
     io.check_file(out)
-    chosen = _method(method)
-    read = io.read_users_votes(votes, reading, anchor)
-    tell(io.described(votes, read))
-    known = io.read_gold(read, gold, reading)
+    (chosen,) = find_methods([method]).values()
+    read, known = io.read_files(votes, reading, gold, anchor)
     with status("Choosing"):
         fit = chosen(read).fit(read, key=jax.random.key(seed))
         if purpose is Purpose.votes:
             table = next_votes(fit, budget)
             words = f"{len(table)} votes to ask for"
         else:
-            so_far = None if known is None else io.by_name(read, known)
-            options: dict[str, Any] = {"for_": purpose.value, "gold": so_far, "floor": floor}
+            options: dict[str, Any] = {"for_": purpose.value, "gold": io.by_name(read, known), "floor": floor}
             table = next_labels(fit, budget, key=jax.random.key(seed + 1), **options)
             worth = table.attrs["worth"]
             words = f"{budget} items to label, worth {worth:.0f} labels of random items if the posterior is right,"
     io.write_files({out: io.frame_writer(table)})
     tell(f"{words} written to {out}")
-
-
-def _method(name: str) -> Any:
-    """A function from votes to the method."""
-    from latentens.cli.methods import find_methods
-
-    ((_, chosen),) = find_methods([name]).items()
-    return chosen
 
 
 def _column(name: str, column: str, about: Path | None, gold: Path, reading: "FileOptions") -> Mapping[Any, Any]:
@@ -186,30 +172,3 @@ def _column(name: str, column: str, about: Path | None, gold: Path, reading: "Fi
         if min(place, value) >= 0 and found.setdefault(items.names[place], values.names[value]) != values.names[value]:
             raise LatentensError(f"item {items.names[place]} has more than one {column} in {path}")
     return found
-
-
-def _printed(table: "pd.DataFrame", level: float) -> Table:
-    """The table for the terminal."""
-    with_segment, with_p = "segment" in table, "p_value" in table
-    printed = Table(box=SIMPLE_HEAD, pad_edge=False, title=f"estimates with {level:.0%} intervals")
-    heads = ["quantity", "of", *(["segment"] if with_segment else []), "label-free", "gold only", "estimate"]
-    heads += ["labels", "worth", *(["p"] if with_p else [])]
-    needed = "labels_needed" in table
-    for head in (*heads, *(["needed"] if needed else [])):
-        printed.add_column(head, justify="left" if head in ("quantity", "of", "segment") else "right", overflow="fold")
-    for row in table.to_dict("records"):
-        ends = [
-            f"{row[value]:.3f} ({row[low]:.3f}–{row[high]:.3f})" if row[value] == row[value] else "–"
-            for value, low, high in (("gold_only", "gold_low", "gold_high"), ("estimate", "low", "high"))
-        ]
-        cells = [
-            row["quantity"],
-            row["of"],
-            *([str(row["segment"])] if with_segment else []),
-            f"{row['label_free']:.3f}",
-        ]
-        cells += [*ends, str(row["labels"]), f"{row['worth_labels']:.0f}"]
-        cells += [("" if row["p_value"] != row["p_value"] else f"{row['p_value']:.3f}")] if with_p else []
-        cells += [f"{row['labels_needed']:.0f}"] if needed else []
-        printed.add_row(*cells)
-    return printed

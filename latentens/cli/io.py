@@ -16,26 +16,25 @@ import pandas as pd
 from jaxtyping import Int
 
 from latentens.cli.options import as_option
-from latentens.cli.terminal import say
+from latentens.cli.terminal import say, tell
 from latentens.datasets import Dataset, from_files, read_labels, read_votes
 from latentens.errors import Keyword, LatentensError, require
 from latentens.runtime.parallel import available_cores
 from latentens.votes import Votes
-from latentens.votes.labels import FileOptions, TableOptions, listed
+from latentens.votes.labels import FileOptions, listed
 from latentens.votes.matching import gold_codes
 from latentens.votes.tables import naming
 
 Codes = Int[np.ndarray, " item"]
 
 
-def table_options(reading: FileOptions) -> TableOptions:
-    """The options that apply to tables of votes, which are not from another tool."""
-    return {name: value for name, value in reading.items() if name not in ("tool", "only")}  # type: ignore[return-value]
-
-
-def read_users_votes(path: Path, reading: FileOptions, anchor: Collection[str] | None = None) -> Votes:
-    """Votes from a user's file, with voters that are known to be better than chance."""
-    return _usable(read_votes(path, **reading), path).anchored(anchor or ())
+def read_files(
+    path: Path, reading: FileOptions, gold: Path | None = None, anchor: Collection[str] | None = None
+) -> tuple[Votes, Codes | None]:
+    """Votes from a user's file, anchored, and the codes of gold labels; says what was read."""
+    votes = _usable(read_votes(path, **reading), path).anchored(anchor or ())
+    tell(described(path, votes))
+    return votes, read_gold(votes, gold, reading)
 
 
 def read_users_dataset(
@@ -87,8 +86,10 @@ def _doubtful_classes(votes: Votes, codes: Codes, level: float = 0.01) -> str:
     return f"no known label is {listed(others)}: if votes can be, but labels cannot, add {listing}"
 
 
-def by_name(votes: Votes, codes: Codes) -> dict[Hashable, Hashable]:
-    """Known labels by name: codes might be mistaken for classes whose names are numbers."""
+def by_name(votes: Votes, codes: Codes | None) -> dict[Hashable, Hashable] | None:
+    """Known labels by name: codes might be mistaken for classes whose names are numbers; None if there are none."""
+    if codes is None:
+        return None
     return {votes.item_names[place]: votes.class_names[codes[place]] for place in np.flatnonzero(codes >= 0).tolist()}
 
 
@@ -184,8 +185,7 @@ def write_files(files: Mapping[Path, Callable[[Path], object]]) -> None:
             write(part)
             part.replace(out)
         except (OSError, RuntimeError) as error:  # HDF5 has errors of its own for a full disk
-            if part.exists():
-                part.unlink()
+            part.unlink(missing_ok=True)
             reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
             saved = Path(tempfile.mkdtemp(prefix="latentens-")) / out.name
             try:

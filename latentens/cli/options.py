@@ -47,20 +47,17 @@ class Duplicates(StrEnum):
     keep = "keep"
 
 
-def _reading(kind: Any, words: str) -> Any:
-    return Annotated[kind, Option(help=words, rich_help_panel="Reading votes")]
+def _reading(kind: Any, words: str, *flags: str, **more: Any) -> Any:
+    return Annotated[kind, Option(*flags, help=words, rich_help_panel="Reading votes", **more)]
 
 
 READING = {
-    "tool": Annotated[
+    "tool": _reading(
         str | None,
-        Option(
-            "--from",
-            metavar="TOOL",
-            help="The tool that wrote the file: inspect, promptfoo, deepeval, lm-eval, label-studio or argilla.",
-            rich_help_panel="Reading votes",
-        ),
-    ],
+        "The tool that wrote the file: inspect, promptfoo, deepeval, lm-eval, label-studio or argilla.",
+        "--from",
+        metavar="TOOL",
+    ),
     "only": _reading(
         list[str] | None,
         "COLUMN=VALUE: read only these rows of a tool's file, for example scorer=match. May be repeated.",
@@ -102,8 +99,11 @@ def reads_votes(command: Callable[..., None]) -> Callable[..., None]:
                 used["classes"] = int(used["classes"][0])
         if "bins" in used:
             used["bins"] = _numbers(used["bins"])
-        if "only" in used:
-            used["only"] = _by_column(used["only"])
+        if "only" in used:  # texts such as scorer=match
+            pairs = [text.partition("=") for text in used["only"]]
+            if strange := ["".join(pair) for pair in pairs if not pair[1]]:
+                raise LatentensError(f"--only {strange[0]} is not of the form COLUMN=VALUE")
+            used["only"] = {name: [value for other, _, value in pairs if other == name] for name, _, _ in pairs}
         command(**values, reading=used)
 
     own = inspect.signature(command)
@@ -125,27 +125,13 @@ def _numbers(text: str) -> int | list[float]:
         raise LatentensError(f"--bins {text} is neither a number of bins nor a list of cut-points") from None
 
 
-def _by_column(pairs: list[str]) -> dict[str, list[str]]:
-    """The values of each column, from texts such as scorer=match."""
-    found: dict[str, list[str]] = {}
-    for pair in pairs:
-        column, sign, value = pair.partition("=")
-        if not sign:
-            raise LatentensError(f"--only {pair} is not of the form COLUMN=VALUE")
-        found.setdefault(column, []).append(value)
-    return found
-
-
 def as_option(keyword: Keyword) -> str:
     """A keyword argument such as item='question' as it is written on the command line: --item question."""
     name, value = keyword
     name = "from" if name == "tool" else name
     if isinstance(value, dict):  # the rows of some columns
-        value = [
-            f"{column}={each}"
-            for column, kept in value.items()
-            for each in (kept if isinstance(kept, list) else [kept])
-        ]
+        pairs = ((column, kept if isinstance(kept, list) else [kept]) for column, kept in value.items())
+        value = [f"{column}={each}" for column, kept in pairs for each in kept]
     values = [str(part) for part in value] if isinstance(value, tuple | list) else [str(value)]
     if value is True:
         return f"--{name}"

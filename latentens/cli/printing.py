@@ -10,7 +10,7 @@ import xarray as xr
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from latentens.checks import ModelCheck, signal_summary
+from latentens.checks import ModelCheck
 from latentens.cli.terminal import console, messages, status, tell
 from latentens.comparison import add_independence, add_worth, data_trees, from_tree
 from latentens.comparison.data_tree import scores_of
@@ -19,12 +19,6 @@ from latentens.recommendation.recommend import method_rows, plausible_models
 from latentens.recommendation.text import briefly
 from latentens.reporting.tables import WARNING, prediction_frame
 from latentens.scores import scores as evaluation
-
-
-def print_signals(datasets: Iterable[Dataset], seed: int) -> None:
-    """Say of each data set whether its voters agree more than by chance, as the comparison records it."""
-    for dataset in datasets:
-        messages.print(f"{dataset.name}: {signal_summary(dataset.votes, key=jax.random.key(seed))}")
 
 
 def add_evidence(tree: Any, datasets: Iterable[Dataset], key: jax.Array, *, independence: bool, worth: bool) -> None:
@@ -59,13 +53,14 @@ def print_comparison(tree: Any) -> list[str]:
     return failures
 
 
-def _table(headings: Iterable[str], words: int = 1, **options: Any) -> Table:
-    """An empty table whose first columns are words and whose others are numbers."""
+def _table(headings: Iterable[str], rows: Iterable[Iterable[str]] = (), words: int = 1, **options: Any) -> Table:
+    """A table whose first columns are words and whose others are numbers."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False, **options)
     for number, heading in enumerate(headings):
-        table.add_column(
-            heading, overflow="fold", justify="left" if number < words else "right", no_wrap=number >= words
-        )
+        is_word = number < words
+        table.add_column(heading, overflow="fold", justify="left" if is_word else "right", no_wrap=not is_word)
+    for row in rows:
+        table.add_row(*row)
     return table
 
 
@@ -187,10 +182,30 @@ def pair_frame(check: ModelCheck) -> pd.DataFrame:
 
 def agreement_table(found: pd.DataFrame) -> Table:
     """Agreement statistics with their intervals."""
-    table = _table(("agreement", "of", "value", "95 % interval"), words=2)
-    for row in found.itertuples():
-        table.add_row(str(row.statistic), str(row.of), f"{row.value:.3f}", f"{row.low:.3f} to {row.high:.3f}")
-    return table
+    rows = (
+        (str(row.statistic), str(row.of), f"{row.value:.3f}", f"{row.low:.3f} to {row.high:.3f}")
+        for row in found.itertuples()
+    )
+    return _table(("agreement", "of", "value", "95 % interval"), rows, words=2)
+
+
+def estimates_table(found: pd.DataFrame, level: float) -> Table:
+    """The result of `estimate`; columns that it does not have are left out."""
+
+    def figure(column: str, digits: int = 3) -> pd.Series:
+        return found[column].map(lambda value: f"{value:.{digits}f}")
+
+    shown = {name: found[name].map(str) for name in ("quantity", "of", "segment") if name in found}
+    words, shown["label-free"] = len(shown), figure("label_free")
+    for name, *ends in (("gold_only", "gold_low", "gold_high"), ("estimate", "low", "high")):
+        value, low, high = map(figure, (name, *ends))
+        shown[name.replace("_", " ")] = (value + " (" + low + "–" + high + ")").where(found[name].notna(), "–")
+    shown |= {"labels": found["labels"].map(str), "worth": figure("worth_labels", 0)}
+    if "p_value" in found:
+        shown["p"] = figure("p_value").where(found["p_value"].notna(), "")
+    if "labels_needed" in found:
+        shown["needed"] = figure("labels_needed", 0)
+    return _table(shown, zip(*shown.values(), strict=True), words, title=f"estimates with {level:.0%} intervals")
 
 
 def worth_table(found: pd.DataFrame, shown: int = 20) -> Table:
@@ -218,13 +233,12 @@ def worth_table(found: pd.DataFrame, shown: int = 20) -> Table:
 
 def pair_table(check: ModelCheck, shown: int = 10) -> Table:
     """The pairs of voters that are most dependent."""
-    number = len(check.dependent_pairs)
+    number, frame = len(check.dependent_pairs), pair_frame(check)
     title = "Dependent pairs" if number <= shown else f"The strongest of {number:,} dependent pairs"
     note = "relative to a fit of independent voters, which may have taken what a pair shares for the label"
     headings = ("voter", "other", "residual\ncorrelation", "p, adjusted\nfor all pairs")
-    table = _table(headings, words=2, title=title, caption=note if check.candidate_pairs else None)
-    frame = pair_frame(check)
-    for pair in frame[frame["adjusted_p_value"] <= check.level].head(shown).itertuples():
-        p_value = f"{pair.adjusted_p_value:.3f}"
-        table.add_row(str(pair.voter), str(pair.other), f"{pair.residual_correlation:+.3f}", p_value)
-    return table
+    rows = (
+        (str(pair.voter), str(pair.other), f"{pair.residual_correlation:+.3f}", f"{pair.adjusted_p_value:.3f}")
+        for pair in frame[frame["adjusted_p_value"] <= check.level].head(shown).itertuples()
+    )
+    return _table(headings, rows, words=2, title=title, caption=note if check.candidate_pairs else None)

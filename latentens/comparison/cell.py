@@ -18,10 +18,10 @@ from latentens.checks import check_fit, held_out_log_likelihood, leave_one_out
 from latentens.comparison.result import CheckResult, HeldOut, Outcome, Pointwise
 from latentens.datasets.dataset import Dataset
 from latentens.errors import LatentensError
-from latentens.methods.base import Diagnostics, Fit, GoldCodes, Method, Posterior, fit_known, model_params
+from latentens.methods.base import Diagnostics, Fit, GoldCodes, Method, Posterior, fit_known
 from latentens.methods.persistence import axis_names, plain, skill_of
-from latentens.programs.parameters import to_point
-from latentens.runtime.numerics import double_precision, numpy_generator
+from latentens.programs.parameters import num_parameters
+from latentens.runtime.numerics import numpy_generator
 from latentens.runtime.store import Record, fingerprint
 from latentens.scores.scores import SCORES, Score, evaluate, intervals
 from latentens.votes import Votes
@@ -157,15 +157,8 @@ def judge_pointwise(
     if folds:
         unseen = held_out_log_likelihood(method, votes, key=key, folds=folds)
         return Pointwise(values[None, None], unseen, f"{folds} folds")
-    number = _num_parameters(fit)
-    return Pointwise(values[None, None], None if number is None else values - number / len(values), "AIC")
-
-
-@double_precision
-def _num_parameters(fit: Fit) -> int | None:
-    if fit.model is None:
-        return None
-    return sum(int(np.size(leaf)) for leaf in to_point(fit.model, model_params(fit.model, fit)).values())
+    by_aic = None if fit.model is None else values - num_parameters(fit.model) / len(values)
+    return Pointwise(values[None, None], by_aic, "AIC")
 
 
 def predictive_check(fit: Fit, votes: Votes, *, key: jax.Array) -> CheckResult | None:
@@ -232,20 +225,16 @@ def describe(method: Any, *, settings: bool = True) -> str:
     for setting in fields(method):
         value = getattr(method, setting.name)
         default = setting.default_factory() if callable(setting.default_factory) else setting.default
-        if setting.repr and _differ(value, default):
+        try:
+            differs = fingerprint(value) != fingerprint(default)
+        except LatentensError:  # it cannot be compared by content
+            differs = value is not default
+        if setting.repr and differs:
             if is_dataclass(value):
                 changed.append(describe(value, settings=settings))
             elif settings:
                 changed.append(f"{setting.name}={value!r}")
     return type(method).__name__ + (f"({', '.join(changed)})" if changed else "")
-
-
-def _differ(value: Any, default: Any) -> bool:
-    """Whether two settings differ; those that cannot be compared by content do."""
-    try:
-        return fingerprint(value) != fingerprint(default)
-    except LatentensError:
-        return value is not default
 
 
 def settings_of(method: Any, prefix: str = "") -> dict[str, str]:

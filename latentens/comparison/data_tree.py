@@ -36,10 +36,11 @@ or a data set whose name cannot be a node, such as two that differ in a slash on
 
 import json
 import platform
+import re
 import shlex
 import sys
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from itertools import permutations, product
@@ -50,7 +51,6 @@ import numpy as np
 import xarray as xr
 
 from latentens.comparison.cell import check_of, describe, diagnostics_of
-from latentens.comparison.nodes import node_names, node_paths
 from latentens.comparison.result import (
     EXACT,
     Comparison,
@@ -131,17 +131,6 @@ def _compared(result: DatasetResult, scores: Sequence[Score]) -> dict[tuple[int,
             if score.paired is not None:
                 found[repetition, score.name, one, other] = score.paired(labels, probs[one], probs[other])
     return found
-
-
-def assemble(
-    datasets: Sequence[Dataset],
-    outcomes: Outcomes,
-    key_data: np.ndarray,
-    signals: Mapping[str, str],
-    scores: Sequence[Score] = SCORES,
-) -> xr.DataTree:
-    """The tree of a comparison; the arguments are those of `collect`."""
-    return to_tree(collect(datasets, outcomes, key_data, signals, scores))
 
 
 # ---- writing the tree ----
@@ -468,6 +457,61 @@ def _read_independence(group: xr.Dataset) -> Independence:
     residual, p_values, number = (group[name].to_numpy() for name in ("residual", "p_value", "group"))
     about = group.attrs
     return Independence(residual, p_values, number, float(about["p_value"]), float(about["level"]), about["summary"])
+
+
+# ---- names of nodes ----
+
+UNSAFE = re.compile(r"[/\x00-\x1f]")
+
+
+def node_names(names: Iterable[str], taken: Container[str] = ()) -> dict[str, str]:
+    """A different node for each name: the name itself where it can be one.
+
+    Args:
+        names: Different names.
+        taken: Nodes that are there already.
+    """
+    names = list(names)
+    found = {name: name for name in names if _is_node(name) and name not in taken}
+    for name in names:
+        if name not in found:
+            found[name] = _free(UNSAFE.sub("_", name).strip(".") or "_", {*found.values()}, taken)
+    return {name: found[name] for name in names}
+
+
+def node_paths(names: Iterable[str], taken: Container[str] = ()) -> dict[str, str]:
+    """A different path for each name, none of them inside another; slashes lead to nodes within nodes.
+
+    Args:
+        names: Different names.
+        taken: Nodes at the top that are there already.
+    """
+    names = sorted(names, key=lambda name: name.count("/"))
+    found: dict[str, str] = {}
+    for name in names:
+        parts = name.split("/")
+        above = {"/".join(parts[:depth]) for depth in range(1, len(parts))}
+        if all(map(_is_node, parts)) and parts[0] not in taken and not above & {*found.values()}:
+            found[name] = name
+    tops = {path.partition("/")[0] for path in found.values()}
+    for name in names:
+        if name not in found:
+            found[name] = _free(UNSAFE.sub("_", name).strip(".") or "_", tops, taken)
+            tops.add(found[name])
+    return found
+
+
+def _is_node(name: str) -> bool:
+    return bool(name) and name not in (".", "..") and not UNSAFE.search(name)
+
+
+def _free(wanted: str, *taken: Container[str]) -> str:
+    """The wanted name, or the first with a number that is free."""
+    number, name = 1, wanted
+    while any(name in names for names in taken):
+        number += 1
+        name = f"{wanted}_{number}"
+    return name
 
 
 # ---- files ----

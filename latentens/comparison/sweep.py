@@ -13,7 +13,7 @@ import xarray as xr
 
 from latentens.checks import check_independence, effective_voters, signal_summary
 from latentens.comparison.cell import GOLD_FOLDS, Cell, describe, from_record, run, score, to_record
-from latentens.comparison.data_tree import Address, assemble, data_trees, independence_group
+from latentens.comparison.data_tree import Address, collect, data_trees, independence_group, to_tree
 from latentens.comparison.result import EXACT, Independence, Outcome
 from latentens.datasets.dataset import Dataset
 from latentens.errors import LatentensError, VotesError
@@ -115,7 +115,7 @@ def compare(
             outcomes |= {(cell.dataset.name, repetition, EXACT): ours for repetition in range(repetitions)}
     outcomes |= run_cells(cells, folder, client, workers, on_progress)
     signals = {dataset.name: signal_summary(dataset.votes, key=key) for dataset in sets}
-    return assemble(sets, outcomes, key_data(key), signals, (*SCORES, *extra))
+    return to_tree(collect(sets, outcomes, key_data(key), signals, (*SCORES, *extra)))
 
 
 def cells_of(

@@ -2,8 +2,7 @@
 
 from latentens.datasets.dataset import Dataset, simulate, simulate_like
 from latentens.datasets.from_files import from_files, read_labels, read_votes
-from latentens.datasets.named import ROOT_VARIABLE, load
-from latentens.datasets.paper import PAPER_ITEMS, PAPER_MODELS, paper_params, simulate_paper
+from latentens.datasets.named import PAPER_ITEMS, PAPER_MODELS, ROOT_VARIABLE, load, paper_params, simulate_paper
 
 __all__ = [
     "PAPER_ITEMS",

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,25 +13,16 @@ import xarray as xr
 
 from latentens.checks import check_signal
 from latentens.comparison.cell import Cell
-from latentens.comparison.data_tree import Address, assemble
+from latentens.comparison.data_tree import Address, collect, to_tree
 from latentens.comparison.result import EXACT, Outcome
 from latentens.comparison.sweep import MethodFactory, Progress, cells_of, key_data, named_methods, run_cells
 from latentens.datasets.dataset import Dataset
 from latentens.errors import LatentensError
 from latentens.methods.base import GoldCodes, Method
-from latentens.recommendation.candidates import (
-    SAFEST,
-    Candidate,
-    Methods,
-    default_candidates,
-    default_methods,
-    named_candidates,
-    spare_candidates,
-)
-from latentens.recommendation.decision import GoldScores, Recommendation, choose, score_on_gold
-from latentens.recommendation.plausibility import checked, fit_candidates, judge, unidentified_label, with_held_out
+from latentens.recommendation import candidates, decision
+from latentens.recommendation.candidates import SAFEST, Candidate, Methods, unidentified_label
+from latentens.recommendation.decision import SCORES, GoldScores, Recommendation, without_gold
 from latentens.recommendation.text import sentences, span
-from latentens.recommendation.twins import SCORES, draw_twins, score_twins, twin_cells, without_gold
 from latentens.runtime.numerics import numpy_generator
 from latentens.scores import log_losses
 from latentens.votes import Votes
@@ -97,18 +89,19 @@ def recommend(
     codes = codes if codes is not None and (codes >= 0).any() else None
     dataset = _sample(votes, codes, max_items or (2_000 if quick else 10_000), sample_key)
     found = Recommendation(dataset, votes.num_items, check_signal(dataset.votes, key=signal_key))
-    usual = default_methods(dataset.votes, quick=quick, has_gold=codes is not None)
+    usual = candidates.default_methods(dataset.votes, quick=quick, has_gold=codes is not None)
     chosen = dict(named_methods(methods) if methods is not None else usual)
     rounds = _Rounds(dataset, work_key, lambda cells: run_cells(cells, folder, client, workers, on_progress))
     if not found.signal.found:
         rounds.run(cells_of(dataset, chosen, work_key))
         return _tree(found, rounds.outcomes, key)
-    candidates = default_candidates(dataset.votes, quick=quick) if models is None else named_candidates(models)
-    found = rounds.fit_models(found, candidates)
+    usual_models = candidates.default_candidates(dataset.votes, quick=quick)
+    tried = usual_models if models is None else candidates.named_candidates(models)
+    found = rounds.fit_models(found, tried)
     if quick and models is None and len(found.models) == 1:
-        found = rounds.fit_models(found, {**candidates, **spare_candidates(dataset.votes)})
+        found = rounds.fit_models(found, {**tried, **candidates.spare_candidates(dataset.votes)})
     if quick and models is None and not found.plausible and codes is None:
-        found = rounds.fit_models(found, {**default_candidates(dataset.votes, quick=False), **candidates})
+        found = rounds.fit_models(found, {**candidates.default_candidates(dataset.votes, quick=False), **tried})
     if methods is None:  # the fit of an implausible model may mean another label
         chosen |= {model.method_name: model.method for model in found.plausible}
     if not found.plausible and codes is None and not set(chosen) & set(SAFEST):
@@ -146,16 +139,17 @@ class _Rounds:
         self.outcomes |= self.run_new([cell for cell in cells if cell.address not in self.outcomes])
         return [self.outcomes[cell.address] for cell in cells]
 
-    def fit_models(self, found: Recommendation, candidates: Mapping[str, Candidate]) -> Recommendation:
+    def fit_models(self, found: Recommendation, tried: Mapping[str, Candidate]) -> Recommendation:
         """Fit the candidate models without gold labels, and judge them."""
         data, votes, labels = without_gold(self.dataset), self.dataset.votes, self.dataset.gold
-        fitted, failed = fit_candidates(data, candidates, self.key, self.run)
+        fitted, failed = candidates.fit_candidates(data, tried, self.key, self.run)
         if not fitted:
             reasons = "; ".join(f"{name}: {reason}" for name, reason in failed.items())
             raise LatentensError(f"no candidate model could be fitted to these votes ({reasons})")
-        fitted = with_held_out(fitted, data, self.key, self.run)
+        fitted = candidates.with_held_out(fitted, data, self.key, self.run)
         gold = {} if labels is None else {m.name: -log_losses(labels, m.posterior)[labels >= 0] for m in fitted}
-        fitted, judged = judge(fitted, gold, self.key, lambda model: checked(model, votes, self.key))
+        check = partial(candidates.checked, votes=votes, key=self.key)
+        fitted, judged = candidates.judge(fitted, gold, self.key, check)
         return replace(found, models=fitted, not_fitted=failed, plausibility=judged)
 
     def score(
@@ -163,9 +157,9 @@ class _Rounds:
     ) -> Recommendation:
         """Run the methods on the votes and on twins of each plausible model, and choose one."""
         dataset, key = self.dataset, self.key
-        drawn = [(model, draw_twins(model, dataset, key, num_twins)) for model in found.plausible]
+        drawn = [(model, decision.draw_twins(model, dataset, key, num_twins)) for model in found.plausible]
         cells = cells_of(dataset, methods, key, resamples=0 if dataset.gold is None else 1000)
-        cells += [cell for model, twins in drawn for cell in twin_cells(model, twins, methods, key)]
+        cells += [cell for model, twins in drawn for cell in decision.twin_cells(model, twins, methods, key)]
         done = zip(cells, self.run(cells), strict=True)
         failed = {cell.name: outcome.error for cell, outcome in done if outcome.error and cell.name in methods}
         usable = [name for name in methods if name not in failed]
@@ -176,16 +170,18 @@ class _Rounds:
         unidentified = {name: reason for name, each in outcomes.items() if (reason := unidentified_label(each))}
         eligible = [name for name in usable if name not in unidentified]
         found = replace(found, posteriors=posteriors, failed=failed, unidentified=unidentified)
-        found = replace(found, twins=[score_twins(model, twins, usable, self.outcomes, key) for model, twins in drawn])
+        found = replace(
+            found, twins=[decision.score_twins(model, twins, usable, self.outcomes, key) for model, twins in drawn]
+        )
         if not eligible:
             return found
         if dataset.gold is not None:
             predicted = {
                 name: probs for name, each in outcomes.items() if (probs := each.scored_probs(dataset)) is not None
             }
-            found = without_disproved(found, score_on_gold(dataset.gold, predicted, key, unidentified))
+            found = without_disproved(found, decision.score_on_gold(dataset.gold, predicted, key, unidentified))
         losses = {score: {part.model: part.losses(score, usable) for part in found.twins} for score in SCORES}
-        return replace(found, choice=choose(losses, eligible, found.gold))
+        return replace(found, choice=decision.choose(losses, eligible, found.gold))
 
 
 def without_disproved(found: Recommendation, gold: GoldScores) -> Recommendation:
@@ -297,7 +293,7 @@ def _tree(found: Recommendation, outcomes: Mapping[Address, Outcome], key: jax.A
     name = found.dataset.name
     wanted = {*found.posteriors, *found.failed} or {method for *_, method in outcomes}
     own = {address: each for address, each in outcomes.items() if address[0] == name and address[2] in wanted}
-    tree = assemble([found.dataset], own, key_data(key), {name: found.signal.summary})
+    tree = to_tree(collect([found.dataset], own, key_data(key), {name: found.signal.summary}))
     group = recommendation_group(found)
     tree[f"{name}/{GROUP}"] = xr.DataTree(group)
     tree.attrs["recommended"] = group.attrs["recommended"]

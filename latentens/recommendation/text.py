@@ -9,16 +9,9 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import xarray as xr
 
+from latentens.recommendation import decision
 from latentens.recommendation.candidates import SAFEST
-from latentens.recommendation.decision import (
-    Choice,
-    GoldScores,
-    Recommendation,
-    labels_to_check_accuracy,
-    labels_to_separate_methods,
-    labels_to_separate_models,
-)
-from latentens.recommendation.twins import Interval
+from latentens.recommendation.decision import Choice, GoldScores, Interval, Recommendation
 from latentens.runtime.text import listing, percent
 
 NO_MODEL = "no candidate model both describes them and identifies the label"
@@ -189,7 +182,7 @@ def _open_questions(
         part = by_model[choice.worst_model]
         losses = part.losses("balanced_accuracy", part.methods)
         best = min(losses, key=lambda name: losses[name])
-        number = labels_to_separate_methods(part, best, choice.method)
+        number = decision.labels_to_separate_methods(part, best, choice.method)
         if number > given:
             yield (
                 f"Under {part.model}, {best} has better labels than {choice.method}: "
@@ -197,7 +190,7 @@ def _open_questions(
             )
     if (pair := found.disagreement) is not None and pair[0] > disagreement:
         share, first, second = pair
-        number = labels_to_separate_models(first.posterior, second.posterior)
+        number = decision.labels_to_separate_models(first.posterior, second.posterior)
         if number > given:
             yield (
                 f"{first.name} and {second.name} explain the votes about equally well but give different labels to "
@@ -232,7 +225,7 @@ def _caveat(found: Recommendation) -> Iterable[str]:
         yield GOLD_CAVEAT
     elif found.twins and found.choice is not None:
         expected = found.expected("balanced_accuracy", found.choice.method)
-        words = gold_text(labels_to_check_accuracy(expected.value), found.dataset.votes.num_items)
+        words = gold_text(decision.labels_to_check_accuracy(expected.value), found.dataset.votes.num_items)
         yield f"{CAVEAT} {words[0].upper()}{words[1:]} would show whether the accuracy is 10 points lower."
     else:
         yield CAVEAT

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
+from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
@@ -23,32 +24,6 @@ WIDTH = 4.3
 EXACT_COLOUR = "#222222"
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6bb1", "#7f7f7f", "#a6761d", "#66a61e")
 """Colours of methods that people with any kind of colour vision can tell apart, as far as ten can be."""
-
-GRID_COLOUR = "#e3e6ea"
-STYLE = {
-    "axes.axisbelow": True,
-    "axes.edgecolor": "#9aa3ad",
-    "axes.grid": True,
-    "axes.labelcolor": "#333333",
-    "axes.labelsize": 8.5,
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "axes.titlesize": 8.5,
-    "figure.constrained_layout.use": True,
-    "figure.facecolor": "white",
-    "font.family": "DejaVu Sans",
-    "font.size": 8.5,
-    "grid.color": GRID_COLOUR,
-    "grid.linewidth": 0.7,
-    "legend.frameon": False,
-    "legend.fontsize": 8,
-    "text.parse_math": False,  # names of methods are not formulas, even with dollar signs
-    "xtick.color": "#555555",
-    "xtick.labelsize": 8,
-    "ytick.color": "#333333",
-    "ytick.labelsize": 8,
-}
-
 
 Point = tuple[Axes, float, float, str]
 """A place in the axes' data, and its tooltip."""
@@ -87,7 +62,7 @@ class Picture:
 @contextmanager
 def style() -> Iterator[None]:
     """Draw in the style of the report. Characters that the font lacks become boxes; tables show them."""
-    with mpl.rc_context(STYLE), warnings.catch_warnings():
+    with mpl.rc_context(fname=Path(__file__).with_name("page.mplstyle")), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from")
         yield
 

@@ -13,18 +13,8 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 from latentens.checks import SimulationRanks
 from latentens.comparison import EXACT, DatasetResult
 from latentens.comparison.data_tree import draw_groups
-from latentens.reporting.drawing import (
-    WIDTH,
-    Picture,
-    Point,
-    evenly_spaced,
-    panels,
-    render,
-    row_axes,
-    spots,
-    unit_squares,
-    wrapped,
-)
+from latentens.reporting import drawing
+from latentens.reporting.drawing import Picture, Point, evenly_spaced, panels, render, row_axes, spots, wrapped
 from latentens.reporting.tables import CONFIDENCE_STEPS, Mean, Means, agreement, confidence_shares, shared_params
 from latentens.scores import CONFIDENT
 from latentens.scores.reliability import reliabilities
@@ -101,7 +91,7 @@ def exact_figure(
     if truth is None or not data.estimates:
         return None
     titles = [f"{wrapped(name, 26)}\nKL {mean_kl(truth, probs):.3f}" for name, probs in data.estimates.items()]
-    figure, grid = unit_squares(titles, f"exact probability {_which(data)}", "estimated probability")
+    figure, grid = drawing.unit_squares(titles, f"exact probability {_which(data)}", "estimated probability")
     points: list[Point] = []
     for axes, (method, probs) in zip(grid, data.estimates.items(), strict=True):
         exact, estimated = _stated(truth), _stated(probs)
@@ -148,7 +138,7 @@ def reliability_figure(data: DatasetResult, colour: Mapping[str, str], key: jax.
         return None
     stated = f"stated probability {_which(data)}" if len(data.class_names) == 2 else "stated confidence"
     titles = [wrapped(method, 26) for method in data.posteriors]
-    figure, grid = unit_squares(titles, stated, "share of items for which it was true")
+    figure, grid = drawing.unit_squares(titles, stated, "share of items for which it was true")
     curves = reliabilities(data.labels, data.scored.values(), key=key)
     for axes, method, curve in zip(grid, data.scored, curves, strict=True):
         axes.fill_between(curve.stated, curve.low, curve.high, color="#c9ced4", linewidth=0)
@@ -165,12 +155,19 @@ def reliability_figure(data: DatasetResult, colour: Mapping[str, str], key: jax.
     )
 
 
-def recovery_figure(data: DatasetResult, colour: Mapping[str, str], most_panels: int = 4) -> Picture | None:
+def recovery_figure(
+    data: DatasetResult, colour: Mapping[str, str], most_panels: int = 4, most_points: int = 500
+) -> Picture | None:
     """Estimated against true parameters, for parameters with more than one value."""
-    points = {name: found for name, found in _recovered(data).items() if data.true_params[name].size > 1}
+    points: dict[str, dict[str, tuple[np.ndarray, np.ndarray]]] = {}
+    for method, fit in data.first_fits.items():
+        for name, true, estimate in shared_params(data, fit.params):
+            if true.size > 1:
+                shown = evenly_spaced(true.size, most_points)
+                points.setdefault(name, {})[method] = true.ravel()[shown], estimate.ravel()[shown]
     if not points:
         return None
-    names = list(points)[:most_panels]
+    names = [name for name in data.true_params if name in points][:most_panels]
     figure, grid = panels(len(names), 2.3)
     for axes, name in zip(grid, names, strict=True):
         for method, (true, estimate) in points[name].items():
@@ -190,16 +187,6 @@ def recovery_figure(data: DatasetResult, colour: Mapping[str, str], most_panels:
         f"Scatter plots of estimated against true {', '.join(names)} for {', '.join(handles)}.",
         render(figure),
     )
-
-
-def _recovered(data: DatasetResult, most: int = 500) -> dict[str, dict[str, tuple[np.ndarray, np.ndarray]]]:
-    """By parameter and method, true and estimated values, at most some of them."""
-    points: dict[str, dict[str, tuple[np.ndarray, np.ndarray]]] = {name: {} for name in data.true_params}
-    for method, fit in data.first_fits.items():
-        for name, true, estimate in shared_params(data, fit.params):
-            shown = evenly_spaced(true.size, most)
-            points[name][method] = true.ravel()[shown], estimate.ravel()[shown]
-    return {name: found for name, found in points.items() if found}
 
 
 def singular_value_figure(data: DatasetResult, method: str) -> Picture | None:
@@ -244,7 +231,7 @@ def trace_figure(method: str, draws: xr.DataTree, summary: pd.DataFrame, most_pa
 
     worst = list(summary["parameter"][:most_panels])
     chosen = xr.DataTree.from_dict({"posterior": _elements(draws["posterior"].to_dataset(), worst)})
-    size = (WIDTH, 1.6 * -(-len(worst) // 2) + 0.2)
+    size = (drawing.WIDTH, 1.6 * -(-len(worst) // 2) + 0.2)
     collection = arviz_plots.plot_trace(
         chosen, backend="matplotlib", col_wrap=2, figure_kwargs={"figsize": size}, visuals={"trace": {"width": 0.6}}
     )
@@ -335,11 +322,17 @@ def sureness_figure(data: DatasetResult) -> Picture:
     methods = list(data.posteriors)
     figure, (axes,) = row_axes(methods, above=0.5)
     shares = 100 * np.array([confidence_shares(probs) for probs in data.posteriors.values()])
-    starts = np.cumsum(shares, axis=1) - shares
+    starts, points = np.cumsum(shares, axis=1) - shares, list[Point]()
     for step, colour in enumerate(SURENESS_COLOURS):
         low, high = CONFIDENCE_STEPS[step], CONFIDENCE_STEPS[step + 1]
         range_words = f"≤ {high:g}" if step == 0 else f"> {low:g}" if high == 1 else f"{low:g}–{high:g}"
         axes.barh(np.arange(len(methods)), shares[:, step], 0.66, starts[:, step], color=colour, label=range_words)
+        range_words = f"of the items between {low:g} and {high:g}"
+        points += [
+            (axes, start + share / 2, float(row), f"{methods[row]}: {share:.1f} % {range_words}")
+            for row, (start, share) in enumerate(zip(starts[:, step], shares[:, step], strict=True))
+            if share > 0
+        ]
     for place, share in enumerate(shares[:, -1]):
         inside = share > 14
         x, colour = (99, "white") if inside else (100.8, SURENESS_COLOURS[-1])
@@ -359,22 +352,8 @@ def sureness_figure(data: DatasetResult) -> Picture:
         "overconfident.",
         f"Stacked bars of stated confidence. Share of the items above {CONFIDENT:g}: " + ", ".join(words) + ".",
         render(figure),
-        spots(figure, _share_points(axes, methods, shares, starts)),
+        spots(figure, points),
     )
-
-
-def _share_points(axes: Axes, methods: Sequence[str], shares: np.ndarray, starts: np.ndarray) -> list[Point]:
-    return [
-        (
-            axes,
-            float(starts[row, step] + shares[row, step] / 2),
-            float(row),
-            f"{methods[row]}: {shares[row, step]:.1f} % of the "
-            f"items between {CONFIDENCE_STEPS[step]:g} and {CONFIDENCE_STEPS[step + 1]:g}",
-        )
-        for row, step in np.ndindex(shares.shape)
-        if shares[row, step] > 0
-    ]
 
 
 def agreement_figure(data: DatasetResult) -> Picture | None:
@@ -386,11 +365,17 @@ def agreement_figure(data: DatasetResult) -> Picture | None:
     share = np.array(
         [[100 * same.get((one, other), same.get((other, one), 1)) for other in methods] for one in methods]
     )
-    figure = Figure(figsize=(WIDTH, 0.4 * len(methods) + 0.5))
+    figure = Figure(figsize=(drawing.WIDTH, 0.4 * len(methods) + 0.5))
     axes = figure.subplots()
     lowest = min(share.min(), 99.0)
     axes.imshow(share, cmap="Blues", vmin=lowest - (100 - lowest) * 0.3, vmax=100 + (100 - lowest) * 0.4, aspect="auto")
-    _write_shares(axes, share, lowest)
+    points = list[Point]()
+    for (row, column), value in np.ndenumerate(share):
+        if row != column:
+            ink = "white" if value > 100 - 0.25 * (100 - lowest) else "#1d2733"
+            text = axes.text(column, row, f"{value:.1f}", ha="center", va="center", fontsize=7.5, color=ink)
+            text.set_in_layout(False)  # it is inside of the axes anyhow
+            points.append((axes, column, row, f"{methods[row]} and {methods[column]}: {value:.1f} %"))
     axes.set_xticks(range(len(methods)), [str(number) for number in range(1, len(methods) + 1)])
     axes.set_yticks(range(len(methods)), [f"{number}   {wrapped(name)}" for number, name in enumerate(methods, 1)])
     axes.grid(False)
@@ -404,21 +389,5 @@ def agreement_figure(data: DatasetResult) -> Picture | None:
         "Methods that agree can be wrong together.",
         f"Matrix of agreement between methods, from {share.min():.1f} to 100 percent.",
         render(figure),
-        spots(figure, _pair_points(axes, methods, share)),
+        spots(figure, points),
     )
-
-
-def _write_shares(axes: Axes, share: np.ndarray, lowest: float) -> None:
-    for (row, column), value in np.ndenumerate(share):
-        if row != column:
-            ink = "white" if value > 100 - 0.25 * (100 - lowest) else "#1d2733"
-            text = axes.text(column, row, f"{value:.1f}", ha="center", va="center", fontsize=7.5, color=ink)
-            text.set_in_layout(False)  # it is inside of the axes anyhow
-
-
-def _pair_points(axes: Axes, methods: Sequence[str], share: np.ndarray) -> list[Point]:
-    return [
-        (axes, column, row, f"{methods[row]} and {methods[column]}: {share[row, column]:.1f} %")
-        for row, column in np.ndindex(share.shape)
-        if row != column
-    ]

@@ -1,14 +1,14 @@
 """Parts and tables of the page as plain data; `page.html.j2` turns them into HTML."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from latentens.comparison import EXACT, DatasetResult
+from latentens.comparison import EXACT
 from latentens.reporting.conclusions import Leader
 from latentens.reporting.drawing import Picture
 from latentens.reporting.tables import Mean, Means, Pairs, column, number_text, ranked
@@ -61,49 +61,15 @@ class Table:
 
     Attributes:
         headings: Of the columns.
-        rows: The first cell of each row is its heading.
+        rows: The first cell of each row, a text, is its heading.
         emphasised: The row with this heading stands out.
         summary: If given, the table is shown on demand under this title.
     """
 
-    kind: ClassVar[str] = "table"
     headings: Sequence[str | Cell]
     rows: Sequence[Row]
     emphasised: str = ""
     summary: str = ""
-
-    @property
-    def head(self) -> list[tuple[Cell, bool]]:
-        """The headings, and whether their columns hold numbers."""
-        cells = [_cell(heading) for heading in self.headings]
-        return [
-            (cell, any(_cell(row[place]).kind == "number" for row in self.rows)) for place, cell in enumerate(cells)
-        ]
-
-    @property
-    def body(self) -> list[list[Cell]]:
-        """The rows."""
-        return [[_cell(cell) for cell in row] for row in self.rows]
-
-
-def _cell(content: str | Cell) -> Cell:
-    return content if isinstance(content, Cell) else Cell(content)
-
-
-@dataclass(frozen=True)
-class Note:
-    """A paragraph in small print."""
-
-    kind: ClassVar[str] = "note"
-    text: str
-
-
-@dataclass(frozen=True)
-class Footnotes:
-    """Full names of methods by short ones."""
-
-    kind: ClassVar[str] = "footnotes"
-    names: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -119,7 +85,6 @@ class Matrices:
         opened: Whether they are shown from the start.
     """
 
-    kind: ClassVar[str] = "matrices"
     summary: str
     note: str
     classes: Sequence[str]
@@ -128,7 +93,8 @@ class Matrices:
     opened: bool
 
 
-Block = Table | Note | Footnotes | Matrices
+Block = Table | Matrices | str
+"""A string is a paragraph in small print."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,10 +118,6 @@ class Part:
     beside: Table | None = None
     body: Sequence[Block] = ()
     tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
-
-
-MakePart = Callable[[DatasetResult, Mapping[str, str]], Part | None]
-"""Makes a part from a data set and the colours of methods; None if there is nothing to show."""
 
 
 def heading(score: Score) -> Cell:

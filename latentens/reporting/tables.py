@@ -141,16 +141,6 @@ def average_pairs(pairs: pd.DataFrame) -> dict[str, Pairs]:
     return {dataset: _adjusted(differences) for dataset, differences in found.items()}
 
 
-def _adjusted_frame(comparison: Comparison) -> pd.DataFrame:
-    """The p-values that text and tables of the page show."""
-    rows = [
-        (dataset, *place, difference.p_value)
-        for dataset, pairs in average_pairs(pairs_frame(comparison)).items()
-        for place, difference in pairs.items()
-    ]
-    return pd.DataFrame(rows, columns=["dataset", "score", "estimator", "other", "adjusted_p_value"])
-
-
 def _adjusted(pairs: Pairs) -> Pairs:
     """The differences with p-values adjusted within each score; both directions of a pair are one test."""
     adjusted = dict(pairs)
@@ -161,24 +151,6 @@ def _adjusted(pairs: Pairs) -> Pairs:
             for direction in ((score, one, other), (score, other, one)):
                 adjusted[direction] = pairs[direction]._replace(p_value=float(p_value))
     return adjusted
-
-
-def settings_frame(comparison: Comparison) -> pd.DataFrame:
-    """Every hyperparameter of every method."""
-    found = {method: fit.settings for data in comparison.datasets for (_, method), fit in data.fits.items()}
-    rows = [(method, *pair) for method, settings in found.items() for pair in settings.items()]
-    return pd.DataFrame(rows, columns=["estimator", "setting", "value"])
-
-
-def diagnostics_frame(datasets: Sequence[DatasetResult]) -> pd.DataFrame:
-    """The diagnostics of every fit."""
-    rows = [
-        (data.name, repetition, method, name, value)
-        for data in datasets
-        for (repetition, method), fit in data.fits.items()
-        for name, value in _flat({"error": fit.error or None, **fit.diagnostics})
-    ]
-    return pd.DataFrame(rows, columns=["dataset", "repetition", "estimator", "diagnostic", "value"])
 
 
 def _flat(diagnostics: Mapping[str, Any], prefix: str = "", longest: int = 16) -> Iterator[tuple[str, Any]]:
@@ -199,18 +171,6 @@ def number_text(value: Any) -> str:
     return f"{value:.5g}" if isinstance(value, float) else str(value)
 
 
-def parameters_frame(datasets: Sequence[DatasetResult]) -> pd.DataFrame:
-    """Estimates of the parameters whose true values are known, next to these."""
-    rows = [
-        (data.name, repetition, method, name, str(list(index)) if index else "", true[index], estimate[index])
-        for data in datasets
-        for (repetition, method), fit in data.fits.items()
-        for name, true, estimate in shared_params(data, fit.params)
-        for index in np.ndindex(true.shape)
-    ]
-    return pd.DataFrame(rows, columns=["dataset", "repetition", "estimator", "parameter", "index", "true", "estimate"])
-
-
 def shared_params(data: DatasetResult, params: Mapping[str, np.ndarray]) -> list[tuple[str, np.ndarray, np.ndarray]]:
     """True and estimated values of the parameters that have the same name and shape."""
     known = data.true_params
@@ -218,27 +178,10 @@ def shared_params(data: DatasetResult, params: Mapping[str, np.ndarray]) -> list
     return [(name, known[name], params[name]) for name in names]
 
 
-def confidence_frame(datasets: Sequence[DatasetResult]) -> pd.DataFrame:
-    """How many items get a label with how much confidence, by method."""
-    rows = []
-    for data in datasets:
-        for method, probs in data.posteriors.items():
-            shares = confidence_shares(probs)
-            steps = zip(CONFIDENCE_STEPS[:-1], CONFIDENCE_STEPS[1:], shares, strict=True)
-            rows += [(data.name, method, low, high, share) for low, high, share in steps]
-    return pd.DataFrame(rows, columns=["dataset", "estimator", "above", "up_to", "share"])
-
-
 def confidence_shares(probs: np.ndarray) -> np.ndarray:
     """The share of items whose most probable label has a probability in each range of `CONFIDENCE_STEPS`."""
     place = np.searchsorted(CONFIDENCE_STEPS[1:-1], probs.max(axis=1), side="left")
     return np.bincount(place, minlength=len(CONFIDENCE_STEPS) - 1) / len(probs)
-
-
-def agreement_frame(datasets: Sequence[DatasetResult]) -> pd.DataFrame:
-    """The share of items to which two methods give the same label."""
-    rows = [(data.name, *pair, share) for data in datasets for pair, share in agreement(data).items()]
-    return pd.DataFrame(rows, columns=["dataset", "estimator", "other", "agreement"])
 
 
 def agreement(data: DatasetResult) -> dict[tuple[str, str], float]:
@@ -258,27 +201,58 @@ def prediction_frame(data: DatasetResult) -> tuple[pd.DataFrame, PredictiveRanki
     return ranking.table.assign(by=lambda rows: [found[str(name)].by for name in rows.index]), ranking
 
 
-def run_frame(comparison: Comparison) -> pd.DataFrame:
-    """Key, command and versions."""
-    shown = {"data sets": ", ".join(data.name for data in comparison.datasets), "key": comparison.key_data.tolist()}
-    shown |= dict(comparison.about)
-    rows = [(str(name).replace("version_", "version of "), str(value)) for name, value in shown.items()]
-    return pd.DataFrame(rows, columns=["name", "value"])
+COLUMNS = {
+    "confidence": "dataset estimator above up_to share",
+    "agreement": "dataset estimator other agreement",
+    "parameters": "dataset repetition estimator parameter index true estimate",
+    "settings": "estimator setting value",
+    "diagnostics": "dataset repetition estimator diagnostic value",
+    "run": "name value",
+}
 
 
 def csv_tables(comparison: Comparison) -> dict[str, pd.DataFrame]:
     """All tables by the names of their files; empty ones are left out."""
     datasets = comparison.datasets
-    tables = {
-        "labels": labels_frame(datasets),
-        "voters": voters_frame(datasets),
-        "scores": scores_frame(comparison),
-        "pairs": pairs_frame(comparison).merge(_adjusted_frame(comparison), "left"),
-        "confidence": confidence_frame(datasets),
-        "agreement": agreement_frame(datasets),
-        "parameters": parameters_frame(datasets),
-        "settings": settings_frame(comparison),
-        "diagnostics": diagnostics_frame(datasets),
-        "run": run_frame(comparison),
+    fits = [(data, repetition, method, fit) for data in datasets for (repetition, method), fit in data.fits.items()]
+    rows: dict[str, list[tuple[Any, ...]]] = {
+        "confidence": [
+            (data.name, method, *step)
+            for data in datasets
+            for method, probs in data.posteriors.items()
+            for step in zip(CONFIDENCE_STEPS[:-1], CONFIDENCE_STEPS[1:], confidence_shares(probs), strict=True)
+        ],
+        "agreement": [(data.name, *pair, share) for data in datasets for pair, share in agreement(data).items()],
+        "parameters": [
+            (data.name, repetition, method, name, str([*index]) if index else "", true[index], estimate[index])
+            for data, repetition, method, fit in fits
+            for name, true, estimate in shared_params(data, fit.params)
+            for index in np.ndindex(true.shape)
+        ],
+        "settings": [
+            (method, *pair)
+            for method, settings in {method: fit.settings for _, _, method, fit in fits}.items()
+            for pair in settings.items()
+        ],
+        "diagnostics": [
+            (data.name, repetition, method, *found)
+            for data, repetition, method, fit in fits
+            for found in _flat({"error": fit.error or None, **fit.diagnostics})
+        ],
+        "run": [
+            ("data sets", ", ".join(data.name for data in datasets)),
+            ("key", str(comparison.key_data.tolist())),
+            *((name.replace("version_", "version of "), str(value)) for name, value in comparison.about.items()),
+        ],
     }
+    tables = {"labels": labels_frame(datasets), "voters": voters_frame(datasets), "scores": scores_frame(comparison)}
+    pairs = pairs_frame(comparison)
+    adjusted = [
+        (dataset, *place, difference.p_value)  # as text and tables of the page show it
+        for dataset, found in average_pairs(pairs).items()
+        for place, difference in found.items()
+    ]
+    columns = ["dataset", "score", "estimator", "other", "adjusted_p_value"]
+    tables["pairs"] = pairs.merge(pd.DataFrame(adjusted, columns=columns), "left")
+    tables |= {name: pd.DataFrame(found, columns=COLUMNS[name].split()) for name, found in rows.items()}
     return {name: table for name, table in tables.items() if len(table)}

@@ -1,11 +1,12 @@
-"""The part of the page on the voters: the quality of each with its uncertainty, and its confusion matrix."""
-
-from collections.abc import Mapping
+"""Parts of the page on the voters: the quality of each, and pairs that agree beyond what the label explains."""
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from scipy.sparse.csgraph import connected_components
 
+from latentens.checks import LabelDependence, label_dependence
 from latentens.comparison import DatasetResult
 from latentens.inference.skill import (
     AS_FITTED,
@@ -19,15 +20,15 @@ from latentens.inference.skill import (
 )
 from latentens.methods.display import MOST_CLASSES
 from latentens.reporting.conclusions import LEAST_KNOWN
-from latentens.reporting.drawing import WIDTH, Picture, render, spots, wrapped
+from latentens.reporting.drawing import WIDTH, Picture, Spot, render, spots, wrapped
 from latentens.reporting.layout import Block, Cell, Matrices, Part, Row, Table, number, words
+from latentens.runtime.text import signed
 
 PLAIN, FLAGGED, KNOWN = "#0b5394", "#c0392b", "#222222"
 
 
-def voters_part(data: DatasetResult, colour: Mapping[str, str]) -> Part | None:
+def voters_part(data: DatasetResult) -> Part | None:
     """The quality of the voters by one method, for votes of unknown origin."""
-    del colour
     if data.is_simulated or not data.estimates:
         return None
     method = judge(data)
@@ -109,15 +110,28 @@ def _chart(
         drawn = np.concatenate([drawn[: most // 2], drawn[-most // 2 :]])
     figure = Figure(figsize=(WIDTH, (0.2 if known is None else 0.28) * len(drawn) + 0.8))
     axes = figure.subplots()
-    _draw_voters(axes, found, drawn)
+    value, low, high = (100 * part[drawn] for part in _balanced(found))
+    for place, voter in enumerate(drawn):
+        colour = FLAGGED if found.flags[voter] else PLAIN
+        axes.plot([low[place], high[place]], [place, place], color=colour, linewidth=2.2, alpha=0.45)
+        axes.plot(value[place], place, "o", color=colour, markersize=4.5)
+    axes.set_ylim(len(drawn) - 0.4, -0.6)
+    axes.grid(False, axis="y")
     if known is not None:
-        _draw_known(axes, known, drawn)
+        known_value, *ends = (100 * part[drawn] for part in _balanced(known))
+        places = np.arange(len(drawn)) + 0.3
+        axes.hlines(places, *ends, color=KNOWN, linewidth=1.0)
+        axes.plot(known_value, places, "D", color=KNOWN, markerfacecolor="white", markersize=3.8)
     axes.axvline(100 / len(data.class_names), color="#555555", linewidth=0.9, linestyle=":")
     axes.set_yticks(range(len(drawn)), [wrapped(data.voter_names[voter], 24).split("\n")[0] for voter in drawn])
     axes.set_xlabel("balanced accuracy, % (dotted: chance)")
     png = render(figure)
-    said = [_voter_text(data, found, int(voter)) for voter in drawn]
-    value = 100 * found.balanced_accuracy[drawn]
+    said = []
+    for place, voter in enumerate(drawn):
+        flag = f", {found.flags[voter]}" if found.flags[voter] else ""
+        within = "" if np.isnan(low[place]) else f" ({low[place]:.1f} to {high[place]:.1f})"
+        votes = f"{found.votes[voter]:,} votes{flag}"
+        said.append(f"{data.voter_names[voter]}: {value[place]:.1f}\u00a0%{within}, {votes}")
     points = [(axes, value[place], float(place), text) for place, text in enumerate(said)]
     caption = "Each dot is a voter, the best on top; red ones are no better than chance."
     if known is not None:
@@ -128,42 +142,16 @@ def _chart(
     return Picture("voters", "Balanced accuracy of the voters", caption, alternative, png, spots(figure, points))
 
 
-def _draw_voters(axes: Axes, found: VoterSkill, drawn: np.ndarray) -> None:
-    value, low, high = (100 * part[drawn] for part in _balanced(found))
-    for place, voter in enumerate(drawn):
-        colour = FLAGGED if found.flags[voter] else PLAIN
-        axes.plot([low[place], high[place]], [place, place], color=colour, linewidth=2.2, alpha=0.45)
-        axes.plot(value[place], place, "o", color=colour, markersize=4.5)
-    axes.set_ylim(len(drawn) - 0.4, -0.6)
-    axes.grid(False, axis="y")
-
-
-def _draw_known(axes: Axes, known: VoterSkill, drawn: np.ndarray) -> None:
-    value, low, high = (100 * part[drawn] for part in _balanced(known))
-    places = np.arange(len(drawn)) + 0.3
-    axes.hlines(places, low, high, color=KNOWN, linewidth=1.0)
-    axes.plot(value, places, "D", color=KNOWN, markerfacecolor="white", markersize=3.8)
-
-
-def _voter_text(data: DatasetResult, found: VoterSkill, voter: int) -> str:
-    value, low, high = (100 * part[voter] for part in _balanced(found))
-    flag = f", {found.flags[voter]}" if found.flags[voter] else ""
-    within = "" if np.isnan(low) else f" ({low:.1f} to {high:.1f})"
-    return f"{data.voter_names[voter]}: {value:.1f}\u00a0%{within}, {found.votes[voter]:,} votes{flag}"
-
-
 def _balanced(found: VoterSkill) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return found.balanced_accuracy, found.balanced_accuracy_low, found.balanced_accuracy_high
-
-
-def _plain(found: VoterSkill) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    return found.accuracy, found.accuracy_low, found.accuracy_high
 
 
 def _quality_table(
     data: DatasetResult, found: VoterSkill, order: np.ndarray, known: VoterSkill | None, most: int = 300
 ) -> Table:
-    scores = [_balanced(found), _plain(found) if known is None else _balanced(known)]
+    scores = [_balanced(found), (found.accuracy, found.accuracy_low, found.accuracy_high)]
+    if known is not None:
+        scores[1] = _balanced(known)
     rows: list[Row] = [
         [
             data.voter_names[voter],
@@ -194,3 +182,114 @@ def _matrices(data: DatasetResult, found: VoterSkill, most_open: int = 10, most:
     shown = [(data.voter_names[voter], found.confusion[voter]) for voter in busiest]
     columns = tuple(map(str, data.votes.category_names))[: found.confusion.shape[2]]
     return Matrices("Confusion matrix of each voter", note, data.class_names, columns, shown, len(shown) <= most_open)
+
+
+def dependence_part(data: DatasetResult, most: int = 50) -> Part | None:
+    """The check of independence, if it was made, and the same by known labels if there are enough."""
+    found = data.independence
+    if found is None:
+        return None
+    words = [
+        found.summary,
+        "Voters who copy each other, or share a source, count as one: methods that assume independent voters are then "
+        "overconfident. The check needs no labels.",
+    ]
+    names = list(data.voter_names)
+    pictures = [
+        Picture(
+            "dependence",
+            "Agreement beyond the label, by the votes alone",
+            "Red: two voters agree more often than a fit of independent voters predicts; blue: less often. Frames mark "
+            "groups of dependent voters. Such a group need not be red: if the fit mistakes its common opinion for the "
+            "label, other pairs stand out instead.",
+            f"Heat map of excess correlations between {len(names)} voters. {found.summary}",
+            *_heat_map(found.residual, names, found.group),
+        )
+    ]
+    if not data.votes.is_sparse and data.num_known >= LEAST_KNOWN:
+        known = label_dependence(data.votes.matrix, data.labels, len(data.class_names))
+        words.append(_by_known_labels(data, known))
+        linked = np.zeros(known.correlation.shape, dtype=bool)
+        for pair in known.dependent():
+            linked[pair] = True
+        _, groups = connected_components(linked, directed=False)
+        alone = np.bincount(groups)[groups] == 1
+        picture = Picture(
+            "dependence-known",
+            "Agreement beyond the label, by known labels",
+            "Red: among items with the same true label, two voters agree more often than by chance; blue: less often. "
+            "Frames mark voters linked by pairs that chance does not explain.",
+            f"Heat map of correlations between {len(groups)} voters given the label. {words[-1]}",
+            *_heat_map(known.correlation, names, np.where(alone, -1, groups)),
+        )
+        pictures = [picture, *pictures]
+    first, second = np.nonzero(np.triu(found.p_values <= found.level, 1))
+    order = np.argsort(-np.abs(found.residual[first, second]), kind="stable")[:most]
+    rows: list[Row] = [
+        [*(data.voter_names[voter] for voter in pair), number(signed(found.residual[pair])), number(f"{p_value:.3f}")]
+        for pair in zip(first[order].tolist(), second[order].tolist(), strict=True)
+        for p_value in (found.p_values[pair],)
+    ]
+    headings = ["By the votes alone, pairs that stand out", "and", "excess correlation", "adjusted p-value"]
+    pairs, title = Table(headings, rows) if rows else None, "Who votes like whom"
+    if len(pictures) == 1:
+        return Part("dependence", title, words, pictures, beside=pairs)
+    return Part("dependence", title, words, pictures, body=[pairs] if pairs else [])
+
+
+def _by_known_labels(data: DatasetResult, known: LabelDependence, most: int = 5) -> str:
+    """Dependent voters by the known labels, which are more reliable than the check without labels."""
+    pairs = known.dependent()[:most]
+    opening = f"By the {data.num_known:,} known labels, which are more reliable where the two differ,"
+    if not pairs:
+        return f"{opening} no two voters depend on each other."
+    named = (f"{data.voter_names[i]} and {data.voter_names[j]} ({known.correlation[i, j]:.2f})" for i, j in pairs)
+    return f"{opening} these agree beyond the label: {', '.join(named)}."
+
+
+def _heat_map(
+    values: np.ndarray, names: list[str], groups: np.ndarray, most_spots: int = 60, beyond: float = 1.3
+) -> tuple[bytes, tuple[Spot, ...]]:
+    """Excess correlations of all pairs, voters of a group next to each other and in a frame; group −1 is none."""
+    order = np.lexsort((np.arange(len(groups)), np.where(groups < 0, len(groups), groups)))
+    values, names = values[np.ix_(order, order)], [names[voter] for voter in order]
+    # beyond the largest value: the almost black ends of the scale would be white on a dark page
+    scale = beyond * max(float(np.abs(values).max(initial=0.0)), 0.1)
+    figure = Figure(figsize=(WIDTH, min(max(0.24 * len(order), 2.4), 5.0) + 0.9))
+    axes = figure.subplots()
+    shown = axes.imshow(values, cmap="RdBu_r", vmin=-scale, vmax=scale, aspect="auto")
+    _name_cells(axes, values, names, scale)
+    for group in np.unique(groups[groups >= 0]):
+        members = np.flatnonzero(groups[order] == group)
+        corner, size = (members[0] - 0.5, members[0] - 0.5), len(members)
+        axes.add_patch(Rectangle(corner, size, size, fill=False, edgecolor="#111111", linewidth=1.6))
+    figure.colorbar(shown, ax=axes, shrink=0.8, label="excess correlation")
+    png = render(figure)
+    points = [
+        (axes, float(column), float(row), f"{names[row]} and {names[column]}: {signed(float(values[row, column]))}")
+        for row, column in np.ndindex(values.shape)
+        if row != column and len(order) <= most_spots
+    ]
+    return png, spots(figure, points)
+
+
+def _name_cells(
+    axes: Axes,
+    values: np.ndarray,
+    names: list[str],
+    scale: float,
+    most_names: int = 40,
+    most_numbers: int = 12,
+    dark: float = 0.5,
+) -> None:
+    """Numbers in the cells and names at the sides, as far as there is room."""
+    if len(names) <= most_numbers:
+        for (row, column), value in np.ndenumerate(values):
+            if row != column:
+                ink = "white" if abs(value) > dark * scale else "#1d2733"
+                axes.text(column, row, signed(value), ha="center", va="center", fontsize=7, color=ink)
+    labels = [wrapped(name, 18).split("\n")[0] for name in names] if len(names) <= most_names else []
+    axes.set_yticks(range(len(labels)), labels)
+    axes.set_xticks(range(len(labels)), labels, rotation=90)
+    axes.grid(False)
+    axes.tick_params(length=0)

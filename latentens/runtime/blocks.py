@@ -87,13 +87,9 @@ def fetch(arrays: PyTree) -> PyTree:
     def whole(array: Array) -> Array:
         if not isinstance(array, jax.Array) or array.is_fully_addressable or array.is_fully_replicated:
             return array
-        return _on_each_device(array)
+        return jax.jit(lambda x: x, out_shardings=NamedSharding(_mesh(), PartitionSpec()))(array)
 
     return jax.device_get(jax.tree.map(whole, arrays))
-
-
-def _on_each_device(array: Array) -> Array:
-    return jax.jit(lambda x: x, out_shardings=NamedSharding(_mesh(), PartitionSpec()))(array)
 
 
 def num_workers() -> int:

@@ -33,7 +33,9 @@ def keep_compiled(folder: str | Path | None = None, *, largest: int = 2**29) -> 
         largest: Bytes that the folder may have when a process begins to use it.
     """
     named = folder or os.environ.get(CACHE_VARIABLE)
-    if str(named) == OFF or (not named and _of_jax()):
+    jax = sys.modules.get("jax")  # which need not be imported for the command's help
+    given = jax.config.jax_compilation_cache_dir if jax else os.environ.get("JAX_COMPILATION_CACHE_DIR")
+    if str(named) == OFF or (not named and given):
         return
     chosen = Path(named) if named else user_folder()
     try:
@@ -43,7 +45,15 @@ def keep_compiled(folder: str | Path | None = None, *, largest: int = 2**29) -> 
             raise
         return  # a user without a folder to write to compiles every time
     remove_oldest(chosen, largest)
-    _configure_jax(chosen)
+    settings = {
+        "jax_compilation_cache_dir": str(chosen),
+        "jax_persistent_cache_min_compile_time_secs": 0.0,  # the many small programs add up
+    }
+    for name, value in settings.items():
+        if jax:
+            jax.config.update(name, value)
+        else:
+            os.environ[name.upper()] = str(value)
 
 
 def remove_oldest(folder: Path, largest: int) -> None:
@@ -58,23 +68,3 @@ def remove_oldest(folder: Path, largest: int) -> None:
             return
         path.unlink(missing_ok=True)
         total -= stat.st_size
-
-
-def _of_jax() -> bool:
-    """Whether JAX has a folder already."""
-    if "jax" in sys.modules:
-        return sys.modules["jax"].config.jax_compilation_cache_dir is not None
-    return bool(os.environ.get("JAX_COMPILATION_CACHE_DIR"))
-
-
-def _configure_jax(folder: Path) -> None:
-    """By its configuration or, if it is not imported yet and need not be, by its variables."""
-    settings = {
-        "jax_compilation_cache_dir": str(folder),
-        "jax_persistent_cache_min_compile_time_secs": 0.0,  # the many small programs add up
-    }
-    for name, value in settings.items():
-        if "jax" in sys.modules:
-            sys.modules["jax"].config.update(name, value)
-        else:
-            os.environ[name.upper()] = str(value)

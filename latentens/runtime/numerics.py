@@ -46,7 +46,7 @@ def numpy_draw(method: Callable[..., dict[str, jax.Array]]) -> Callable[..., dic
 
 def numpy_generator(key: jax.Array) -> np.random.Generator:
     """NumPy's generator, seeded by a JAX key."""
-    return np.random.default_rng(key_words(key))
+    return np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel().tolist())
 
 
 def key_from(generator: np.random.Generator) -> jax.Array:
@@ -58,11 +58,6 @@ def key_from(generator: np.random.Generator) -> jax.Array:
 def some_key() -> jax.Array:
     """A key for runs in which only shapes matter; nothing is compiled for it."""
     return key_from(np.random.default_rng(0))
-
-
-def key_words(key: jax.Array) -> tuple[int, ...]:
-    """What seeds `numpy_generator`: numbers by which results of a key can be kept and looked up."""
-    return tuple(np.asarray(jax.random.key_data(key)).ravel().tolist())
 
 
 FIVE_POINT_DERIVATIVES = (

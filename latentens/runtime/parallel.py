@@ -60,7 +60,16 @@ def one_blas_thread() -> Iterator[None]:
 Part = TypeVar("Part")
 Result = TypeVar("Result")
 
-_thread = threading.local()
+
+class _Thread(threading.local):
+    """What a thread that was started here knows: when to stop, until when, and how many threads it may start."""
+
+    stops: tuple[threading.Event, ...] = ()
+    deadline: "_Deadline | None" = None
+    share: int | None = None
+
+
+_thread = _Thread()
 
 
 class Stopped(BaseException):
@@ -81,7 +90,7 @@ def time_limited(purpose: str) -> Iterator[None]:
     Args:
         purpose: The work, as the subject of a sentence.
     """
-    outer, seconds = _deadline(), time_limit()
+    outer, seconds = _thread.deadline, time_limit()
     if outer is None and seconds < float("inf"):
         message = f"{purpose} has not ended within the limit of {seconds:g} seconds; raise it by {TIME_VARIABLE}"
         _thread.deadline = _Deadline(time.monotonic() + seconds, message)
@@ -124,7 +133,7 @@ def completed(
         The number of each part with its result, as soon as it is available.
     """
     stop = threading.Event()
-    around, deadline, own = _stops(), _deadline(), _share()
+    around, deadline, own = _thread.stops, _thread.deadline, _thread.share
     cores = own or available_cores()
     num_threads = max(1, min(workers or cores, own or len(parts), len(parts)))
 
@@ -146,21 +155,7 @@ def completed(
 
 def stop_if_asked() -> None:
     """End this thread if its result is no longer needed, and the work if its time is up; else do nothing."""
-    if any(stop.is_set() for stop in _stops()):
+    if any(stop.is_set() for stop in _thread.stops):
         raise Stopped
-    deadline = _deadline()
-    if deadline is not None and time.monotonic() > deadline.at:
-        raise LimitError(deadline.message)
-
-
-def _stops() -> tuple[threading.Event, ...]:
-    return getattr(_thread, "stops", ())
-
-
-def _share() -> int | None:
-    """The number of threads that this one may start; None if it was not started here and may use all cores."""
-    return getattr(_thread, "share", None)
-
-
-def _deadline() -> _Deadline | None:
-    return getattr(_thread, "deadline", None)
+    if _thread.deadline is not None and time.monotonic() > _thread.deadline.at:
+        raise LimitError(_thread.deadline.message)

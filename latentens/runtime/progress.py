@@ -29,33 +29,9 @@ class _Bars(Progress):
         return super().get_renderables()
 
 
-class _Display:
-    """The bars of this process; it is on the screen while there is any task."""
-
-    def __init__(self) -> None:
-        self.lock = threading.RLock()
-        self.progress: Progress | None = None
-        self.tasks = 0
-
-    def begin(self) -> Progress:
-        with self.lock:
-            if self.progress is None:
-                words = TextColumn("{task.description}", markup=False)  # names in users' files are not markup
-                columns = (words, BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-                self.progress = _Bars(*columns, console=Console(stderr=True), transient=True)
-                self.progress.start()
-            self.tasks += 1
-            return self.progress
-
-    def end(self) -> None:
-        with self.lock:
-            self.tasks -= 1
-            if self.tasks == 0 and self.progress is not None:
-                self.progress.stop()
-                self.progress = None
-
-
-_display = _Display()
+_lock = threading.RLock()
+_bars: list[_Bars] = []
+"""The bars of this process: one display, which is on the screen while there is any task."""
 
 
 def is_shown() -> bool:
@@ -78,13 +54,22 @@ def task(description: str, total: int | None = None, patience: float = 2.0) -> I
     if not is_shown():
         yield lambda _: None
         return
-    progress = _display.begin()
-    number = progress.add_task(printable(description), total=total, visible=False, patience=patience)
+    with _lock:
+        if not _bars:
+            words = TextColumn("{task.description}", markup=False)  # names in users' files are not markup
+            columns = (words, BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+            _bars.append(_Bars(*columns, console=Console(stderr=True), transient=True))
+            _bars[0].start()
+        progress = _bars[0]
+        number = progress.add_task(printable(description), total=total, visible=False, patience=patience)
     try:
         yield lambda words: progress.update(number, advance=1, description=printable(words) or None)
     finally:
-        progress.remove_task(number)
-        _display.end()
+        with _lock:
+            progress.remove_task(number)
+            if not progress.tasks:
+                progress.stop()
+                _bars.clear()
 
 
 def track_late(

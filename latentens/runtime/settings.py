@@ -63,7 +63,9 @@ class Settings:
             value = getattr(self, setting.name)
             wanted = None if value is setting.default else _wanted(hints.get(setting.name, Any), value)
             if wanted is not None:
-                raise SettingError(f"{type(self).__name__}: {setting.name} must be {wanted}, not {_shown(value)}")
+                is_class = isinstance(value, type)
+                shown = f"the class {value.__name__}" if is_class else shorten(repr(value), 60, placeholder=" …")
+                raise SettingError(f"{type(self).__name__}: {setting.name} must be {wanted}, not {shown}")
 
 
 @lru_cache(maxsize=256)
@@ -86,20 +88,17 @@ def _wanted(hint: Any, value: Any) -> str | None:
     if origin is Literal:
         return None if value in arguments else _either([repr(word) for word in arguments])
     if origin is tuple and len(arguments) == 2 and arguments[1] is ...:
-        return _wanted_tuple(arguments[0], value)
+        part = arguments[0]
+        if not isinstance(value, tuple):
+            bare = get_args(part)[0] if get_origin(part) is Annotated else part
+            return "a tuple such as (3, 1)" if bare in NUMBERS else "a tuple"
+        missed = next((words for each in value if (words := _wanted(part, each))), None)
+        return missed and f"a tuple in which each value is {missed}"
     kind = origin or hint
-    return _wanted_kind(kind, value) if isinstance(kind, type) and kind is not Any else None
-
-
-def _wanted_tuple(hint: Any, value: Any) -> str | None:
-    if not isinstance(value, tuple):
-        return "a tuple such as (3, 1)" if NUMBERS.get(_bare(hint)) else "a tuple"
-    wanted = next((words for part in value if (words := _wanted(hint, part))), None)
-    return wanted and f"a tuple in which each value is {wanted}"
-
-
-def _wanted_kind(kind: type, value: Any) -> str | None:
-    words, kinds = NUMBERS.get(kind, (_with_article(kind.__name__), (kind,)))
+    if not isinstance(kind, type) or kind is Any:
+        return None
+    article = "an" if kind.__name__[0] in "AEIOU" else "a"
+    words, kinds = NUMBERS.get(kind, (f"{article} {kind.__name__}", (kind,)))
     if isinstance(value, kinds) and (kind is bool or kind not in NUMBERS or not isinstance(value, bool)):
         return None
     if kind is NoneType:
@@ -107,18 +106,5 @@ def _wanted_kind(kind: type, value: Any) -> str | None:
     return f"{words} such as {value.__name__}()" if isinstance(value, type) and issubclass(value, kinds) else words
 
 
-def _bare(hint: Any) -> Any:
-    """An annotation without its rules."""
-    return get_args(hint)[0] if get_origin(hint) is Annotated else hint
-
-
 def _either(words: list[str]) -> str:
     return f"{', '.join(words[:-1])} or {words[-1]}" if len(words) > 1 else words[0]
-
-
-def _with_article(name: str) -> str:
-    return f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"
-
-
-def _shown(value: Any) -> str:
-    return f"the class {value.__name__}" if isinstance(value, type) else shorten(repr(value), 60, placeholder=" …")

@@ -61,21 +61,17 @@ def _plain(value: Any, around: tuple[int, ...]) -> Any:
     if id(value) in around:
         return "cycle", len(around) - around.index(id(value))
     around = (*around, id(value))
+    if isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
+        return "key", str(jax.random.key_impl(value)), np.asarray(jax.random.key_data(value))
     if isinstance(value, jax.Array | np.ndarray | np.generic):
-        return _plain_array(value, around)
+        array = np.asarray(value, order="C")
+        if array.dtype.hasobject or array.dtype.kind == "T":
+            return "objects", array.shape, *(_plain(part, around) for part in array.ravel().tolist())
+        return "array", str(array.dtype.descr), array.shape, array.reshape(-1).view(np.uint8) if array.size else b""
     if type(value) in (set, frozenset):
         return type(value).__name__, *sorted(joblib.hash(_plain(part, around)) for part in value)
     parts = _parts(value)
     return type(value).__name__, *((_plain(name, around), _plain(part, around)) for name, part in parts)
-
-
-def _plain_array(value: Any, around: tuple[int, ...]) -> Any:
-    if isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
-        return "key", str(jax.random.key_impl(value)), np.asarray(jax.random.key_data(value))
-    array = np.asarray(value, order="C")
-    if array.dtype.hasobject or array.dtype.kind == "T":
-        return "objects", array.shape, *(_plain(part, around) for part in array.ravel().tolist())
-    return "array", str(array.dtype.descr), array.shape, array.reshape(-1).view(np.uint8) if array.size else b""
 
 
 def _parts(value: Any) -> Iterator[tuple[Any, Any]]:
@@ -89,9 +85,7 @@ def _parts(value: Any) -> Iterator[tuple[Any, Any]]:
         yield "function", getattr(value, "__func__", None)
     elif isinstance(value, property | cached_property):
         yield from ((name, getattr(value, name, None)) for name in ("fget", "fset", "func"))
-    elif not isinstance(value, type | types.FunctionType) and hasattr(
-        value, "__wrapped__"
-    ):  # compiled by JAX, cached, …
+    elif hasattr(value, "__wrapped__") and not isinstance(value, type | types.FunctionType):  # compiled, cached, …
         yield "wrapped", value.__wrapped__
     elif isinstance(value, types.CodeType):
         yield value.co_code, (value.co_names, value.co_consts)
@@ -105,12 +99,8 @@ def _parts(value: Any) -> Iterator[tuple[Any, Any]]:
     else:  # what `pickle` would rebuild it from
         yield "class", type(value)
         rebuilt = value.__reduce_ex__(4)
-        yield (
-            "content",
-            rebuilt
-            if isinstance(rebuilt, str)
-            else [list(part) if isinstance(part, Iterator) else part for part in rebuilt],
-        )
+        is_name = isinstance(rebuilt, str)
+        yield "content", rebuilt if is_name else [[*part] if isinstance(part, Iterator) else part for part in rebuilt]
 
 
 def _code_parts(code: Any) -> Iterator[tuple[str, Any]]:
