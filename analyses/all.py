@@ -41,6 +41,8 @@ PACKAGES = ("latentens", "jax", "numpyro", "numpy", "scipy")
 
 ANALYSES = {
     "real_votes": "--keys 1 --simulated 0 --methods MajorityVote DawidSkeneEM --sets cmc bluebird",
+    "vote_kinds": "--sets 1 --keys 1 --methods MajorityVote DawidSkeneEM --designs 'uninformative, 2 classes'",
+    "vote_soft": "--sets 1 --keys 1 --designs 'calibrated, 2 classes'",
     "approximations": "--sets 1 --items 60 --draws 40 --models DawidSkene --methods NUTS Laplace",
     "table_1": "--sets 1 --items 200 --families condInd --methods Vote SML",
     "gold": "--draws 1 --sets 1 --items 300 --parts simulated",

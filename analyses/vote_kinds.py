@@ -6,7 +6,8 @@
 
 ROOT has a folder `panels` with `rewardbench2` (about a fifth of the votes are "tie") and `dices350` ("Unsure"); without
 it only simulated judges are measured. Every fit is a line of DIR/vote_kinds.jsonl, so that an interrupted run resumes.
-`--before` compares posteriors and times on the paper's sets with those of an earlier source tree. `--page 1` writes the
+`--before` compares posteriors and times on the paper's sets with those of an earlier source tree, into whose `analyses`
+this script is copied first. `--page 1` writes the
 tables of `VOTES.md`.
 """
 
@@ -221,11 +222,11 @@ SAME = {
 }
 
 
-def paper_fits(data: Path | None, path: Path, repeats: int = 3) -> pd.DataFrame:
+def paper_fits(data: Path | None, path: Path, repeats: int = 2) -> pd.DataFrame:
     """Posteriors on the paper's sets and the least processor time of several fits, which are written to a file."""
     content: dict[str, np.ndarray] = {}
     for family in PAPER_MODELS:
-        for dataset in paper_sets(family, data, 2):
+        for dataset in paper_sets(family, data, 1):
             for name, method in SAME.items():
                 seconds = []
                 for _ in range(repeats):
@@ -243,22 +244,29 @@ def same_as_before(data: Path | None, out: Path, tree: Path) -> pd.DataFrame:
         raise LatentensError("say by --data where the paper's sets are: new ones would be drawn by each version")
     files = {"now": out / "fits_now.npz", "before": out / "fits_before.npz"}
     for which, root in (("before", tree), ("now", FOLDER.parent)):
-        command = [sys.executable, __file__, "--data", str(data), "--out", str(out), "--fits", str(files[which])]
+        script = root / "analyses" / "vote_kinds.py"  # with what it shares with other scripts of its version
+        command = [sys.executable, str(script), "--data", str(data), "--out", str(out), "--fits", str(files[which])]
         environment = {**os.environ, "PYTHONPATH": str(root)}
         subprocess.run(command, env=environment, check=True)
-    now, before = (np.load(files[which]) for which in ("now", "before"))
-    rows = []
-    for name in SAME:
-        sets = [key.partition("|")[0] for key in now.files if key.endswith(f"|{name}|probs")]
-        largest = max(np.abs(now[f"{each}|{name}|probs"] - before[f"{each}|{name}|probs"]).max() for each in sets)
-        ratios = [float(now[f"{each}|{name}|seconds"] / before[f"{each}|{name}|seconds"]) for each in sets]
-        row = {"method": name, "sets": len(sets), "largest difference": f"{largest:.1g}"}
-        rows.append(row | {"time ratio, median": np.median(ratios), "largest time ratio": max(ratios)})
-    table = pd.DataFrame(rows)
+    table = compare_fits(out)
     table.to_csv(FOLDER / "results" / "vote_kinds_same.csv", index=False)
     print(table.to_string())
     rewrite()
     return table
+
+
+def compare_fits(out: Path) -> pd.DataFrame:
+    """The largest difference of posteriors, and the ratio of times, method by method."""
+    now, before = (np.load(out / f"fits_{which}.npz") for which in ("now", "before"))
+    rows = []
+    for name in SAME:
+        both = set(now.files) & set(before.files)
+        sets = [key.partition("|")[0] for key in now.files if key.endswith(f"|{name}|probs") and key in both]
+        largest = max(np.abs(now[f"{each}|{name}|probs"] - before[f"{each}|{name}|probs"]).max() for each in sets)
+        ratios = [float(now[f"{each}|{name}|seconds"] / before[f"{each}|{name}|seconds"]) for each in sets]
+        row = {"method": name, "sets": len(sets), "largest difference": f"{largest:.1g}"}
+        rows.append(row | {"time ratio, median": np.median(ratios), "largest time ratio": max(ratios)})
+    return pd.DataFrame(rows)
 
 
 if __name__ == "__main__":
