@@ -374,7 +374,7 @@ TABLES: dict[str, tuple[str, Callable[[pd.DataFrame], str]]] = {
     "deep belief net": ("appendix_variational", partial(plain, below_one=4)),
     "top down chain": ("appendix_top_down", partial(plain, below_one=4)),
     "rbm classes": ("rbm_classes", rbm_classes),
-    "decorrelation": ("decorrelation", precise),
+    "decorrelation": ("decorrelation", partial(only, columns=["set", "sizes", "layer", "nats", "at_hand"])),
     "speed": ("speed", partial(only, columns=["what", "unit", "ours", "baseline", "theirs", "ratio", "load_per_core"])),
     "speed crowds": ("speed_crowds", precise),
     "speed ebcc": ("speed_crowds_ebcc", precise),
