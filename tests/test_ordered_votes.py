@@ -4,6 +4,7 @@ import jax
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.linalg import block_diag
 
 import latentens as le
 from latentens.datasets import simulate
@@ -133,6 +134,14 @@ def test_errors_name_the_remedy(make, message):
 SCORES = np.linspace(-1, 1, 400).reshape(100, 4)
 
 
+@pytest.mark.parametrize("classes", [None, CLASSES])
+def test_a_file_of_scores_asks_for_their_order(classes, file):
+    path = file("item,a,b,c,d\n" + "\n".join(f"q{i}," + ",".join(map(str, row)) for i, row in enumerate(SCORES)))
+    with pytest.raises(VotesError, match="if they are scores, give ordered=True, and the labels by classes"):
+        Votes.from_csv(path, classes=classes)
+    assert Votes.from_csv(path, classes=CLASSES, ordered=True).num_categories == 10
+
+
 def test_every_kind_of_method_takes_them(tmp_path):
     words, truth = judged()
     votes = Votes.from_matrix(words, classes=CLASSES, ordered=True)
@@ -169,21 +178,23 @@ def test_an_unsure_voter_is_not_worse_than_chance():
 
 
 def test_errors_of_accuracies_among_votes_for_classes_are_their_slopes():
-    from latentens.inference.skill import _slopes
+    from latentens.inference.skill import _skill_derivatives
 
     generator = np.random.default_rng(1)
-    shares, logits = np.array([0.3, 0.7]), generator.normal(size=(2, 3, 4))  # label, voter, vote
+    shares, logits = np.array([0.3, 0.7]), generator.normal(size=(3, 2, 4))  # voter, label, vote
     says = np.array([[1.0, 0], [0, 1], [0, 0], [0, 1]])
 
     def found(point):
-        of_shares, by_label = np.exp(point[:2]), np.exp(point[2:].reshape(2, 3, 4))
-        confusion = (by_label / by_label.sum(axis=2, keepdims=True)).transpose(1, 0, 2)
-        return skills_of(of_shares / of_shares.sum(), confusion, says)
+        of_shares, confusion = np.exp(point[:2]), np.exp(point[2:].reshape(3, 2, 4))
+        return skills_of(of_shares / of_shares.sum(), confusion / confusion.sum(axis=2, keepdims=True), says)
 
     point, step = np.concatenate([np.log(shares), logits.ravel()]), 1e-6
     numeric = [(found(point + step * e) - found(point - step * e)) / (2 * step) for e in np.eye(len(point))]
     confusion = np.exp(logits) / np.exp(logits).sum(axis=2, keepdims=True)
-    np.testing.assert_allclose(_slopes(shares, confusion.transpose(1, 0, 2), says), np.transpose(numeric), atol=1e-8)
+    rows = [shares, *confusion.reshape(-1, 4)]
+    curvature = block_diag(*(np.diag(row) - np.outer(row, row) for row in rows))
+    slopes = np.asarray(_skill_derivatives(shares, confusion, says) @ curvature)
+    np.testing.assert_allclose(slopes, np.transpose(numeric), atol=1e-8)
 
 
 def test_skills_of_tables_and_of_matrices_agree():

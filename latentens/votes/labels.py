@@ -409,11 +409,22 @@ def _classes_of(labels: Sequence[str], num_votes: int) -> tuple[Any, ...]:
 def scores_error(example: str) -> VotesError:
     """The error for scores where labels are expected."""
     return VotesError(
-        f"vote {example} is not an integer, so the votes are not labels: if they are scores, give {ORDERED}, and the "
-        f"labels by {CLASSES}",
+        f"vote {example} is not {'an integer' if float(example) % 1 else 'a class'}, so the votes are not labels: if "
+        f"they are scores, give {ORDERED}, and the labels by {CLASSES}",
         ORDERED,
         CLASSES,
     )
+
+
+def refuse_scores(votes: Coded, classes: Sequence[str] | None) -> None:
+    """Raise `VotesError` if every column of a wide table holds many numbers that cannot be labels."""
+    labels = [label_text(name) for name in votes.names.tolist()]
+    if len(labels) <= MOST_GRADES or not all(NUMBER.fullmatch(label) for label in labels):
+        return
+    known = set(classes or labels)
+    strange = np.array([float(label) % 1 != 0 or label not in known for label in labels])
+    if all(strange[column[column >= 0]].any() for column in votes.codes.T):
+        raise scores_error(next(label for label, is_strange in zip(labels, strange, strict=True) if is_strange))
 
 
 def encode(column: Coded, reading: Reading) -> Encoded:

@@ -39,6 +39,7 @@ from latentens.votes.labels import (
     join,
     listed,
     natural_names,
+    refuse_scores,
     without,
 )
 from latentens.votes.triplets import Triplets, sort_triplets, to_matrix, to_triplets
@@ -502,6 +503,7 @@ def _tabulate_wide(layout: Wide, table: Table, reading: Reading) -> Content:
         found = _tabulate_wide(Wide(tuple(voters), (first,)), table, reading)
         return *found[:-1], f"items named by the first column, {first!r}"
     if not reading.ordered:
+        refuse_scores(votes, classes)
         refuse_strange_columns(layout.voters, bool(items), votes, classes)
     codes, class_names, others, grades = encode(votes, reading)
     if not items:
