@@ -149,7 +149,8 @@ def test_spectral_learner_of_many_voters_equals_that_of_few(monkeypatch):
     few = SpectralMetaLearner().fit(as_triplets(made), key=KEY)
     monkeypatch.setattr(spectral, "DENSE_VOTERS", 3)
     many = SpectralMetaLearner().fit(as_triplets(made), key=KEY)
-    np.testing.assert_allclose(few.label_probs, many.label_probs, atol=1e-7)
+    # the share of the classes is at a maximum, which is found to the root of rounding errors
+    np.testing.assert_allclose(few.label_probs, many.label_probs, atol=1e-6)
 
 
 @double_precision

@@ -16,7 +16,6 @@ from latentens.cli.methods import find_methods
 from latentens.errors import LatentensError, SettingError
 from latentens.inference.conditional_logit import Prior, find_mode, fit_conditional_logit, log_evidence
 from latentens.methods import DawidSkeneEM, Ebcc, MajorityVote, SpectralMetaLearner, Stacked
-from latentens.methods.base import Diagnostics, Estimate, Method
 from tests.reference import KEY, as_triplets, independent_votes, votes_of_classes
 
 QUICK = Stacked(DawidSkeneEM(random_starts=1), MajorityVote())
@@ -356,21 +355,3 @@ def test_on_the_command_line(tmp_path):
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 0, result.output
     assert (tmp_path / "labels.csv").is_file()
-
-
-def test_posteriors_of_other_labels_are_refused(crowd):
-    """A method with four labels for votes of three classes."""
-
-    @dataclasses.dataclass(frozen=True)
-    class FourLabels(Method):
-        def estimate(self, votes, key, gold=None):
-            return Estimate(diagnostics=Diagnostics("none"))
-
-        def has_fixed_order(self, estimate):
-            return True
-
-        def posterior(self, estimate, votes):
-            return np.full((votes.num_items, 4), 0.25)
-
-    with pytest.raises(LatentensError, match="has 4 labels, but the votes have 3 classes"):
-        Stacked(FourLabels()).fit(crowd[0], key=KEY)

@@ -96,6 +96,7 @@ DIFFERENT = {
     "lambdas on one line": (lambda x: x + 1, lambda x: x + 2),
     "defaults": (lambda x=1: x, lambda x=2: x),
     "keyword defaults": (lambda *, x=1: x, lambda *, x=2: x),
+    "functions of NumPy": (np.exp, np.log),
     "bound arguments": (functools.partial(made, 1), functools.partial(made, 2)),
     "compiled functions": (jax.jit(lambda x: x + 1), jax.jit(lambda x: x + 2)),
     "functions that a library makes": (optax.adam(1e-3), optax.adam(1e-2)),

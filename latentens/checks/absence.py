@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
-from scipy.stats import chi2
+from scipy.special import chdtrc  # scipy.stats is slow to import
 
 from latentens.runtime.text import probability_text
 from latentens.votes import Triplets, Votes
@@ -117,4 +117,4 @@ def _chance(contributions: Contributions) -> float:
     total = contributions.sum(axis=0)
     covariance = contributions.T @ contributions
     statistic = float(total @ np.linalg.pinv(covariance, hermitian=True) @ total)
-    return float(chi2.sf(statistic, np.linalg.matrix_rank(covariance, hermitian=True)))
+    return float(chdtrc(np.linalg.matrix_rank(covariance, hermitian=True), statistic))

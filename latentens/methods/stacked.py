@@ -9,12 +9,10 @@ from jaxtyping import Float
 from scipy import sparse
 from scipy.special import softmax
 
-from latentens.errors import LatentensError
 from latentens.inference.conditional_logit import Features, Prior, fit_conditional_logit, mirrored_noise
 from latentens.methods.base import (
     Diagnostics,
     Estimate,
-    Fit,
     GoldCodes,
     Method,
     Posterior,
@@ -100,8 +98,6 @@ class Stacked(Method):
 
     def estimate(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
         fits = [nested_fit(method, votes, jax.random.fold_in(key, c), None) for c, method in enumerate(self.methods)]
-        for fit in fits:
-            _check_labels(fit, votes)
         state = {
             "num_items": np.array(votes.num_items),
             "class_share": (votes.tally.sum(axis=0) + 1) / (votes.tally.sum() + votes.num_classes),
@@ -163,15 +159,6 @@ class Stacked(Method):
             logits = (of_voters[rows] @ weights[: votes.num_voters]).reshape(-1, votes.num_classes, weights.shape[1])
             probs[block] = softmax(logits + pool[block] @ weights[votes.num_voters :], axis=1).mean(axis=2)
         return probs
-
-
-def _check_labels(fit: Fit, votes: Votes) -> None:
-    """Refuse posteriors that are not about the classes of the votes."""
-    if fit.label_probs.shape[1] != votes.num_classes:
-        raise LatentensError(
-            f"{fit.method} has {fit.label_probs.shape[1]} labels, but the votes have {votes.num_classes} classes: "
-            "Stacked combines posteriors of the same labels"
-        )
 
 
 def _voter_features(votes: Votes) -> sparse.csr_array:

@@ -89,6 +89,8 @@ def _parts(value: Any) -> Iterator[tuple[Any, Any]]:
         yield "wrapped", value.__wrapped__
     elif isinstance(value, types.CodeType):
         yield value.co_code, (value.co_names, value.co_consts)
+    elif isinstance(value, np.ufunc):  # of NumPy or SciPy, the versions of which count anyway
+        yield "ufunc", value.__name__
     elif isinstance(value, types.ModuleType):
         yield from _module_parts(value.__name__)
     elif isinstance(value, type | types.FunctionType) or (callable(value) and hasattr(value, "__qualname__")):
