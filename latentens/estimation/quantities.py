@@ -93,7 +93,7 @@ Ballots = list[tuple[Int[np.ndarray, " some"], Float[np.ndarray, "some label"]]]
 
 def ballots_of(votes: Votes) -> Ballots:
     """For each voter the items with a vote, and the share of each class in the votes on them: repeated ones average."""
-    item, voter, vote = votes.to_hard().triplets
+    item, voter, vote = votes.to_hard().without_other_votes().triplets
     order = np.lexsort((item, voter))
     ends = np.searchsorted(voter[order], np.arange(votes.num_voters + 1))
     found = []
