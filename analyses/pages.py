@@ -5,8 +5,9 @@
 Between `<!-- table NAME -->` and `<!-- end -->` stands what `TABLES[NAME]` makes of its file. Between
 `<!-- value FILE / COLUMN / FORMAT / A=x; B=y -->` and `<!-- end -->` stands one number: the value of a column in the
 rows in which column A is x and column B is y, in Python's format. There must be one such row; with `max COLUMN`,
-`min`, `mean`, `sum` or `count` there may be several. Without a file both say that nothing was measured. Analyses
-write their files to DIR/NAME, and `all.py` copies those that a page shows to `results/`.
+`min`, `mean`, `sum` or `count` there may be several. Between `<!-- figure PATH / TEXT -->` and `<!-- end -->` stands a
+picture. Without a file all three say that nothing was measured. Analyses write their files to DIR/NAME, and `all.py`
+copies those that a page shows to `results/`.
 """
 
 import argparse
@@ -30,6 +31,7 @@ PAGES = (
 PLACE = re.compile(r"(<!-- table ([\w ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 VALUE = re.compile(r"(<!-- value ([\w.]+) / ([^/]+?) / (\S+)(?: / ([^>]+?))? -->)[^<]*(<!-- end -->)")
 FIGURE = re.compile(r"figures/(\w+\.png)")
+DRAWN = re.compile(r"(<!-- figure (figures/\w+\.png) / ([^>]+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def markdown(header: list[str], rows: list[list[str]]) -> str:
@@ -464,7 +466,7 @@ MISSING = "(no such row)"
 
 
 def written(page: str) -> str:
-    """The page with its tables and values as the files have them."""
+    """The page with its tables, values and figures as the files have them."""
 
     def table(found: re.Match[str]) -> str:
         name, make = TABLES[found[2]]
@@ -485,7 +487,11 @@ def written(page: str) -> str:
             print(f"{found[1]}: {error}", file=sys.stderr)
         return f"{found[1]}{content}{found[6]}"
 
-    return VALUE.sub(value, PLACE.sub(table, page))
+    def drawn(found: re.Match[str]) -> str:
+        content = f"![{found[3]}]({found[2]})" if (FOLDER / found[2]).is_file() else "Not measured yet."
+        return f"{found[1]}\n{content}\n\n{found[4]}"
+
+    return DRAWN.sub(drawn, VALUE.sub(value, PLACE.sub(table, page)))
 
 
 def shown() -> dict[str, list[Path]]:

@@ -45,6 +45,13 @@ def test_a_value_stands_in_a_sentence(pages, monkeypatch):
     assert not any(pages.MISSING in text for text in texts(pages))
 
 
+def test_a_figure_stands_where_it_was_drawn(pages):
+    text = "<!-- figure figures/{}.png / Words -->\n<!-- end -->"
+    assert "![Words](figures/table_1.png)" in pages.written(text.format("table_1"))
+    assert "![" not in pages.written(text.format("none"))
+    assert "Not measured yet." in pages.written(text.format("none"))
+
+
 def test_every_file_of_results_is_shown(pages):
     shown = pages.shown()
     assert shown.keys() >= {path.name for path in (FOLDER / "results").glob("*.csv")}
