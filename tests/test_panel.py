@@ -1,5 +1,6 @@
 """Panels of graders: the same result from any form of the grades, and in Inspect itself where it is installed."""
 
+import gc
 import hashlib
 
 import jax
@@ -118,3 +119,4 @@ def test_inspect_writes_what_the_panel_is_worth(tmp_path):
         votes = Votes.from_tool(log.location, "inspect")
     assert votes.voter_names == tuple(f"panel.{name}" for name in NAMES)
     assert votes.has_repeats  # epochs
+    gc.collect()  # streams that Inspect leaves open would warn in a later test

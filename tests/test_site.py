@@ -22,6 +22,8 @@ def test_site_builds_and_needs_no_network(tmp_path):
     for page in tmp_path.rglob("*.html"):
         text = page.read_text(encoding="utf-8")
         assert not re.findall(r"<(?:script|link|img)[^>]+(?:src|href)=.?https?://", text), page
+    for page in (tmp_path / "reference").glob("*.html"):
+        assert page.name == "index.html" or "doc-heading" in page.read_text(encoding="utf-8"), f"{page} is empty"
     assert "DawidSkeneEM" in (tmp_path / "reference/methods.html").read_text(encoding="utf-8")
 
 

@@ -14,6 +14,7 @@ FIGURES = ("analyses/figures/*.png", "analyses/figures/plates/*.svg")
 PATTERNS = ("analyses/*.md", "analyses/guide/*.md", "models/*.py", *FIGURES)
 PACKAGES = {
     "votes": "Votes, and files of them.",
+    "votes.readers": "Votes in the files that other tools write.",
     "datasets": "Votes with what is known of the truth; simulation.",
     "models": "Generative models.",
     "programs": "The contract of a generative program, its exact posterior and its likelihood.",
@@ -27,10 +28,16 @@ PACKAGES = {
     "estimation": "Numbers from few gold labels, and what to label next.",
     "reporting": "The report.",
     "sklearn": "Estimators for scikit-learn.",
+    "inspect": "A panel of graders in Inspect.",
     "inference.orient": "The order of labels in draws.",
     "inference.density": "The density of a model as a function, for any sampler.",
     "errors": "Errors and warnings.",
 }
+OBJECTS = {
+    "recommendation": ("recommend.recommend",),
+    "reporting": ("page.report", "figures.rank_figure"),
+}
+"""What mkdocstrings does not find in a package: a function named as its module, and names imported on first use."""
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -47,7 +54,8 @@ def on_files(files: Files, config: Any) -> Files:
     )
     files.append(File.generated(config, "reference/index.md", content=overview))
     for name in PACKAGES:
-        files.append(
-            File.generated(config, f"reference/{name}.md", content=f"# latentens.{name}\n\n::: latentens.{name}\n")
-        )
+        content = f"# latentens.{name}\n\n::: latentens.{name}\n"
+        for found in OBJECTS.get(name, ()):
+            content += f"\n::: latentens.{name}.{found}\n    options: {{show_root_heading: true, show_root_full_path: false}}\n"
+        files.append(File.generated(config, f"reference/{name}.md", content=content))
     return files
