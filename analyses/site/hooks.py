@@ -38,6 +38,7 @@ OBJECTS = {
     "reporting": ("page.report", "figures.rank_figure"),
 }
 """What mkdocstrings does not find in a package: a function named as its module, and names imported on first use."""
+HEADED = "{show_root_heading: true, show_root_full_path: false}"
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -56,6 +57,6 @@ def on_files(files: Files, config: Any) -> Files:
     for name in PACKAGES:
         content = f"# latentens.{name}\n\n::: latentens.{name}\n"
         for found in OBJECTS.get(name, ()):
-            content += f"\n::: latentens.{name}.{found}\n    options: {{show_root_heading: true, show_root_full_path: false}}\n"
+            content += f"\n::: latentens.{name}.{found}\n    options: {HEADED}\n"
         files.append(File.generated(config, f"reference/{name}.md", content=content))
     return files
