@@ -407,7 +407,6 @@ TABLES: dict[str, tuple[str, Callable[[pd.DataFrame], str]]] = {
     "recommend coins": ("recommend_coins", plain),
     "ties on panels": ("vote_kinds", lambda table: precise(table[table["sets"] == 1].drop(columns=["sets", "keys"]))),
     "ties simulated": ("vote_kinds", lambda table: precise(table[table["sets"] > 1])),
-    "ties same": ("vote_kinds_same", plain),
     "soft votes": ("vote_soft", precise),
     "real ensembles": ("real_votes_summary", partial(judged, folder="ensembles")),
     "real sets": ("real_votes", lambda table: set_by_set(table)),

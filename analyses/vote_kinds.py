@@ -1,20 +1,12 @@
-"""Votes that are not labels ("tie", "Unsure"), as votes and as missing; votes for classes alone, now and before.
+"""Votes that are not labels ("tie", "Unsure"), as votes and as missing.
 
     python analyses/vote_kinds.py [--data ROOT] [--out DIR] [--sets 20] [--keys 3] [--designs …] [--methods …]
-    python analyses/vote_kinds.py --data ROOT --before TREE
-    python analyses/vote_kinds.py --page 1
 
 ROOT has a folder `panels` with `rewardbench2` (about a fifth of the votes are "tie") and `dices350` ("Unsure"); without
 it only simulated judges are measured. Every fit is a line of DIR/vote_kinds.jsonl, so that an interrupted run resumes.
-`--before` compares posteriors and times on the paper's sets with those of an earlier source tree, into whose `analyses`
-this script is copied first. `--page 1` writes the
-tables of `VOTES.md`.
 """
 
 import json
-import os
-import subprocess
-import sys
 import time
 import warnings
 from collections.abc import Iterator
@@ -23,13 +15,11 @@ from pathlib import Path
 import jax
 import numpy as np
 import pandas as pd
-from common import paper_sets, run
-from pages import FOLDER, rewrite
+from common import run
 
 from latentens import Votes
-from latentens.datasets import PAPER_MODELS, Dataset
+from latentens.datasets import Dataset
 from latentens.datasets.from_files import from_files
-from latentens.errors import LatentensError
 from latentens.methods import Consensus, DawidSkeneEM, Ebcc, MajorityVote, MaximumLikelihood, Tempered
 from latentens.methods.base import Method
 from latentens.models import ClassConditional, DawidSkene
@@ -53,6 +43,8 @@ METHODS: dict[str, Method | type[DawidSkene] | type[ClassConditional]] = {
     "MaximumLikelihood(ClassConditional)": ClassConditional,
     "Consensus": Consensus(),
 }
+QUICK = "MajorityVote", "DawidSkeneEM", "Ebcc"
+"""Methods that run on all sets and with all keys."""
 
 
 def method_for(name: str, votes: Votes) -> Method:
@@ -125,33 +117,24 @@ def main(
     out: Path,
     seed: int,
     sets: int = 20,
+    slow_sets: int = 5,
     keys: int = 3,
     designs: tuple[str, ...] = tuple(DESIGNS),
     methods: tuple[str, ...] = tuple(METHODS),
-    before: str = "",
-    fits: str = "",
-    page: int = 0,
 ) -> pd.DataFrame:
     out.mkdir(parents=True, exist_ok=True)
-    if fits:
-        return paper_fits(data, Path(fits))
-    if before:
-        return same_as_before(data, out, Path(before))
     done = Records(out / "vote_kinds.jsonl")
-    if not page:
-        found = [*real_panels(data)]
-        found += [(design, draw_set(design, place, seed)) for place in range(sets) for design in designs]
-        for place, (design, dataset) in enumerate(found, 1):
-            for name in methods:
-                for key in range(keys if name != "MajorityVote" else 1):
+    found = [*real_panels(data)]
+    found += [(design, draw_set(design, place, seed)) for place in range(sets) for design in designs]
+    for place, (design, dataset) in enumerate(found, 1):
+        for name in methods:
+            if name in QUICK or design in PANELS or int(dataset.name) < slow_sets:
+                for key in range(keys if name in QUICK and name != "MajorityVote" else 1):
                     measure(done, design, dataset, name, key)
-            print(f"{place} of {len(found)} sets: {design} {dataset.name}", flush=True)
+        print(f"{place} of {len(found)} sets: {design} {dataset.name}", flush=True)
     table = summarise(done.frame())
     table.to_csv(out / "vote_kinds.csv", index=False)
     print(table.round(3).to_string())
-    if page:
-        (FOLDER / "results" / "vote_kinds.csv").write_bytes((out / "vote_kinds.csv").read_bytes())
-        rewrite()
     return table
 
 
@@ -210,62 +193,6 @@ def summarise(table: pd.DataFrame) -> pd.DataFrame:
             gain = own[AS_VOTES] - own[AS_MISSING] if has_both else pd.Series([np.nan])
             row |= {digits: gain.mean(), f"worst {digits}": gain.min() if sign == 100 else gain.max()}
         rows.append(row)
-    return pd.DataFrame(rows)
-
-
-SAME = {
-    "DawidSkeneEM": DawidSkeneEM(),
-    "Ebcc": Ebcc(),
-    "MaximumLikelihood(DawidSkene)": MaximumLikelihood(DawidSkene(15)),
-    "MaximumLikelihood(ClassConditional)": MaximumLikelihood(ClassConditional(15)),
-    "Tempered(DawidSkeneEM)": Tempered(DawidSkeneEM()),
-}
-
-
-def paper_fits(data: Path | None, path: Path, repeats: int = 2) -> pd.DataFrame:
-    """Posteriors on the paper's sets and the least processor time of several fits, which are written to a file."""
-    content: dict[str, np.ndarray] = {}
-    for family in PAPER_MODELS:
-        for dataset in paper_sets(family, data, 1):
-            for name, method in SAME.items():
-                seconds = []
-                for _ in range(repeats):
-                    start = time.process_time()
-                    probs = method.fit(dataset.votes, key=jax.random.key(0)).label_probs
-                    seconds.append(time.process_time() - start)
-                content |= {f"{dataset.name}|{name}|probs": probs, f"{dataset.name}|{name}|seconds": min(seconds)}
-    np.savez(path, **content)
-    return pd.DataFrame()
-
-
-def same_as_before(data: Path | None, out: Path, tree: Path) -> pd.DataFrame:
-    """Posteriors and times of this version and of an earlier source tree, method by method."""
-    if data is None:
-        raise LatentensError("say by --data where the paper's sets are: new ones would be drawn by each version")
-    files = {"now": out / "fits_now.npz", "before": out / "fits_before.npz"}
-    for which, root in (("before", tree), ("now", FOLDER.parent)):
-        script = root / "analyses" / "vote_kinds.py"  # with what it shares with other scripts of its version
-        command = [sys.executable, str(script), "--data", str(data), "--out", str(out), "--fits", str(files[which])]
-        environment = {**os.environ, "PYTHONPATH": str(root)}
-        subprocess.run(command, env=environment, check=True)
-    table = compare_fits(out)
-    table.to_csv(FOLDER / "results" / "vote_kinds_same.csv", index=False)
-    print(table.to_string())
-    rewrite()
-    return table
-
-
-def compare_fits(out: Path) -> pd.DataFrame:
-    """The largest difference of posteriors, and the ratio of times, method by method."""
-    now, before = (np.load(out / f"fits_{which}.npz") for which in ("now", "before"))
-    rows = []
-    for name in SAME:
-        both = set(now.files) & set(before.files)
-        sets = [key.partition("|")[0] for key in now.files if key.endswith(f"|{name}|probs") and key in both]
-        largest = max(np.abs(now[f"{each}|{name}|probs"] - before[f"{each}|{name}|probs"]).max() for each in sets)
-        ratios = [float(now[f"{each}|{name}|seconds"] / before[f"{each}|{name}|seconds"]) for each in sets]
-        row = {"method": name, "sets": len(sets), "largest difference": f"{largest:.1g}"}
-        rows.append(row | {"time ratio, median": np.median(ratios), "largest time ratio": max(ratios)})
     return pd.DataFrame(rows)
 
 

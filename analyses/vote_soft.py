@@ -1,10 +1,9 @@
 """Soft votes, read in several ways: as statements of confidence, as fractions of a vote, and as hard votes.
 
     python analyses/vote_soft.py [--out DIR] [--sets 20] [--keys 3] [--designs …] [--readings …]
-    python analyses/vote_soft.py --page 1
 
 Simulated judges state probabilities. Every fit is a line of DIR/vote_soft.jsonl, so that an interrupted run resumes.
-`--page 1` writes the table of `VOTES.md`. Methods without random numbers have one key.
+Methods without random numbers have one key.
 """
 
 import time
@@ -15,13 +14,12 @@ import jax
 import numpy as np
 import pandas as pd
 from common import run
-from pages import FOLDER, rewrite
 from scipy.special import softmax
 from vote_kinds import ITEMS, JUDGES, LEAST, Records
 
 from latentens import Votes
 from latentens.datasets import Dataset
-from latentens.methods import DawidSkeneEM, MajorityVote, StatedConfidence, Tempered
+from latentens.methods import Consensus, DawidSkeneEM, MajorityVote, StatedConfidence, Tempered
 from latentens.scores import evaluate
 
 DESIGNS = {
@@ -43,10 +41,14 @@ READINGS = {
     "Tempered(StatedConfidence)": (Tempered(StatedConfidence()), "soft"),
     "DawidSkeneEM, fractions": (DawidSkeneEM(), "soft"),
     "DawidSkeneEM, hard votes": (DawidSkeneEM(), "hard"),
+    "Consensus": (Consensus(), "soft"),
+    "Consensus, hard votes": (Consensus(), "hard"),
     "mean probability": (MajorityVote(), "soft"),
     "majority of hard votes": (MajorityVote(), "hard"),
 }
-RANDOM = "Tempered(StatedConfidence)", "DawidSkeneEM, fractions", "DawidSkeneEM, hard votes"
+SLOW = "Tempered(StatedConfidence)", "Consensus", "Consensus, hard votes"
+"""Readings of few sets."""
+RANDOM = "DawidSkeneEM, fractions", "DawidSkeneEM, hard votes"
 
 
 def draw_set(design: str, number: int, seed: int) -> Dataset:
@@ -76,27 +78,25 @@ def main(
     out: Path,
     seed: int,
     sets: int = 20,
+    slow_sets: int = 5,
     keys: int = 3,
     designs: tuple[str, ...] = tuple(DESIGNS),
     readings: tuple[str, ...] = tuple(READINGS),
-    page: int = 0,
 ) -> pd.DataFrame:
     del data  # everything is simulated
     out.mkdir(parents=True, exist_ok=True)
     done = Records(out / "vote_soft.jsonl", ("design", "set", "reading", "key"))
-    for place in range(0 if page else sets):
+    for place in range(sets):
         for design in designs:
             dataset = draw_set(design, place, seed)
             for name in readings:
-                for key in range(keys if name in RANDOM else 1):
-                    measure(done, design, dataset, name, key)
+                if name not in SLOW or place < slow_sets:
+                    for key in range(keys if name in RANDOM else 1):
+                        measure(done, design, dataset, name, key)
         print(f"{place + 1} of {sets} sets of each design", flush=True)
     table = summarise(done.frame())
     table.to_csv(out / "vote_soft.csv", index=False)
     print(table.round(3).to_string())
-    if page:
-        (FOLDER / "results" / "vote_soft.csv").write_bytes((out / "vote_soft.csv").read_bytes())
-        rewrite()
     return table
 
 

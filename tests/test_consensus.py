@@ -6,6 +6,7 @@ import pytest
 from latentens import load_fit
 from latentens.methods import Consensus, DawidSkeneEM, Ebcc, MajorityVote, Tempered
 from latentens.methods.tempered import temper, usual_shares
+from latentens.votes import Votes
 from tests.reference import KEY, votes_of_classes
 
 MEMBERS = DawidSkeneEM(random_starts=1), MajorityVote()
@@ -47,3 +48,18 @@ def test_its_members_differ_by_the_number_of_classes():
     two, three = (Consensus().chosen_members(number) for number in (2, 3))
     assert DawidSkeneEM(form="class") in three
     assert [type(member) for member in two] == [DawidSkeneEM, Ebcc, MajorityVote]
+
+
+def test_a_fit_of_soft_votes_predicts_votes_of_either_kind(tmp_path):
+    """Judges who are overconfident but informative: the members of the fit are those of soft votes, later too."""
+    generator = np.random.default_rng(1)
+    labels = generator.integers(2, size=200)
+    log_odds = 3 * generator.normal(labels[:, None] - 0.5, 1.0, (200, 4))
+    stated = 1 / (1 + np.exp(-log_odds))
+    votes = Votes.from_soft(np.stack([1 - stated, stated], axis=2))
+    fit = Consensus(folds=2).fit(votes, key=KEY)
+    assert any("StatedConfidence" in member for member in fit.diagnostics["members"])
+    assert np.mean(fit.codes == labels) > np.mean(votes.to_hard().matrix == labels[:, None]) + 0.05
+    fit.save(tmp_path / "fit.nc")
+    np.testing.assert_allclose(load_fit(tmp_path / "fit.nc").predict(votes), fit.label_probs, atol=1e-9)
+    assert fit.predict(votes.to_hard()).shape == (200, 2)

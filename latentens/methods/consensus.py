@@ -23,6 +23,7 @@ from latentens.methods.base import (
 from latentens.methods.dawid_skene_em import DawidSkeneEM
 from latentens.methods.ebcc import Ebcc
 from latentens.methods.majority_vote import MajorityVote
+from latentens.methods.stated_confidence import StatedConfidence
 from latentens.methods.tempered import (
     HeldOut,
     choose_folds,
@@ -49,12 +50,13 @@ class Consensus(Method):
     Notes:
         The default members are `DawidSkeneEM` with a confusion matrix per voter and, for more than two classes, with
         one accuracy per voter and class; `Ebcc`, whose voters err together within subtypes of a class; and the vote
-        shares, which depend on no model. Extra diagnostics: `members` with their settings, `member_temperatures`,
+        shares, which depend on no model. For soft votes `StatedConfidence` takes the place of `DawidSkeneEM`, whose
+        fractions of a vote can miss the label. Extra diagnostics: `members` with their settings, `member_temperatures`,
         `member_changes` (the share of labels on which each member differs from the consensus), and those of `Tempered`
         for the mean.
 
     Attributes:
-        members: The methods; None for the four above.
+        members: The methods; None for those above.
         folds: As in `Tempered`.
 
     Examples:
@@ -72,15 +74,17 @@ class Consensus(Method):
     members: tuple[Method, ...] | None = None
     folds: Annotated[int, at_least(2)] | None = None
 
-    def chosen_members(self, num_classes: int) -> tuple[Method, ...]:
+    def chosen_members(self, num_classes: int, is_soft: bool = False) -> tuple[Method, ...]:
         """The methods whose posteriors are averaged."""
         if self.members is not None:
             return self.members
+        if is_soft:
+            return StatedConfidence(), Ebcc(), MajorityVote()
         by_class = (DawidSkeneEM(form="class"),) if num_classes > 2 else ()
         return DawidSkeneEM(), *by_class, Ebcc(), MajorityVote()
 
     def estimate(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
-        members, base = self.chosen_members(votes.num_classes), usual_shares(votes)
+        members, base = self.chosen_members(votes.num_classes, votes.is_soft), usual_shares(votes)
         folds, fold_key = choose_folds(self.folds, votes), jax.random.fold_in(key, 0)
         # The same key hides the same votes from every member.
         held = [hold_out(member, votes, folds, fold_key, gold) for member in members]
@@ -96,11 +100,13 @@ class Consensus(Method):
             member_changes=np.array([np.mean(fit.codes != labels) for fit in fits]),
         )
         state = {"usual_shares": base, "member_temperatures": np.array(temperatures), **packed(fits)}
+        state["is_soft"] = np.array(votes.is_soft)
         params = {"temperature": np.array(found.value)}
         return Estimate(params, diagnostics, state=state, label_probs=temper_voted(mean, votes, found.value, base))
 
     def posterior(self, estimate: Estimate, votes: Votes) -> Posterior:
-        members, base = self.chosen_members(votes.num_classes), estimate.state["usual_shares"]
+        members = self.chosen_members(votes.num_classes, bool(estimate.state["is_soft"]))
+        base = estimate.state["usual_shares"]
         parts = [posterior_of(member, unpacked(estimate, place), votes) for place, member in enumerate(members)]
         mean = _mean(parts, estimate.state["member_temperatures"].tolist(), base)
         return temper_voted(mean, votes, float(estimate.params["temperature"]), base)
