@@ -18,7 +18,7 @@ from latentens.errors import LatentensError
 from latentens.methods import DawidSkeneEM, MajorityVote
 from latentens.methods.base import Estimate, Method, fit_known
 from latentens.reporting import report
-from latentens.scores.intervals import mean_share_interval, wilson
+from latentens.scores.interval_rules import mean_share_interval, wilson
 from latentens.scores.scores import evaluate, intervals
 from tests.reference import KEY, independent_votes
 

@@ -27,7 +27,7 @@ from latentens.programs import likelihood as likelihoods
 from latentens.programs.likelihood import encode, sum_votes
 from latentens.programs.tables import Tables
 from latentens.runtime.blocks import count_row_blocks, few_lengths, row_blocks
-from latentens.runtime.limits import MEMORY_VARIABLE, TIME_VARIABLE, check_time, memory_limit
+from latentens.runtime.limits import MEMORY_VARIABLE, TIME_VARIABLE, memory_limit, time_limit
 from latentens.runtime.numerics import double_precision
 from latentens.votes import Triplets, Votes, distinct
 from latentens.votes.incidence import incidence_of
@@ -215,13 +215,11 @@ def test_memory_is_refused_before_it_is_taken(monkeypatch):
         memory_limit()
 
 
-def test_time_is_refused_if_a_limit_is_set(monkeypatch):
+def test_time_is_limited_only_if_a_limit_is_set(monkeypatch):
     monkeypatch.delenv(TIME_VARIABLE, raising=False)
-    check_time(1e9, "waiting", "do not")
+    assert time_limit() == np.inf
     monkeypatch.setenv(TIME_VARIABLE, "60")
-    check_time(59, "waiting", "do not")
-    with pytest.raises(LimitError, match="waiting would take about 61 seconds, more than the limit of 60; do not"):
-        check_time(61, "waiting", "do not")
+    assert time_limit() == 60
 
 
 def test_moments_and_imbalance_by_blocks_are_those_of_all_rows(monkeypatch):

@@ -11,7 +11,7 @@ from latentens.cli import io, main
 from latentens.cli.io import check_file, check_folder, write_files
 from latentens.errors import LatentensError, LimitError
 from latentens.methods import MajorityVote
-from latentens.runtime.limits import check_time, memory_limit
+from latentens.runtime.limits import memory_limit, time_limit
 from tests.reference import besides_signal
 
 FULL = OSError(errno.ENOSPC, "No space left on device")
@@ -178,7 +178,7 @@ def test_report_of_a_folder(run, tmp_path):
 def test_limits_that_are_none(monkeypatch, given):
     monkeypatch.setenv("LATENTENS_SECONDS", given)
     with pytest.raises(LimitError, match=f"LATENTENS_SECONDS={given} is not a valid number of seconds"):
-        check_time(1.0, "a step", "wait")
+        time_limit()
     monkeypatch.setenv("LATENTENS_MEMORY", "1.2.3GiB")
     with pytest.raises(LimitError, match="is not a valid memory size"):
         memory_limit()

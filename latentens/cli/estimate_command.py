@@ -1,9 +1,8 @@
 """The commands `latentens estimate` and `latentens next`: numbers to report, and what to label next."""
 
 from collections.abc import Mapping
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from typer import Option
 
@@ -13,16 +12,6 @@ from latentens.errors import LatentensError
 
 if TYPE_CHECKING:
     from latentens.votes.labels import FileOptions
-
-
-class Purpose(StrEnum):
-    """What labels are for."""
-
-    prevalence = "prevalence"
-    accuracy = "accuracy"
-    labels = "labels"
-    orientation = "orientation"
-    votes = "votes"
 
 
 MethodName = Annotated[str, Option("--method", "-m", help="The method whose posterior predicts labels.")]
@@ -106,8 +95,9 @@ def next_command(
     budget: Annotated[int, Option(min=1, help="Number of labels, or of votes, to ask for.")],
     out: Annotated[Path, Option(help="CSV file for the items to label, with their sampling probabilities.")],
     purpose: Annotated[
-        Purpose, Option("--for", help="What the labels are for; votes: whom to ask about which item.")
-    ] = Purpose.prevalence,
+        Literal["prevalence", "accuracy", "labels", "orientation", "votes"],
+        Option("--for", help="What the labels are for; votes: whom to ask about which item."),
+    ] = "prevalence",
     gold: GoldFile = None,
     anchor: Anchor = None,
     method: MethodName = "DawidSkeneEM",
@@ -139,11 +129,11 @@ def next_command(
     read, known = io.read_files(votes, reading, gold, anchor)
     with status("Choosing"):
         fit = chosen(read).fit(read, key=jax.random.key(seed))
-        if purpose is Purpose.votes:
+        if purpose == "votes":
             table = next_votes(fit, budget)
             words = f"{len(table)} votes to ask for"
         else:
-            options: dict[str, Any] = {"for_": purpose.value, "gold": io.by_name(read, known), "floor": floor}
+            options: dict[str, Any] = {"for_": purpose, "gold": io.by_name(read, known), "floor": floor}
             table = next_labels(fit, budget, key=jax.random.key(seed + 1), **options)
             worth = table.attrs["worth"]
             words = f"{budget} items to label, worth {worth:.0f} labels of random items if the posterior is right,"

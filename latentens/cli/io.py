@@ -22,7 +22,7 @@ from latentens.errors import Keyword, LatentensError, require
 from latentens.runtime.parallel import available_cores
 from latentens.votes import Votes
 from latentens.votes.labels import FileOptions, listed
-from latentens.votes.matching import gold_codes
+from latentens.votes.matching import gold_codes, named_labels
 from latentens.votes.tables import naming
 
 Codes = Int[np.ndarray, " item"]
@@ -87,10 +87,8 @@ def _doubtful_classes(votes: Votes, codes: Codes, level: float = 0.01) -> str:
 
 
 def by_name(votes: Votes, codes: Codes | None) -> dict[Hashable, Hashable] | None:
-    """Known labels by name: codes might be mistaken for classes whose names are numbers; None if there are none."""
-    if codes is None:
-        return None
-    return {votes.item_names[place]: votes.class_names[codes[place]] for place in np.flatnonzero(codes >= 0).tolist()}
+    """Known labels by name; None if there are none."""
+    return None if codes is None else named_labels(votes, codes)
 
 
 def described(source: str | Path, votes: Votes, labels: Codes | None = None) -> str:

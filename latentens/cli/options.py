@@ -6,9 +6,8 @@ import inspect
 import io
 import shlex
 from collections.abc import Callable, Mapping
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from typer import Argument, Option
 
@@ -36,15 +35,6 @@ MethodNames = Annotated[
     list[str] | None,
     Option("--methods", "-m", help="For example 'RBMStack(hidden=(3, 1))' or 'short=Nuts(Tree)'. May be repeated."),
 ]
-
-
-class Duplicates(StrEnum):
-    """How to treat repeated votes of a voter on an item."""
-
-    error = "error"
-    first = "first"
-    last = "last"
-    keep = "keep"
 
 
 def _reading(kind: Any, words: str, *flags: str, **more: Any) -> Any:
@@ -81,7 +71,8 @@ READING = {
     ),
     "weight": _reading(str | None, "Column of probabilities, if each row is a voter's probability of a category."),
     "duplicates": _reading(
-        Duplicates | None, "How to treat repeated votes of a voter on an item; keep counts them all."
+        Literal["error", "first", "last", "keep"] | None,
+        "How to treat repeated votes of a voter on an item; keep counts them all.",
     ),
 }
 """The options for reading votes, named like the keyword arguments of `Votes.from_csv`."""

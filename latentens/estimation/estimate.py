@@ -19,7 +19,7 @@ from latentens.runtime.parallel import one_blas_thread
 from latentens.scores import holm
 from latentens.votes import Votes
 from latentens.votes.labels import listed
-from latentens.votes.matching import Gold, gold_codes, known_items
+from latentens.votes.matching import Gold, gold_codes, known_items, named_labels
 
 PerItem = Mapping[Hashable, Any] | pd.Series | Sequence[Any] | np.ndarray
 """A value for each item: by the item's name, or one entry per item."""
@@ -285,9 +285,7 @@ def smoothed_shares(votes: Votes) -> Posterior:
 
 
 def _posterior(method: Method, votes: Votes, key: jax.Array, known: np.ndarray | None = None) -> Posterior:
-    gold = None
-    if known is not None:
-        gold = {votes.item_names[item]: votes.class_names[known[item]] for item in np.flatnonzero(known >= 0).tolist()}
+    gold = None if known is None else named_labels(votes, known)
     probs = method.fit(votes, key=key, gold=gold).label_probs
     if probs.shape[1] != votes.num_classes:
         raise VotesError(f"{method} has {probs.shape[1]} labels, but the votes have {votes.num_classes} classes")

@@ -18,6 +18,7 @@ from latentens.recommendation.text import briefly
 from latentens.reporting.drawing import PALETTE, Picture, panels, render, row_axes, wrapped
 from latentens.reporting.layout import MISSING, Block, Cell, Part, Row, Table, number, words
 from latentens.reporting.tables import WARNING, consensus, prediction_frame
+from latentens.votes.matching import named_labels
 
 TABLE_WORDS = (
     "Small: 90 % intervals of the balanced accuracy, and the loss in points against the exact posterior. "
@@ -272,11 +273,7 @@ def estimates_part(data: DatasetResult, key: jax.Array, most_judges: int = 100) 
         return None
     gold = data.dataset.gold
     assert gold is not None, "labels that are held out are gold labels"
-    known = {
-        data.votes.item_names[item]: data.votes.class_names[code]
-        for item, code in enumerate(gold.tolist())
-        if code >= 0
-    }
+    known = named_labels(data.votes, gold)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", LatentensWarning)
         try:

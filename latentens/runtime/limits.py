@@ -30,11 +30,11 @@ def memory_limit() -> float:
     return float(match.group(1)) * UNITS[match.group(2)]
 
 
-def time_limit(default: float = float("inf")) -> float:
-    """Seconds that one step may take; the default applies if no limit is set."""
-    given = os.environ.get(TIME_VARIABLE)
+def time_limit() -> float:
+    """Seconds that one step may take; infinite if no limit is set."""
+    given = os.environ.get(TIME_VARIABLE, "inf")
     try:
-        limit = default if given is None else float(given)
+        limit = float(given)
     except ValueError:
         limit = -1.0
     if not limit >= 0:
@@ -54,22 +54,6 @@ def check_memory(size: float, purpose: str, remedy: str) -> None:
         raise LimitError(
             f"{purpose} would take about {readable_size(size)} of memory, more than the limit of "
             f"{readable_size(limit)}; {remedy}, or raise the limit by {MEMORY_VARIABLE}"
-        )
-
-
-def check_time(seconds: float, purpose: str, remedy: str, default: float = float("inf")) -> None:
-    """Refuse a step that would take too long.
-
-    Args:
-        seconds: Its estimate.
-        purpose: The step, as the subject of a sentence.
-        remedy: What to do instead.
-        default: The limit if none is set.
-    """
-    if seconds > (limit := time_limit(default)):
-        raise LimitError(
-            f"{purpose} would take about {seconds:,.0f} seconds, more than the limit of {limit:,.0f}; "
-            f"{remedy}, or raise the limit by {TIME_VARIABLE}"
         )
 
 

@@ -19,29 +19,10 @@ from latentens.errors import LatentensError
 from latentens.runtime.blocks import BLOCK_ELEMENTS, row_blocks
 from latentens.runtime.numerics import numpy_generator, safe_log
 from latentens.runtime.parallel import one_blas_thread
-from latentens.scores.intervals import (
-    Estimate,
-    Interval,
-    Resampled,
-    calibration_interval,
-    debiased_interval,
-    gap_interval,
-    loss_interval,
-    mean_share_interval,
-    quantiles,
-    reflected_above,
-    reflected_below,
-    share_interval,
-)
-from latentens.scores.paired import (
-    Labels,
-    PairedDifference,
-    Posterior,
-    compare_accuracy,
-    compare_balanced_accuracy,
-    compare_log_scores,
-    log_losses,
-)
+from latentens.scores import interval_rules as rules
+from latentens.scores import paired
+from latentens.scores.interval_rules import Estimate, Interval, Resampled
+from latentens.scores.paired import Labels, PairedDifference, Posterior, log_losses
 
 Group = Literal["Labels", "Probabilities", "Distance from the exact posterior", "Cost"]
 Unit = Literal["", "%", "nats", "s", "MB"]
@@ -367,7 +348,7 @@ class Score:
         group: What it judges. Distances are computed only where the exact posterior is known.
         function: From a `Sample` to the score in each resample. It may return several rows: the first one is the score,
             the others are for its interval. None for a cost, which is measured during the fit.
-        interval: The rule of its interval, one of `latentens.scores.intervals`.
+        interval: The rule of its interval, one of `latentens.scores.interval_rules`.
         paired: The difference between two posteriors on the same items, with its test.
         better: Which direction is better; None where it depends.
         unit: `%` for a share, which is shown in percent, or `nats`, `s`, `MB`.
@@ -379,7 +360,7 @@ class Score:
     meaning: str
     group: Group = "Probabilities"
     function: Callable[[Sample], Scored] | None = None
-    interval: Callable[[Estimate, Resampled, float], Interval] = quantiles
+    interval: Callable[[Estimate, Resampled, float], Interval] = rules.quantiles
     paired: Callable[[Labels, Posterior, Posterior], PairedDifference] | None = None
     better: Literal["larger", "smaller"] | None = "smaller"
     unit: Unit = ""
@@ -410,8 +391,8 @@ SCORES: tuple[Score, ...] = (
         "Share of items labelled correctly, averaged over the true classes",
         "Labels",
         balanced_accuracies,
-        interval=mean_share_interval,
-        paired=compare_balanced_accuracy,
+        interval=rules.mean_share_interval,
+        paired=paired.compare_balanced_accuracy,
         better="larger",
         unit="%",
         heading="balanced\nacc. %",
@@ -421,8 +402,8 @@ SCORES: tuple[Score, ...] = (
         "Share of items labelled correctly",
         "Labels",
         accuracies,
-        interval=share_interval,
-        paired=compare_accuracy,
+        interval=rules.share_interval,
+        paired=paired.compare_accuracy,
         better="larger",
         unit="%",
     ),
@@ -436,42 +417,37 @@ SCORES: tuple[Score, ...] = (
     Score(
         "log_score",
         "Mean surprise at the true label: minus the logarithm of its stated probability, in nats",
-        "Probabilities",
-        losses,
-        interval=loss_interval,
-        paired=compare_log_scores,
+        function=losses,
+        interval=rules.loss_interval,
+        paired=paired.compare_log_scores,
         unit="nats",
         heading="log\nscore",
     ),
     Score(
         "brier_score",
         "Mean squared distance between the stated probabilities and the truth, from 0 to 1",
-        "Probabilities",
-        square_loss,
+        function=square_loss,
         title="Brier score",
     ),
     Score(
         "brier_calibration",
         "The part of the Brier score that stating the same ranking with better probabilities would remove",
-        "Probabilities",
-        miscalibration,
-        interval=reflected_below,
+        function=miscalibration,
+        interval=rules.reflected_below,
         title="Brier calibration",
     ),
     Score(
         "brier_refinement",
         "The part of the Brier score that remains however well the same ranking is stated",
-        "Probabilities",
-        lambda sample: sample.refinement,
-        interval=reflected_above,
+        function=lambda sample: sample.refinement,
+        interval=rules.reflected_above,
         title="Brier refinement",
     ),
     Score(
         "confidence_gap",
         "Mean stated confidence minus the share of items labelled correctly; positive where a method is overconfident",
-        "Probabilities",
-        confidence_gaps,
-        interval=gap_interval,
+        function=confidence_gaps,
+        interval=rules.gap_interval,
         better=None,
         unit="%",
         title="confidence minus accuracy",
@@ -479,23 +455,20 @@ SCORES: tuple[Score, ...] = (
     Score(
         "calibration_error",
         "Mean gap between stated confidence and accuracy, over bins with equal numbers of items",
-        "Probabilities",
-        calibration_errors,
-        interval=calibration_interval,
+        function=calibration_errors,
+        interval=rules.calibration_interval,
     ),
     Score(
         "calibration_error_debiased",
         "Root mean square of that gap, less the part that chance alone would cause",
-        "Probabilities",
-        debiased_errors,
-        interval=debiased_interval,
+        function=debiased_errors,
+        interval=rules.debiased_interval,
         title="calibration error, debiased",
     ),
     Score(
         "confident_share",
         f"Share of items whose label is stated with a probability above {CONFIDENT}",
-        "Probabilities",
-        confident,
+        function=confident,
         better=None,
         unit="%",
         heading="above\n.99 %",
@@ -504,9 +477,8 @@ SCORES: tuple[Score, ...] = (
     Score(
         "confident_wrong",
         f"Share of wrong labels among those stated with a probability above {CONFIDENT}",
-        "Probabilities",
-        confidently_wrong,
-        interval=share_interval,
+        function=confidently_wrong,
+        interval=rules.share_interval,
         unit="%",
         title=f"wrong above {CONFIDENT}",
     ),

@@ -93,6 +93,11 @@ def gold_codes(votes: Votes, gold: Gold) -> Int[np.ndarray, " item"]:
     return label_codes(values, votes.class_names)
 
 
+def named_labels(votes: Votes, codes: Int[np.ndarray, " item"]) -> dict[Hashable, Hashable]:
+    """Known labels by the names of items and classes: codes might be mistaken for classes whose names are numbers."""
+    return {votes.item_names[item]: votes.class_names[codes[item]] for item in np.flatnonzero(codes >= 0).tolist()}
+
+
 def certain_where_known(
     probs: Float[np.ndarray, "item label"], gold: Int[np.ndarray, " item"]
 ) -> Float[np.ndarray, "item label"]:

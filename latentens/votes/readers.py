@@ -8,7 +8,7 @@ import json
 import warnings
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -52,8 +52,8 @@ def tabulate_tool(source: Any, tool: str, only: Only, reading: Reading) -> Conte
             found = READERS[tool](source)
         except (KeyError, TypeError, AttributeError, IndexError):
             raise VotesError("it is not laid out as expected") from None
-    if found.unread:
-        what = ", ".join(f"{count:,} {words}" for words, count in found.unread.items())
+    if unread := +found.unread:  # the counts above zero
+        what = ", ".join(f"{count:,} {words}" for words, count in unread.items())
         warnings.warn(LatentensWarning(f"{path}: not read as votes: {what}"), stacklevel=3)
     with naming(path):
         if not found.rows:
@@ -76,12 +76,11 @@ def _chosen(frame: pd.DataFrame, only: Only) -> pd.DataFrame:
     """The rows with some values in some columns."""
     refuse_unknown([*only], list(frame.columns))
     for name, wanted in only.items():
-        several = isinstance(wanted, Collection) and not isinstance(wanted, str)
-        texts = frame[name].map(as_text)
-        for value in map(as_text, wanted if several else [wanted]):  # type: ignore[arg-type]
+        several = wanted if isinstance(wanted, Collection) and not isinstance(wanted, str) else [wanted]
+        texts, kept = frame[name].map(as_text), [as_text(value) for value in several]
+        for value in kept:
             if value not in set(texts):
                 raise VotesError(f"no {name} is {value!r}: {suggestion(value, texts.unique(), f'values of {name}')}")
-        kept = {as_text(value) for value in (wanted if several else [wanted])}  # type: ignore[union-attr]
         frame = frame[texts.isin(kept)]
     return frame.reset_index(drop=True)
 
@@ -141,7 +140,6 @@ def read_inspect(source: Any) -> Rows:
     scorers = dict.fromkeys(row["scorer"] for row in found.rows)
     found.rows += [{**about, "scorer": scorer, "value": None} for about in without_scores for scorer in scorers]
     found.unread["samples without scores"] += len(without_scores)
-    found.unread = +found.unread
     return found
 
 
@@ -158,12 +156,9 @@ def _inspect_log(source: Any) -> dict[str, Any]:
 
 def _inspect_archive(path: Path) -> dict[str, Any]:
     with zipfile.ZipFile(path) as archive:
-        content = {entry.filename: json.loads(_unzipped(archive, entry)) for entry in _log_entries(archive)}
+        entries = [each for each in archive.infolist() if each.filename.startswith(("header.json", "samples/"))]
+        content = {entry.filename: json.loads(_unzipped(archive, entry)) for entry in entries}
     return {**content.pop("header.json"), "samples": [*content.values()]}
-
-
-def _log_entries(archive: zipfile.ZipFile) -> Iterator[zipfile.ZipInfo]:
-    return (entry for entry in archive.infolist() if entry.filename.startswith(("header.json", "samples/")))
 
 
 def _unzipped(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
@@ -228,7 +223,6 @@ def read_promptfoo(source: Any) -> Rows:
     voters = dict.fromkeys(row["assertion"] for row in found.rows)
     found.rows += [{**about, "assertion": voter, "pass": None} for about in without_grades for voter in voters]
     found.unread["outputs without grades"] += len(without_grades)
-    found.unread = +found.unread
     return found
 
 
@@ -247,7 +241,6 @@ def read_deepeval(source: Any) -> Rows:
             found.unread["errors of metrics"] += failed
             vote, score = (None, None) if failed else (metric["success"], metric.get("score"))
             found.rows.append({"case": names[key], "metric": metric["name"], "success": vote, "score": score})
-    found.unread = +found.unread
     return found
 
 
@@ -278,7 +271,6 @@ def read_lm_eval(source: Any) -> Rows:
                 failed = answer == "[invalid]"
                 found.unread["answers that the filter calls [invalid]"] += failed
                 found.rows.append({**row, "answer": None if failed else answer})
-    found.unread = +found.unread
     return found
 
 
@@ -303,7 +295,6 @@ def read_label_studio(source: Any) -> Rows:
                 found.unread["answers that are not one choice or rating"] += bool(given) and not readable_one
                 answer = values[0] if readable_one else None
                 found.rows.append({"task": task["id"], "annotator": who, "question": question, "answer": answer})
-    found.unread = +found.unread
     return found
 
 
@@ -329,7 +320,6 @@ def read_argilla(source: Any) -> Rows:
             if not given:
                 row = {"record": record["id"], "question": question, "answer": None}
                 found.rows += [{**row, "user": user} for user in users]
-    found.unread = +found.unread
     return found
 
 
