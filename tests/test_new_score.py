@@ -9,6 +9,7 @@ from rich.console import Console
 
 from latentens import Dataset, compare, load_comparison, save_comparison
 from latentens.cli.printing import score_tables
+from latentens.comparison import from_tree
 from latentens.errors import LatentensError
 from latentens.methods import MajorityVote
 from latentens.reporting import report
@@ -42,7 +43,7 @@ def test_a_score_is_one_record_and_one_function(tmp_path):
     assert "largest error" in page
     assert "How far the worst is off" in page
     assert "largest_error" in (tmp_path / "scores.csv").read_text()
-    Console(file=(shown := io.StringIO()), width=100).print(next(score_tables(tree)))
+    Console(file=(shown := io.StringIO()), width=100).print(next(score_tables(from_tree(tree))))
     assert "worst" in shown.getvalue()
     assert f"{expected:.3f}" in shown.getvalue()
 

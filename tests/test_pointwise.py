@@ -95,6 +95,6 @@ def test_the_page_says_whether_models_reproduce_the_votes(dataset):
 
 
 def test_the_command_prints_the_ranking(tree):
-    *tables, warning = prediction_tables(tree)
+    *tables, warning = prediction_tables(from_tree(tree))
     assert [table.row_count for table in tables] == [2]
     assert "need not be the best" in warning

@@ -13,19 +13,9 @@ import typer
 from rich.table import Table
 from typer import Argument, Option
 
+from latentens.cli import options as shared
 from latentens.cli.estimate_command import estimate, next_command
-from latentens.cli.options import (
-    Anchor,
-    GoldFile,
-    Items,
-    MethodNames,
-    Scheduler,
-    Seed,
-    VotesFile,
-    Workers,
-    as_options,
-    reads_votes,
-)
+from latentens.cli.options import as_options, reads_votes
 from latentens.cli.terminal import console, messages, report_fits_on_interrupt, say, status, tell, warnings_as_sentences
 from latentens.errors import LatentensError
 from latentens.runtime.compiled_cache import keep_compiled
@@ -93,14 +83,14 @@ def options(
 def compare(
     votes: Annotated[Path | None, Option(help="CSV or Parquet file of your votes.")] = None,
     truth: Annotated[Path | None, Option(help="CSV or Parquet file of true labels (item, truth) for --votes.")] = None,
-    gold: GoldFile = None,
-    anchor: Anchor = None,
+    gold: shared.GoldFile = None,
+    anchor: shared.Anchor = None,
     data: Annotated[list[str] | None, Option(help="A named data set: Tree/1, S1, …. May be repeated.")] = None,
     root: Annotated[Path | None, Option(help="Folder with the files of named data sets.")] = None,
     model: Annotated[list[str] | None, Option(help="A model to simulate data from. May be repeated.")] = None,
-    methods: MethodNames = None,
-    items: Items = 10_000,
-    seed: Seed = 1,
+    methods: shared.MethodNames = None,
+    items: shared.Items = 10_000,
+    seed: shared.Seed = 1,
     repetitions: Annotated[int, Option(min=1, help="Number of fits of each method, each with its own seed.")] = 1,
     folds: Annotated[
         int, Option(min=0, help="Number of cross-validation folds to rank models by held-out votes (0: use AIC).")
@@ -110,8 +100,8 @@ def compare(
     ] = False,
     gold_folds: Annotated[int, Option(min=2, help="Number of cross-validation folds of the gold labels.")] = 5,
     out: Annotated[Path | None, Option(help="Folder for tree.nc, the report and finished fits.")] = None,
-    scheduler: Scheduler = None,
-    workers: Workers = None,
+    scheduler: shared.Scheduler = None,
+    workers: shared.Workers = None,
     *,
     reading: "FileOptions",
 ) -> None:
@@ -238,10 +228,10 @@ def fit(
     ] = None,
     *,
     out: Annotated[Path, Option(help="CSV file for the label of each item, its confidence and all probabilities.")],
-    gold: GoldFile = None,
-    anchor: Anchor = None,
+    gold: shared.GoldFile = None,
+    anchor: shared.Anchor = None,
     voters: Annotated[Path | None, Option(help="CSV file for the quality of each voter, with intervals.")] = None,
-    seed: Seed = 1,
+    seed: shared.Seed = 1,
     reading: "FileOptions",
 ) -> None:
     """Estimate the labels behind a file of votes.
@@ -291,7 +281,7 @@ def fit(
 @app.command()
 @reads_votes
 def check(
-    votes: VotesFile,
+    votes: shared.VotesFile,
     out: Annotated[Path | None, Option(help="CSV file for the p-value of every pair of voters.")] = None,
     level: Annotated[float, Option(min=0.0, max=1.0, help="Significance level.")] = 0.05,
     worth: Annotated[bool, Option("--worth", help="Estimate the effective number of independent voters.")] = False,
@@ -299,7 +289,7 @@ def check(
         Path | None, Option(help="CSV or Parquet file of gold labels (item, gold): what is each voter worth by them?")
     ] = None,
     voters: Annotated[Path | None, Option(help="CSV file for what each voter is worth by --gold.")] = None,
-    seed: Seed = 1,
+    seed: shared.Seed = 1,
     *,
     reading: "FileOptions",
 ) -> None:
@@ -355,16 +345,16 @@ def check(
 @app.command()
 @reads_votes
 def recommend(
-    votes: VotesFile,
+    votes: shared.VotesFile,
     out: Annotated[Path | None, Option(help="Folder for tree.nc, the report and finished fits.")] = None,
-    gold: GoldFile = None,
-    anchor: Anchor = None,
+    gold: shared.GoldFile = None,
+    anchor: shared.Anchor = None,
     quick: Annotated[bool, Option("--quick", help="One twin, fewer items, cheap models and methods only.")] = False,
     twins: Annotated[int, Option(min=1, help="Number of simulated twins of each plausible model.")] = 5,
-    methods: MethodNames = None,
-    seed: Seed = 1,
-    scheduler: Scheduler = None,
-    workers: Workers = None,
+    methods: shared.MethodNames = None,
+    seed: shared.Seed = 1,
+    scheduler: shared.Scheduler = None,
+    workers: shared.Workers = None,
     *,
     reading: "FileOptions",
 ) -> None:
@@ -448,8 +438,8 @@ def report(
 def simulate_command(
     model: Annotated[str, Argument(help="A model's name (see `latentens models`), or FILE.py:NAME.")],
     out: Annotated[Path, Option(help="CSV file for the votes.")],
-    items: Items = 10_000,
-    seed: Seed = 1,
+    items: shared.Items = 10_000,
+    seed: shared.Seed = 1,
 ) -> None:
     """Simulate votes, and write the truth and the exact posterior next to them.
 

@@ -6,19 +6,17 @@ from typing import Any
 import jax
 import numpy as np
 import pandas as pd
-import xarray as xr
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from latentens.checks import ModelCheck
 from latentens.cli.terminal import console, messages, status, tell
-from latentens.comparison import add_independence, add_worth, data_trees, from_tree
-from latentens.comparison.data_tree import scores_of
+from latentens.comparison import Comparison, add_independence, add_worth, data_trees, from_tree
 from latentens.datasets import Dataset
 from latentens.recommendation.recommend import method_rows, plausible_models
 from latentens.recommendation.text import briefly
-from latentens.reporting.tables import WARNING, prediction_frame
-from latentens.scores import scores as evaluation
+from latentens.reporting.tables import WARNING, Mean, averages, column, prediction_frame, scores_frame
+from latentens.scores.scores import find_score
 
 
 def add_evidence(tree: Any, datasets: Iterable[Dataset], key: jax.Array, *, independence: bool, worth: bool) -> None:
@@ -40,10 +38,11 @@ def add_evidence(tree: Any, datasets: Iterable[Dataset], key: jax.Array, *, inde
 
 def print_comparison(tree: Any) -> list[str]:
     """Print scores, predictions of votes, doubts about labels and failures; returns the failures."""
-    for table in (*score_tables(tree), *gold_tables(tree), *prediction_tables(tree)):
+    comparison = from_tree(tree)
+    for table in (*score_tables(comparison), *gold_tables(comparison), *prediction_tables(comparison)):
         console.print(table)
     doubts, failures = dict[tuple[str, str], dict[str, None]](), list[str]()
-    for data in from_tree(tree).datasets:
+    for data in comparison.datasets:
         for (_, method), fit in data.fits.items():
             failures += [f"{method} failed on {data.name}: {fit.error}"] if fit.error else []
             for words in fit.diagnostics.label_doubts:
@@ -64,31 +63,32 @@ def _table(headings: Iterable[str], rows: Iterable[Iterable[str]] = (), words: i
     return table
 
 
-def score_tables(tree: Any) -> Iterator[Table]:
+def score_tables(comparison: Comparison) -> Iterator[Table]:
     """The main scores, means over repetitions, of data sets that are not scored on gold labels."""
-    others = [name for name, node in data_trees(tree).items() if "held_out" not in node.children]
-    if not others:
-        return
-    means = tree["scores"].to_dataset().drop_vars("error").sel(dataset=others).mean("repetition").to_dataframe()
-    shown = [
-        score for score in scores_of(tree) if score.heading and score.name in means and means[score.name].notna().any()
-    ]
+    means = averages(scores_frame(comparison))
+    others = [data.name for data in comparison.datasets if not data.is_scored_by_gold]
+    known = {score for name in others for _, score in means.get(name, {})}
+    shown = [score for score in comparison.scores if score.heading and score.name in known]
     table = _table(["data set", "method", *(score.heading for score in shown)], words=2)
-    for dataset, rows in means.groupby(level="dataset", sort=False):
-        label = str(dataset)
-        for method, row in rows.droplevel("dataset").dropna(how="all").iterrows():
-            figures = (score.text(row[score.name]) if np.isfinite(row[score.name]) else "" for score in shown)
-            table.add_row(label, str(method), *figures)
+    for name in others:
+        found, label = means.get(name, {}), name
+        columns = [(score, column(found, score.name)) for score in shown]
+        for method in dict.fromkeys(method for method, _ in found):
+            figures = (
+                score.text(by_method[method].value) if method in by_method else "" for score, by_method in columns
+            )
+            table.add_row(label, method, *figures)
             label = ""
         table.add_section()
-    yield table
+    if others:
+        yield table
 
 
-def gold_tables(tree: Any, short: Mapping[str, str] | None = None, marked: str = "") -> Iterator[Table]:
+def gold_tables(comparison: Comparison, short: Mapping[str, str] | None = None, marked: str = "") -> Iterator[Table]:
     """The main scores with their intervals, means over repetitions, of data sets that are scored on gold labels.
 
     Args:
-        tree: The comparison.
+        comparison: The comparison.
         short: Short names of methods by their full ones.
         marked: The method, by its short name, that gets an arrow.
     """
@@ -98,39 +98,34 @@ def gold_tables(tree: Any, short: Mapping[str, str] | None = None, marked: str =
         "log_score": "log\nscore",
         "confidence_gap": "confidence\n− accuracy",
     }
-    for name, node in data_trees(tree).items():
-        if "held_out" not in node.children:
+    means = averages(scores_frame(comparison))
+    for data in comparison.datasets:
+        if not data.is_scored_by_gold:
             continue
-        number = node["held_out"].sizes["item"]
-        labels = f"{number:,} gold labels, each" if number > 1 else "one gold label,"
-        title = f"{name}: scores on your {labels} predicted by a fit that has not seen it (95 % intervals)"
-        scores, bounds = (
-            tree[group].to_dataset().sel(dataset=name).drop_vars("error", errors="ignore").mean("repetition")
-            for group in ("scores", "intervals")
-        )
+        labels = f"{data.num_known:,} gold labels, each" if data.num_known > 1 else "one gold label,"
+        title = f"{data.name}: scores on your {labels} predicted by a fit that has not seen it (95 % intervals)"
         table = _table(["method", *headings.values()], padding=(0, 1, 0, 0), title=title, title_justify="left")
-        for method in scores["estimator"].values:
-            row, ends = scores.sel(estimator=method), bounds.sel(estimator=method)
-            called = (short or {}).get(str(method), str(method))
-            figures = (_with_interval(score, row[score], ends[score]) for score in headings)
+        for method in data.estimators:
+            called = (short or {}).get(method, method)
+            figures = (_with_interval(score, means[data.name].get((method, score))) for score in headings)
             table.add_row(f"{called} ←" if called == marked else called, *figures)
         yield table
 
 
-def _with_interval(name: str, value: xr.DataArray, ends: xr.DataArray) -> str:
+def _with_interval(name: str, mean: Mean | None) -> str:
     """A score with its interval in brackets; empty if it is unknown."""
-    if not np.isfinite(float(value)):
+    if mean is None:
         return ""
-    score = evaluation.find_score(name)
+    score = find_score(name)
     is_signed, is_percent = score.better is None, score.unit == "%"
-    low, high = (score.text(float(ends.sel(bound=bound)), 0 if is_percent else 2) for bound in ("low", "high"))
-    text = score.text(float(value), (0 if is_signed else 1) if is_percent else 2)
+    low, high = (score.text(end, 0 if is_percent else 2) for end in (mean.low, mean.high))
+    text = score.text(mean.value, (0 if is_signed else 1) if is_percent else 2)
     return f"{text} ({low} to {high})".replace("-", "−") if is_signed else f"{text} ({low}–{high})"
 
 
-def prediction_tables(tree: Any) -> Iterator[Table | str]:
+def prediction_tables(comparison: Comparison) -> Iterator[Table | str]:
     """The models of each data set ranked by how well they predict its votes, and finally what that means."""
-    frames = {data.name: found for data in from_tree(tree).datasets if (found := prediction_frame(data)) is not None}
+    frames = {data.name: found for data in comparison.datasets if (found := prediction_frame(data)) is not None}
     for name, (frame, _) in frames.items():
         headings = ("model", "log predictive\ndensity", "behind\nthe best", "standard\nerror")
         table = _table(headings, title=f"Which model predicts the votes of {name} best?")
@@ -145,12 +140,12 @@ def prediction_tables(tree: Any) -> Iterator[Table | str]:
 
 def print_recommendation(tree: Any) -> None:
     """Print the answer, tables of the methods on gold labels and under each plausible model, and the reasons."""
-    found = tree["votes/recommendation"].to_dataset()
-    short = from_tree(tree).short_names
-    found = briefly(found, short)
+    comparison = from_tree(tree)
+    short = comparison.short_names
+    found = briefly(tree["votes/recommendation"].to_dataset(), short)
     answer, *reasons = map(str, found["sentence"].values)
     tell(f"\n{answer}")
-    for table in gold_tables(tree, short, found.attrs["recommended"]):
+    for table in gold_tables(comparison, short, found.attrs["recommended"]):
         console.print(table)
     if "model" in found.dims and (plausible := plausible_models(found)):
         title = "expected balanced accuracy in % (90 % interval), log score"

@@ -40,7 +40,7 @@ import re
 import shlex
 import sys
 from collections import defaultdict
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from itertools import permutations, product
@@ -139,7 +139,7 @@ def _compared(result: DatasetResult, scores: Sequence[Score]) -> dict[tuple[int,
 def to_tree(comparison: Comparison) -> xr.DataTree:
     """The tree of a typed result."""
     groups = _score_groups(comparison)
-    paths = node_paths((data.name for data in comparison.datasets), taken=COMMON)
+    paths = node_names((data.name for data in comparison.datasets), COMMON, nested=True)
     for data in comparison.datasets:
         groups |= {f"{paths[data.name]}/{group}": part for group, part in _dataset_groups(data).items()}
     tree = xr.DataTree.from_dict(groups)
@@ -464,39 +464,25 @@ def _read_independence(group: xr.Dataset) -> Independence:
 UNSAFE = re.compile(r"[/\x00-\x1f]")
 
 
-def node_names(names: Iterable[str], taken: Container[str] = ()) -> dict[str, str]:
-    """A different node for each name: the name itself where it can be one.
-
-    Args:
-        names: Different names.
-        taken: Nodes that are there already.
-    """
-    names = list(names)
-    found = {name: name for name in names if _is_node(name) and name not in taken}
-    for name in names:
-        if name not in found:
-            found[name] = _free(UNSAFE.sub("_", name).strip(".") or "_", {*found.values()}, taken)
-    return {name: found[name] for name in names}
-
-
-def node_paths(names: Iterable[str], taken: Container[str] = ()) -> dict[str, str]:
-    """A different path for each name, none of them inside another; slashes lead to nodes within nodes.
+def node_names(names: Iterable[str], taken: Collection[str] = (), *, nested: bool = False) -> dict[str, str]:
+    """A different node for each name: the name itself where it can be one, and none inside another.
 
     Args:
         names: Different names.
         taken: Nodes at the top that are there already.
+        nested: Whether slashes lead to nodes within nodes.
     """
-    names = sorted(names, key=lambda name: name.count("/"))
+    names = sorted(names, key=lambda name: name.count("/")) if nested else list(names)
     found: dict[str, str] = {}
     for name in names:
-        parts = name.split("/")
+        parts = name.split("/") if nested else [name]
         above = {"/".join(parts[:depth]) for depth in range(1, len(parts))}
         if all(map(_is_node, parts)) and parts[0] not in taken and not above & {*found.values()}:
             found[name] = name
-    tops = {path.partition("/")[0] for path in found.values()}
+    tops = {*taken, *(path.partition("/")[0] for path in found.values())}
     for name in names:
         if name not in found:
-            found[name] = _free(UNSAFE.sub("_", name).strip(".") or "_", tops, taken)
+            found[name] = _free(UNSAFE.sub("_", name).strip(".") or "_", tops)
             tops.add(found[name])
     return found
 
@@ -505,10 +491,10 @@ def _is_node(name: str) -> bool:
     return bool(name) and name not in (".", "..") and not UNSAFE.search(name)
 
 
-def _free(wanted: str, *taken: Container[str]) -> str:
+def _free(wanted: str, taken: Container[str]) -> str:
     """The wanted name, or the first with a number that is free."""
     number, name = 1, wanted
-    while any(name in names for names in taken):
+    while name in taken:
         number += 1
         name = f"{wanted}_{number}"
     return name

@@ -138,23 +138,9 @@ def score_tables(means: Means, scores: Sequence[Score]) -> list[Table]:
     tables = []
     for group in dict.fromkeys(score.group for score in scores):
         columns = [(score, found) for score in scores if score.group == group and (found := column(means, score.name))]
-        methods = dict.fromkeys(method for _, found in columns for method in found)
-        rows: list[Row] = []
-        for method in methods:
-            row: Row = [method]
-            for score, found in columns:
-                if method not in found:
-                    row.append(number(MISSING))
-                    continue
-                mean = found[method]
-                text = score.text(mean.value)
-                if np.isfinite(mean.deviation):
-                    text += f" ± {score.text(mean.deviation)}"
-                ends = f"{score.text(mean.low)} – {score.text(mean.high)}" if np.isfinite(mean.low) else ""
-                row.append(number(text, ends, best=method == _best(score, found)))
-            rows.append(row)
-        if rows:
-            tables.append(Table([group, *(heading(score) for score, _ in columns)], rows, EXACT))
+        if columns:
+            headings = [group, *(heading(score) for score, _ in columns)]
+            tables.append(Table(headings, _method_rows(columns, in_full=True), EXACT))
     return tables
 
 
@@ -162,20 +148,28 @@ def glance_tables(means: Mapping[str, Means], scores: Sequence[Score]) -> list[T
     """The main scores of every method on every data set, one table per score."""
     tables = []
     for score in scores:
-        columns = {name: column(found, score.name) for name, found in means.items()}
-        methods = list(dict.fromkeys(method for found in columns.values() for method in found))
-        rows: list[Row] = []
-        for method in methods if score.heading and score.group != "Cost" else []:
-            cells = [
-                number(score.text(found[method].value), best=_best(score, found) == method)
-                if method in found
-                else number(MISSING)
-                for found in columns.values()
-            ]
-            rows.append([method, *cells])
-        if rows:
-            tables.append(Table([heading(score), *columns], rows, EXACT))
+        columns = [(score, column(found, score.name)) for found in means.values()]
+        if score.heading and score.group != "Cost" and (rows := _method_rows(columns)):
+            tables.append(Table([heading(score), *means], rows, EXACT))
     return tables
+
+
+def _method_rows(columns: Sequence[tuple[Score, Mapping[str, Mean]]], *, in_full: bool = False) -> list[Row]:
+    """A row for each method with its mean in each column; in full, with deviation and interval."""
+
+    def cell(score: Score, means: Mapping[str, Mean], method: str) -> Cell:
+        if method not in means:
+            return number(MISSING)
+        mean, ends = means[method], ""
+        text = score.text(mean.value)
+        if in_full and np.isfinite(mean.deviation):
+            text += f" ± {score.text(mean.deviation)}"
+        if in_full and np.isfinite(mean.low):
+            ends = f"{score.text(mean.low)} – {score.text(mean.high)}"
+        return number(text, ends, best=method == _best(score, means))
+
+    methods = dict.fromkeys(method for _, means in columns for method in means)
+    return [[method, *(cell(*each, method) for each in columns)] for method in methods]
 
 
 def leader_table(pairs: Pairs, leader: Leader, score: Score) -> Table:

@@ -8,16 +8,8 @@ from scipy.sparse.csgraph import connected_components
 
 from latentens.checks import LabelDependence, label_dependence
 from latentens.comparison import DatasetResult
-from latentens.inference.skill import (
-    AS_FITTED,
-    COVERAGE,
-    NOT_KNOWN,
-    VoterSkill,
-    as_fitted,
-    count_by_label,
-    says_of,
-    skills_of,
-)
+from latentens.inference import skill
+from latentens.inference.skill import COVERAGE, VoterSkill
 from latentens.methods.display import MOST_CLASSES
 from latentens.reporting.conclusions import LEAST_KNOWN
 from latentens.reporting.drawing import WIDTH, Picture, Spot, render, spots, wrapped
@@ -54,11 +46,11 @@ def by_known_labels(data: DatasetResult, pseudo_count: float = 0.5) -> VoterSkil
     if len(chosen) < LEAST_KNOWN:
         return None
     truth = np.eye(len(data.class_names))[data.labels[chosen]]
-    cast, shares = count_by_label(data.votes.take(chosen), truth), truth.mean(axis=0)
+    cast, shares = skill.count_by_label(data.votes.take(chosen), truth), truth.mean(axis=0)
     counts = cast + pseudo_count
-    says = says_of(data.votes)
-    rates = skills_of(shares, counts / counts.sum(axis=2, keepdims=True), says)
-    found = as_fitted(rates, counts, shares, COVERAGE, says)
+    says = skill.says_of(data.votes)
+    rates = skill.skills_of(shares, counts / counts.sum(axis=2, keepdims=True), says)
+    found = skill.as_fitted(rates, counts, shares, COVERAGE, says)
     value, low, high = (np.where(cast.any(axis=(1, 2)), part, np.nan) for part in _balanced(found))
     return found._replace(balanced_accuracy=value, balanced_accuracy_low=low, balanced_accuracy_high=high)
 
@@ -88,11 +80,11 @@ def _paragraphs(data: DatasetResult, method: str, found: VoterSkill, known: Vote
 
 
 def _interval_words(intervals: str) -> str:
-    if intervals == NOT_KNOWN:
+    if intervals == skill.NOT_KNOWN:
         return "This method gives no standard errors."
     narrow = (
         ": they treat the fitted labels as known and are too narrow"
-        if intervals == AS_FITTED
+        if intervals == skill.AS_FITTED
         else f", from {intervals}"
     )
     return (

@@ -8,19 +8,9 @@ import pandas as pd
 from jaxtyping import Float, Int
 
 from latentens.errors import Keyword, VotesError
+from latentens.votes import tables
 from latentens.votes.labels import Coded, Names, Reading, code, encode_labels, in_order, join, listed, natural_names
-from latentens.votes.tables import (
-    ITEM_COLUMNS,
-    Content,
-    Long,
-    Table,
-    Wide,
-    find_layout,
-    naming,
-    refuse_gap,
-    refuse_unknown,
-    stored_triplets,
-)
+from latentens.votes.tables import Content, Long, Table, Wide
 from latentens.votes.triplets import Triplets
 
 ROUNDED = 0.005
@@ -44,12 +34,12 @@ def voter_categories(names: Sequence[str]) -> tuple[Names, Names] | None:
 
 def tabulate_soft_file(table: Table, reading: Reading) -> Soft | None:
     """The soft votes in a file; None if it has none."""
-    with naming(table.path):
-        layout = find_layout(table.names, table.index, reading)
+    with tables.naming(table.path):
+        layout = tables.find_layout(table.names, table.index, reading)
         if isinstance(layout, Long):
             if reading.weight is None:
                 return None
-            refuse_unknown([reading.weight], table.names)
+            tables.refuse_unknown([reading.weight], table.names)
             item, voter, vote, weight = table.columns([*layout, reading.weight], reading)
             item, voter = (Coded(column.codes, natural_names(column.names)) for column in (item, voter))
             return _tabulate(item, in_order(voter), vote, _numbers(weight), reading)
@@ -69,10 +59,10 @@ def tabulate_soft_data(probs: Any, reading: Reading) -> Soft:
         return _tabulate_array(np.asarray(probs, dtype=np.float64), reading)
     if reading.weight in probs.columns:
         columns = [reading.item, reading.voter, reading.vote, reading.weight]
-        refuse_unknown(columns, list(probs.columns))  # type: ignore[arg-type]
+        tables.refuse_unknown(columns, list(probs.columns))  # type: ignore[arg-type]
         item, voter, vote, weight = (code(probs[name]) for name in columns)
         return _tabulate(item, in_order(voter), vote, _numbers(weight), reading)
-    item_column = next((name for name in (reading.item, *ITEM_COLUMNS) if name in probs.columns), None)
+    item_column = next((name for name in (reading.item, *tables.ITEM_COLUMNS) if name in probs.columns), None)
     frame = probs if item_column is None else probs.set_index(item_column)
     if voter_categories([*frame.columns]) is None:
         raise VotesError(
@@ -116,7 +106,7 @@ def _tabulate_wide(rows: np.ndarray, layout: Wide, numbers: Float[np.ndarray, "r
 def _tabulate(item: Coded, voter: Coded, vote: Coded, weight: Float[np.ndarray, " entry"], reading: Reading) -> Soft:
     """Soft votes, one entry for each item, voter and category; NaN where there is none. Voters are in order."""
     for name, column in (("item", item), ("voter", voter)):
-        refuse_gap(name, column)
+        tables.refuse_gap(name, column)
     item = in_order(item)
     outside = (weight < 0) | (weight > 1)
     if outside.any():
@@ -142,7 +132,7 @@ def _tabulate(item: Coded, voter: Coded, vote: Coded, weight: Float[np.ndarray, 
     weight, triplets = weight[kept][triplets.order], triplets.in_order()
     shape = len(item.names), len(voter.names)
     soft = triplets.repeated.any()  # else every vote is certain
-    storage = triplets if soft else stored_triplets(triplets, shape)
+    storage = triplets if soft else tables.stored_triplets(triplets, shape)
     names = item.names, tuple(voter.names.tolist()), class_names, others, ()
     return Soft((storage, *shape, len(class_names), *names, ""), weight if soft else None)
 

@@ -13,6 +13,7 @@ from jaxtyping import Float, Int, Num
 from latentens.errors import Keyword, VotesError
 from latentens.runtime.blocks import BLOCK_ELEMENTS, row_blocks
 from latentens.runtime.limits import check_memory
+from latentens.votes import tables
 from latentens.votes.distinct import Patterns, find_patterns
 from latentens.votes.labels import (
     LAST,
@@ -30,17 +31,6 @@ from latentens.votes.labels import (
 )
 from latentens.votes.readers import Only, tabulate_tool
 from latentens.votes.soft import tabulate_soft_data, tabulate_soft_file
-from latentens.votes.tables import (
-    Table,
-    arrow_table,
-    csv_table,
-    long_columns,
-    parquet_table,
-    refuse_arrow,
-    tabulate_file,
-    tabulate_frame,
-    tabulate_matrix,
-)
 from latentens.votes.triplets import Triplets, count_votes, entries_of, to_matrix, to_triplets
 
 __all__ = ["Patterns", "Triplets", "Votes"]
@@ -147,7 +137,7 @@ class Votes:
                    [ 1, -1,  1]], dtype=int8)
         """
         reading = Reading(classes=classes, missing=missing, ordered=ordered, bins=bins)
-        return cls(*tabulate_matrix(array, num_classes, reading))
+        return cls(*tables.tabulate_matrix(array, num_classes, reading))
 
     @classmethod
     def from_patterns(cls, rows: Any, counts: Any, num_classes: int | None = None, *, classes: Classes = None) -> Self:
@@ -211,9 +201,9 @@ class Votes:
         """
         options = {"classes": classes, "missing": missing, "duplicates": duplicates, "ordered": ordered, "bins": bins}
         reading = Reading(item, voter, vote, **options)  # type: ignore[arg-type]
-        refuse_arrow(frame)
+        tables.refuse_arrow(frame)
         table = pd.DataFrame(frame)
-        return cls(*tabulate_frame(table, long_columns([*table.columns], reading), reading))
+        return cls(*tables.tabulate_frame(table, tables.long_columns([*table.columns], reading), reading))
 
     @classmethod
     def from_soft(
@@ -278,7 +268,7 @@ class Votes:
             1   q1     B   bad
             2   q2     A   bad
         """
-        return cls._from_table(csv_table(path), Reading(**options))
+        return cls._from_table(tables.csv_table(path), Reading(**options))
 
     @classmethod
     def from_parquet(cls, path: str | Path, **options: Unpack[TableOptions]) -> Self:
@@ -295,12 +285,12 @@ class Votes:
             >>> le.Votes.from_parquet("judges.parquet").shape
             (2, 2)
         """
-        return cls._from_table(parquet_table(path), Reading(**options))
+        return cls._from_table(tables.parquet_table(path), Reading(**options))
 
     @classmethod
-    def _from_table(cls, table: Table, reading: Reading) -> Self:
+    def _from_table(cls, table: tables.Table, reading: Reading) -> Self:
         soft = tabulate_soft_file(table, reading)
-        return cls(*tabulate_file(table, reading)) if soft is None else cls(*soft.content, weights=soft.weights)
+        return cls(*tables.tabulate_file(table, reading)) if soft is None else cls(*soft.content, weights=soft.weights)
 
     @classmethod
     def from_arrow(cls, data: Any, **options: Unpack[TableOptions]) -> Self:
@@ -312,7 +302,7 @@ class Votes:
                 dataset are read as their names.
             options: As in `from_csv`.
         """
-        return cls._from_table(arrow_table(data), Reading(**options))
+        return cls._from_table(tables.arrow_table(data), Reading(**options))
 
     @classmethod
     def from_tool(cls, source: Any, tool: str, *, only: Only | None = None, **options: Unpack[TableOptions]) -> Self:
