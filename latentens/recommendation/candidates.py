@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -72,10 +71,8 @@ def default_candidates(votes: Votes, *, quick: bool) -> dict[str, Candidate]:
         found["Tree"] = Candidate("TreeMLE", methods.TreeMLE())
     if has_groups and votes.num_classes == 2:
         found["TopDown"] = Candidate("TopDownMLE(starts=2)", methods.TopDownMLE(starts=2))
-        found["TruncatedGaussian"] = Candidate(
-            "MaximumLikelihood(TruncatedGaussian, starts=2)",
-            lambda votes: methods.MaximumLikelihood(TruncatedGaussian(votes.num_voters), starts=2),
-        )
+        gaussian = methods.MaximumLikelihood(TruncatedGaussian(votes.num_voters), starts=2)
+        found["TruncatedGaussian"] = Candidate("MaximumLikelihood(TruncatedGaussian, starts=2)", gaussian)
     return {**found, **spare_candidates(votes), "ItemDifficulty": _factor_model(ItemDifficulty, votes)}
 
 
@@ -130,12 +127,8 @@ def _factor_model(model: type[Confounder | ItemDifficulty], votes: Votes) -> Can
     num_nodes = None if _is_dense(votes) else 61
     written = f"{model.__name__}(num_nodes={num_nodes})" if num_nodes else model.__name__
     name = f"MaximumLikelihood({written}, starts=0, max_iterations=200, tolerance=1e-5)"
-    return Candidate(name, partial(_short_climb, model, num_nodes))
-
-
-def _short_climb(model: type[Confounder | ItemDifficulty], num_nodes: int | None, votes: Votes) -> Method:
     made = model(votes.num_voters, votes.num_classes, num_nodes=num_nodes)
-    return methods.MaximumLikelihood(made, starts=0, max_iterations=200, tolerance=1e-5)
+    return Candidate(name, methods.MaximumLikelihood(made, starts=0, max_iterations=200, tolerance=1e-5))
 
 
 PerItem = Float[np.ndarray, " item"]

@@ -104,12 +104,15 @@ def wrapped(name: str, width: int = 20) -> str:
 def panels(number: int, panel_height: float, columns: int = 2) -> tuple[Figure, list[Axes]]:
     """A figure with that many panels in columns."""
     columns = min(columns, number)
-    rows = -(-number // columns)
-    figure = Figure(figsize=(WIDTH, rows * panel_height + 0.2))
-    grid = figure.subplots(rows, columns, squeeze=False).ravel()
+    figure = Figure(figsize=(WIDTH, -(-number // columns) * panel_height + 0.2))
+    return figure, _grid(figure, number, columns)
+
+
+def _grid(figure: Figure, number: int, columns: int) -> list[Axes]:
+    grid = figure.subplots(-(-number // columns), columns, squeeze=False).ravel()
     for unused in grid[number:]:
         unused.remove()
-    return figure, list(grid[:number])
+    return list(grid[:number])
 
 
 def unit_squares(
@@ -123,17 +126,15 @@ def unit_squares(
     head = line * (1 + max(title.count("\n") for title in titles)) + 0.06
     height = rows * (square + head) + (rows - 1) * ticks + 0.5
     figure = Figure(figsize=(WIDTH, height), layout="none")  # type: ignore[arg-type]  # their stubs lack it
-    grid = figure.subplots(rows, min(2, len(titles)), squeeze=False).ravel()
+    grid = _grid(figure, len(titles), min(2, len(titles)))
     spaces = {"wspace": 0.45 / square, "hspace": (head + ticks) / square}
     figure.subplots_adjust(0.53 / WIDTH, 0.5 / height, 1 - 0.1 / WIDTH, 1 - head / height, **spaces)
-    for unused in grid[len(titles) :]:
-        unused.remove()
-    for axes, title in zip(grid, titles, strict=False):
+    for axes, title in zip(grid, titles, strict=True):
         axes.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), xticks=[0, 0.5, 1], yticks=[0, 0.5, 1], title=title)
         axes.set_aspect("equal")
     figure.supxlabel(xlabel, y=0.03 / height, fontsize=8.5)
     figure.supylabel(ylabel, x=0.03 / WIDTH, fontsize=8.5)
-    return figure, list(grid[: len(titles)])
+    return figure, grid
 
 
 def row_axes(methods: Sequence[str], columns: int = 1, above: float = 0.0) -> tuple[Figure, list[Axes]]:

@@ -1,6 +1,6 @@
 """Figures of a comparison: scores and ranks, posteriors, fits."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 import jax
 import numpy as np
@@ -268,15 +268,15 @@ def score_figure(data: DatasetResult, means: Means, colour: Mapping[str, str]) -
         return None
     methods = list(data.posteriors)
     figure, (left, right) = row_axes(methods, 2)
-    accuracies = [Mean(*(100 * number for number in means[method, "balanced_accuracy"])) for method in methods]
-    log_scores = [means[method, "log_score"] for method in methods]
-    _dots(left, dict(zip(methods, accuracies, strict=True)), colour)
-    _dots(right, dict(zip(methods, log_scores, strict=True)), colour)
+    accuracies = {method: Mean(*(100 * part for part in means[method, "balanced_accuracy"])) for method in methods}
+    log_scores = {method: means[method, "log_score"] for method in methods}
+    _dots(left, accuracies, colour)
+    _dots(right, log_scores, colour)
     left.set_xlabel("balanced accuracy, %\n(right is better)")
     right.set_xlabel("log score, nats\n(left is better)")
     words = [
-        f"{method} {accuracy.value:.1f} percent, {log_score.value:.2f} nats"
-        for method, accuracy, log_score in zip(methods, accuracies, log_scores, strict=True)
+        f"{method} {accuracy.value:.1f} percent, {log_scores[method].value:.2f} nats"
+        for method, accuracy in accuracies.items()
     ]
     return Picture(
         "scores",
@@ -285,19 +285,15 @@ def score_figure(data: DatasetResult, means: Means, colour: Mapping[str, str]) -
         "Balanced accuracy judges the labels, the log score the stated probabilities.",
         f"Dot plot of balanced accuracy and log score: {'; '.join(words)}.",
         render(figure),
-        spots(
-            figure, [*_mean_points(left, methods, accuracies, " %"), *_mean_points(right, methods, log_scores, " nats")]
-        ),
+        spots(figure, [*_mean_points(left, accuracies, " %"), *_mean_points(right, log_scores, " nats")]),
     )
 
 
-def _mean_points(axes: Axes, methods: Sequence[str], means: Sequence[Mean], unit: str) -> list[Point]:
+def _mean_points(axes: Axes, means: Mapping[str, Mean], unit: str) -> Iterator[Point]:
     """The tooltip of each dot."""
-    return [
-        (axes, mean.value, float(place), f"{method}: {mean.value:.2f}{unit}{f' ({ends})' if ends else ''}")
-        for place, (method, mean) in enumerate(zip(methods, means, strict=True))
-        for ends in (mean.ends(),)
-    ]
+    for place, (method, mean) in enumerate(means.items()):
+        ends = f" ({mean.ends()})" if mean.ends() else ""
+        yield axes, mean.value, float(place), f"{method}: {mean.value:.2f}{unit}{ends}"
 
 
 def _dots(axes: Axes, means: Mapping[str, Mean], colour: Mapping[str, str], wide_range: float = 20.0) -> None:

@@ -111,22 +111,17 @@ def map_row_blocks(function: Callable[[Any], Array], rows: PyTree[Array], num_bl
     """
     if num_blocks == 1:
         return function(rows)
-    # blocks are computed again in the gradient, not stored
-    parts = jax.lax.map(jax.checkpoint(function), split_rows(rows, num_blocks, axis=axis))
-    if axis == 0:
-        return jnp.moveaxis(parts, 0, 1).reshape(-1, *parts.shape[2:])
-    return jnp.moveaxis(parts, 0, -1).reshape(*parts.shape[1:-1], -1)
 
-
-def split_rows(rows: PyTree[Array], num_blocks: int, *, axis: int) -> PyTree[Array]:
-    """The rows with a leading axis of blocks; neighbours go to different blocks, so that devices share every block."""
-
-    def split(array: Array) -> Array:
+    def split(array: Array) -> Array:  # neighbours go to different blocks, so that devices share every block
         if axis == 0:
             return jnp.moveaxis(array.reshape(-1, num_blocks, *array.shape[1:]), 1, 0)
         return jnp.moveaxis(array.reshape(*array.shape[:-1], -1, num_blocks), -1, 0)
 
-    return jax.tree.map(split, rows)
+    # blocks are computed again in the gradient, not stored
+    parts = jax.lax.map(jax.checkpoint(function), jax.tree.map(split, rows))
+    if axis == 0:
+        return jnp.moveaxis(parts, 0, 1).reshape(-1, *parts.shape[2:])
+    return jnp.moveaxis(parts, 0, -1).reshape(*parts.shape[1:-1], -1)
 
 
 def count_row_blocks(num_rows: int, elements_per_row: int, block_elements: int = BLOCK_ELEMENTS) -> int:

@@ -5,12 +5,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from latentens.errors import Keyword, VotesError
 from latentens.votes import tables
-from latentens.votes.labels import Coded, Names, Reading, code, encode_labels, in_order, join, listed, natural_names
-from latentens.votes.tables import Content, Long, Table, Wide
+from latentens.votes.labels import Coded, Reading, code, encode_labels, in_order, join, listed, natural_names
+from latentens.votes.tables import Content, Long, Table
 from latentens.votes.triplets import Triplets
 
 ROUNDED = 0.005
@@ -24,12 +24,12 @@ class Soft(NamedTuple):
     weights: Float[np.ndarray, " entry"] | None
 
 
-def voter_categories(names: Sequence[str]) -> tuple[Names, Names] | None:
-    """The voters and the categories of columns named `voter:category`; None unless each voter has every category."""
+def voter_categories(names: Sequence[str]) -> tuple[Coded, Coded] | None:
+    """Voter and category of each column named `voter:category`; None unless each voter has every category."""
     pairs = [tuple(str(name).rpartition(":")[::2]) for name in names]
-    voters, categories = (tuple(dict.fromkeys(part)) for part in zip(*pairs, strict=True))
-    complete = len(categories) > 1 and {(voter, each) for voter in voters for each in categories} == set(pairs)
-    return (voters, categories) if complete and all(map(all, pairs)) and len(pairs) == len(set(pairs)) else None
+    voters, categories = (Coded(*pd.factorize(np.array(part, dtype=object))) for part in zip(*pairs, strict=True))
+    complete = len(set(pairs)) == len(pairs) == len(voters.names) * len(categories.names)
+    return (voters, categories) if complete and all(map(all, pairs)) and len(categories.names) > 1 else None
 
 
 def tabulate_soft_file(table: Table, reading: Reading) -> Soft | None:
@@ -50,7 +50,7 @@ def tabulate_soft_file(table: Table, reading: Reading) -> Soft | None:
             return None
         items = table.columns(layout.items, reading)
         rows = natural_names(items[0].names)[items[0].codes] if items else np.arange(len(columns[0].codes))
-        return _tabulate_wide(rows, layout, np.stack([_numbers(column) for column in columns], axis=1), reading)
+        return _tabulate_wide(rows, named, np.stack([_numbers(column) for column in columns], axis=1), reading)
 
 
 def tabulate_soft_data(probs: Any, reading: Reading) -> Soft:
@@ -64,13 +64,13 @@ def tabulate_soft_data(probs: Any, reading: Reading) -> Soft:
         return _tabulate(item, in_order(voter), vote, _numbers(weight), reading)
     item_column = next((name for name in (reading.item, *tables.ITEM_COLUMNS) if name in probs.columns), None)
     frame = probs if item_column is None else probs.set_index(item_column)
-    if voter_categories([*frame.columns]) is None:
+    if (named := voter_categories([*frame.columns])) is None:
         raise VotesError(
             f"the columns {listed(frame.columns)} are not named voter:category for every voter and category, and none "
             f"is {reading.weight!r}: rename them, or name the column of probabilities by {Keyword('weight')}"
         )
     numbers = np.stack([_numbers(code(frame[name])) for name in frame.columns], axis=1)
-    return _tabulate_wide(frame.index.to_numpy(), Wide(tuple(map(str, frame.columns)), ()), numbers, reading)
+    return _tabulate_wide(frame.index.to_numpy(), named, numbers, reading)
 
 
 def _tabulate_array(probs: Float[np.ndarray, "item voter category"], reading: Reading) -> Soft:
@@ -87,20 +87,16 @@ def _tabulate_array(probs: Float[np.ndarray, "item voter category"], reading: Re
     return found._replace(content=(*found.content[:4], (), (), *found.content[6:]))
 
 
-def _tabulate_wide(rows: np.ndarray, layout: Wide, numbers: Float[np.ndarray, "row column"], reading: Reading) -> Soft:
-    """Soft votes with one row per item and one column for each voter and category."""
-    named = voter_categories(layout.voters)
-    assert named is not None, "asked for only where columns are named so"
-    pairs = [name.rpartition(":")[::2] for name in layout.voters]
-    voter, vote = (
-        np.tile([names.index(pair[side]) for pair in pairs], len(rows)) for side, names in enumerate(map(list, named))
-    )
+def _tabulate_wide(
+    rows: np.ndarray, named: tuple[Coded, Coded], numbers: Float[np.ndarray, "row column"], reading: Reading
+) -> Soft:
+    """Soft votes with one row per item and one column for each voter and category, which are named in this order."""
+    voter, vote = (Coded(np.tile(part.codes, len(rows)), part.names) for part in named)
     item = code(rows)
     if len(item.names) < len(rows):
         raise VotesError("an item has more than one row of probabilities: leave one row for each item")
     item = Coded(np.repeat(item.codes, numbers.shape[1]), item.names)
-    voters, categories = (np.array(names, dtype=object) for names in named)
-    return _tabulate(item, Coded(voter, voters), Coded(vote, categories), numbers.ravel(), reading)
+    return _tabulate(item, voter, vote, numbers.ravel(), reading)
 
 
 def _tabulate(item: Coded, voter: Coded, vote: Coded, weight: Float[np.ndarray, " entry"], reading: Reading) -> Soft:
@@ -125,7 +121,8 @@ def _tabulate(item: Coded, voter: Coded, vote: Coded, weight: Float[np.ndarray, 
             f"{total[wrong][0]:g}, not to 1: divide them by their sum, or leave all of them empty if there is no vote"
         )
     codes, class_names, others, _ = encode_labels(vote, reading.classes)
-    _refuse_twice(pair[cast], codes[cast])
+    if pd.DataFrame({"pair": pair[cast], "code": codes[cast]}).duplicated().any():
+        raise VotesError("a voter gives two probabilities to the same category of an item: leave one of them")
     kept = cast & (weight > 0)
     weight = weight / np.where(asked, total, 1.0)[pair]
     triplets = Triplets(item.codes.astype(np.int32), voter.codes.astype(np.int32), codes).at(kept)
@@ -135,11 +132,6 @@ def _tabulate(item: Coded, voter: Coded, vote: Coded, weight: Float[np.ndarray, 
     storage = triplets if soft else tables.stored_triplets(triplets, shape)
     names = item.names, tuple(voter.names.tolist()), class_names, others, ()
     return Soft((storage, *shape, len(class_names), *names, ""), weight if soft else None)
-
-
-def _refuse_twice(pair: Int[np.ndarray, " entry"], codes: Int[np.ndarray, " entry"]) -> None:
-    if len(np.unique(np.stack([pair, codes]), axis=1).T) < len(pair):
-        raise VotesError("a voter gives two probabilities to the same category of an item: leave one of them")
 
 
 def _numbers(column: Coded) -> Float[np.ndarray, " entry"]:

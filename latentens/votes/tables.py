@@ -409,26 +409,20 @@ def tabulate_matrix(array: Any, num_classes: int | None, reading: Reading) -> Co
         raise VotesError(f"votes form a matrix (item, voter), but this array has shape {array.shape}")
     if array.size == 0:
         raise VotesError(f"no votes: the matrix has shape {array.shape}")
-    class_names: Names = ()
-    others: Names = ()
-    grades: Names = ()
     if num_classes is not None and reading.ordered and reading.classes is None:
         reading, num_classes = replace(reading, classes=num_classes), None
-    if (
-        reading.classes is None
-        and not reading.ordered
-        and (numbers := as_numbers(array, truth_values=num_classes is not None)) is not None
-    ):
-        absent = [value for value in reading.missing if isinstance(value, int | float)]
-        missing = np.int8(MISSING)  # typed: numbers without a sign widen for it
-        codes, num_classes = encode_codes(np.where(np.isin(numbers, absent), missing, numbers), num_classes)
-    else:
-        codes, class_names, others, grades = encode(without(code(array.ravel()), reading.missing), reading)
-        codes = codes.reshape(array.shape)
-        if num_classes not in (None, len(class_names)):
-            raise VotesError(f"{num_classes} classes were asked for, but the labels are {class_names}")
-        num_classes = len(class_names)
-    return _stored(codes), len(codes), codes.shape[1], num_classes, items, voters, class_names, others, grades, ""
+    if reading.classes is None and not reading.ordered:
+        numbers = as_numbers(array, truth_values=num_classes is not None)
+        if numbers is not None:
+            absent = [value for value in reading.missing if isinstance(value, int | float)]
+            missing = np.int8(MISSING)  # typed: numbers without a sign widen for it
+            codes, number = encode_codes(np.where(np.isin(numbers, absent), missing, numbers), num_classes)
+            return _stored(codes), *array.shape, number, items, voters, (), (), (), ""
+    found = encode(without(code(array.ravel()), reading.missing), reading)
+    if num_classes not in (None, len(found.class_names)):
+        raise VotesError(f"{num_classes} classes were asked for, but the labels are {found.class_names}")
+    storage = _stored(found.codes.reshape(array.shape))
+    return storage, *array.shape, len(found.class_names), items, voters, *found[1:], ""
 
 
 def long_columns(names: Sequence[str], reading: Reading) -> Long:
@@ -470,12 +464,11 @@ def _tabulate_long(columns: Long, item: Coded, voter: Coded, vote: Coded, readin
     for name, column in ((columns.item, item), (columns.voter, voter)):
         refuse_gap(name, column)
     items, voters = in_order(item), in_order(voter)
-    codes, class_names, others, grades = encode(without(vote, reading.missing), reading)
-    triplets = sort_triplets(items, voters, codes, reading.duplicates)
+    found = encode(without(vote, reading.missing), reading)
+    triplets = sort_triplets(items, voters, found.codes, reading.duplicates)
     shape = len(items.names), len(voters.names)
-    storage = stored_triplets(triplets, shape)
-    names = _short(items.names), tuple(voters.names.tolist()), class_names, others, grades
-    return storage, *shape, len(class_names), *names, ""
+    names = _short(items.names), tuple(voters.names.tolist()), *found[1:]
+    return stored_triplets(triplets, shape), *shape, len(found.class_names), *names, ""
 
 
 def stored_triplets(triplets: Triplets, shape: tuple[int, int]) -> Storage:
@@ -505,15 +498,15 @@ def _tabulate_wide(layout: Wide, table: Table, reading: Reading) -> Content:
     if not reading.ordered:
         refuse_scores(votes, classes)
         refuse_strange_columns(layout.voters, bool(items), votes, classes)
-    codes, class_names, others, grades = encode(votes, reading)
+    coded = encode(votes, reading)
+    codes, number, voters_and_votes = coded.codes, len(coded.class_names), (layout.voters, *coded[1:])
     if not items:
-        return _stored(codes), *codes.shape, len(class_names), (), layout.voters, class_names, others, grades, ""
+        return _stored(codes), *codes.shape, number, (), *voters_and_votes, ""
     item = join(items)
     refuse_gap(layout.items[0], item)
     names = natural_names(item.names)
     storage = _by_item(Coded(item.codes, names), codes, reading.duplicates)
-    shape = len(names), len(layout.voters)
-    return storage, *shape, len(class_names), _short(names), layout.voters, class_names, others, grades, ""
+    return storage, len(names), len(layout.voters), number, _short(names), *voters_and_votes, ""
 
 
 def _by_item(item: Coded, codes: Int[np.ndarray, "row voter"], duplicates: Duplicates) -> Storage:

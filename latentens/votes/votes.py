@@ -481,8 +481,6 @@ class Votes:
     @cached_property
     def cast_by_item(self) -> Int[np.ndarray, " item"]:
         """The number of votes of each item, for whatever category."""
-        if not len(self.other_names) and not self.is_ordered and not self.is_soft:
-            return self.tally.sum(axis=1)
         if isinstance(self.storage, np.ndarray):
             return (self.storage != MISSING).sum(axis=1)
         return np.bincount(self.to_hard().triplets.item, minlength=self.num_items)
