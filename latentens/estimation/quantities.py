@@ -28,7 +28,7 @@ class Quantity(NamedTuple):
         of: The class, voter or pair that it belongs to.
         items: The items that it is about.
         top: The value a of each of them, for every possible label.
-        bottom: Likewise b.
+        bottom: The value b of each of them, for every possible label.
         possible: The pairs (a, b) that an item may have.
         null: The value that a test compares it with; NaN if there is no such value.
     """

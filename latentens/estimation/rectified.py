@@ -99,7 +99,7 @@ class Sample(NamedTuple):
         bottom_proxies: Predictions of b for labelled items.
         mean_top_proxies: Means of the predictions of a over the items that may be sampled: for each labelled item those
             that its predictor has not seen, or one row for all.
-        mean_bottom_proxies: Likewise of b.
+        mean_bottom_proxies: Means of the predictions of b over the same items.
         weights: One over the probability with which each labelled item was sampled, or a constant.
         possible: All pairs (a, b) that an item may have.
         unit: The sampling unit of each labelled item, as its place in the urn.

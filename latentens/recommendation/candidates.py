@@ -106,10 +106,10 @@ def default_methods(votes: Votes, *, quick: bool, has_gold: bool = False) -> dic
         return found
     if votes.num_classes == 2 and not votes.has_repeats and votes.num_voters <= 150:
         found["RBMStack"] = methods.RBMStack()
+    if not votes.has_repeats and votes.num_classes > 2:
+        found["Glad"] = methods.Glad()
     if not votes.has_repeats:
-        found |= (
-            {"Ebcc": methods.Ebcc()} if votes.num_classes == 2 else {"Glad": methods.Glad(), "Ebcc": methods.Ebcc()}
-        )
+        found["Ebcc"] = methods.Ebcc()
     return found
 
 
@@ -352,11 +352,14 @@ def _best(log_probs: Mapping[str, PerItem]) -> str:
 def _by_gold(ruled_out: Mapping[str, str], gold: Mapping[str, PerItem]) -> dict[str, str]:
     """The reasons once gold labels are taken into account."""
     left = [name for name, reason in ruled_out.items() if not reason]
+
+    def worse_than(best: str) -> dict[str, str]:
+        return {name: _clearly_worse(gold[name], gold[best], best, "gold labels") for name in left}
+
     best = _best(gold)
-    worse = {name: _clearly_worse(gold[name], gold[best], best, "gold labels") for name in left}
-    if best not in left and not all(worse.values()):  # it is not clear that the votes were wrong about it
-        best = max(left, key=lambda name: gold[name].sum())
-        worse = {name: _clearly_worse(gold[name], gold[best], best, "gold labels") for name in left}
+    if best not in left and not all(worse_than(best).values()):  # it is not clear that the votes were wrong about it
+        best = _best({name: gold[name] for name in left})
+    worse = worse_than(best)
     return {**ruled_out, **worse, best: ""}
 
 

@@ -211,24 +211,22 @@ def items_part(data: DatasetResult) -> Part | None:
     confidence = np.mean([probs.max(axis=1) for probs in data.estimates.values()], axis=0)
     order = np.argsort(confidence, kind="stable").tolist()
 
-    def about(item: int) -> list[str]:
-        return [str(data.votes.item_names[item]), votes_text(data, item)]
+    def about(item: int) -> Row:
+        return [str(data.votes.item_names[item]), words(votes_text(data, item))]
 
     uncertain: list[Row] = []
     for item in order[:MOST_ITEMS]:
-        name, cast = about(item)
         share = number(f"{100 * confidence[item]:.0f}\u00a0%", order=confidence[item])
-        uncertain.append([name, words(cast), data.class_names[label[item]], share])
+        uncertain.append([*about(item), data.class_names[label[item]], share])
     headings = ["Least certain items", "votes", "label by most methods", "mean confidence"]
     body: list[Block] = [Table(headings, uncertain)]
     disputed = [item for item in order if agreeing[item] < len(data.estimates)]
     if disputed:
         rows: list[Row] = []
         for item in disputed[:MOST_ITEMS]:
-            name, cast = about(item)
             best = [(int(probs[item].argmax()), probs[item].max()) for probs in data.estimates.values()]
             given = [f"{data.class_names[label]} ({100 * prob:.0f}\u00a0%)" for label, prob in best]
-            rows.append([name, words(cast), *given])
+            rows.append([*about(item), *given])
         part = f"{100 * len(disputed) / data.votes.num_items:.1f}\u00a0%"
         summary = f"{len(disputed):,} items ({part}) on which methods disagree"
         body.append(Table(["Disputed items", "votes", *data.estimates], rows, summary=summary))
@@ -293,14 +291,10 @@ def _table(table: pd.DataFrame, summary: str = "") -> Table:
     headings = ["quantity", "of", "votes alone", "gold labels alone", "estimate", "gold labels", "worth"]
     rows: list[Row] = []
     for row in table.to_dict("records"):
-        cells = [
-            _interval(row[value], row[low], row[high])
-            for value, low, high in (("gold_only", "gold_low", "gold_high"), ("estimate", "low", "high"))
-        ]
-        worth = number(f"{row['worth_labels']:.0f}")
-        rows.append(
-            [row["quantity"], row["of"], _interval(row["label_free"]), *cells, number(f"{row['labels']:,}"), worth]
-        )
+        gold = _interval(row["gold_only"], row["gold_low"], row["gold_high"])
+        rectified = _interval(row["estimate"], row["low"], row["high"])
+        labels, worth = number(f"{row['labels']:,}"), number(f"{row['worth_labels']:.0f}")
+        rows.append([row["quantity"], row["of"], _interval(row["label_free"]), gold, rectified, labels, worth])
     return Table(headings, rows, summary=summary)
 
 

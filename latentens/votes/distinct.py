@@ -87,11 +87,7 @@ def digit_groups(num_digits: int, base: int, limit: int) -> list[slice]:
     most = 1
     while base ** (most + 1) <= limit:
         most += 1
-    return equal_groups(num_digits, -(-num_digits // most))
-
-
-def equal_groups(num_digits: int, num_groups: int) -> list[slice]:
-    """Neighbouring digits in groups of about equal size."""
+    num_groups = -(-num_digits // most)
     edges = np.linspace(0, num_digits, num_groups + 1).round().astype(int)
     return [slice(int(start), int(stop)) for start, stop in itertools.pairwise(edges)]
 

@@ -161,7 +161,7 @@ def label_codes(labels: np.ndarray, class_names: Names) -> Int[np.ndarray, " lab
 def positions(wanted: Iterable[Any], names: Names) -> Int[np.ndarray, " wanted"]:
     """The position of each wanted name among the names, −1 if there is none; 1 and "1" are the same name.
 
-    An exact match goes before one that only reads alike.
+    An exact match takes precedence over one that is only spelled alike.
     """
     exact = {name: index for index, name in enumerate(names)}
     as_text = {str(name): index for index, name in reversed(list(enumerate(names)))}

@@ -360,7 +360,7 @@ def refuse_unknown(wanted: Sequence[str], names: Sequence[str]) -> None:
 
 
 def _by_role(role: str, names: Sequence[str]) -> str | None:
-    """The column of that role by its name; the role's own name goes before others, and `id` comes last."""
+    """The column of that role by its name; the role's own name takes precedence, and `id` comes last."""
     for aliases in ((role,), ROLES[role], ("id",) if role == "item" else ()):
         found = [name for name in names if _plain(name) in aliases]
         exact = [name for name in found if name.strip().lower() == role]

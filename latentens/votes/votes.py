@@ -90,11 +90,8 @@ class Votes:
     def __post_init__(self) -> None:
         if self.num_items == 0 or self.num_voters == 0:
             raise VotesError(f"no votes: {self.num_items} items and {self.num_voters} voters")
-        for name, size in (
-            ("item_names", self.num_items),
-            ("voter_names", self.num_voters),
-            ("class_names", self.num_classes),
-        ):
+        sizes = {"item_names": self.num_items, "voter_names": self.num_voters, "class_names": self.num_classes}
+        for name, size in sizes.items():
             if len(getattr(self, name)) == 0:
                 object.__setattr__(self, name, range(size))
             if len(getattr(self, name)) != size:
