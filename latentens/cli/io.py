@@ -9,7 +9,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 import pandas as pd
@@ -20,6 +19,7 @@ from latentens.cli.terminal import say, tell
 from latentens.datasets import Dataset, from_files, read_labels, read_votes
 from latentens.errors import Keyword, LatentensError, require
 from latentens.runtime.parallel import available_cores
+from latentens.runtime.store import written_whole
 from latentens.votes import Votes
 from latentens.votes.labels import FileOptions, listed
 from latentens.votes.matching import gold_codes, named_labels
@@ -177,13 +177,11 @@ def write_files(files: Mapping[Path, Callable[[Path], object]]) -> None:
     """
     problems = []
     for out, write in files.items():
-        part = out.with_name(f"{out.name}.{uuid4().hex}.part")
         try:
             out.parent.mkdir(parents=True, exist_ok=True)
-            write(part)
-            part.replace(out)
+            with written_whole(out) as part:
+                write(part)
         except (OSError, RuntimeError) as error:  # HDF5 has errors of its own for a full disk
-            part.unlink(missing_ok=True)
             reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
             saved = Path(tempfile.mkdtemp(prefix="latentens-")) / out.name
             try:

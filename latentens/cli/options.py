@@ -61,10 +61,7 @@ READING = {
         "The labels in order, for example no,yes; other votes, such as tie, are not labels. May be repeated.",
     ),
     "missing": _reading(list[str] | None, "A value that means a missing vote, for example NA. May be repeated."),
-    "ordered": Annotated[
-        bool | None,
-        Option("--ordered", help="The votes are numbers in order, such as scores.", rich_help_panel="Reading votes"),
-    ],
+    "ordered": _reading(bool | None, "The votes are numbers in order, such as scores.", "--ordered"),
     "bins": _reading(
         str | None,
         "Number of grades for more than 20 different scores, or cut-points such as 0.2,0.5,0.8 (default: 10).",

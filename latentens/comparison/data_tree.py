@@ -66,6 +66,7 @@ from latentens.datasets.dataset import Dataset
 from latentens.errors import LatentensError, require
 from latentens.methods.base import Arrays
 from latentens.methods.persistence import axis_names, coordinate, coordinates, labelled, observed_data, skill_of
+from latentens.runtime.store import written_whole
 from latentens.scores import PairedDifference
 from latentens.scores.scores import SCORES, Score
 from latentens.votes import Triplets, Votes
@@ -512,12 +513,8 @@ def save_comparison(tree: xr.DataTree, path: str | Path) -> None:
     """
     require("Saving a comparison", "h5netcdf", "h5py")
     content = tree.to_netcdf(engine="h5netcdf")  # in memory: on a full disk HDF5 crashes
-    part = Path(f"{path}.part")
-    try:
+    with written_whole(path) as part:
         part.write_bytes(content)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def load_comparison(path: str | Path) -> xr.DataTree:

@@ -15,6 +15,7 @@ from latentens.errors import LatentensError, require
 from latentens.inference.skill import VoterSkill
 from latentens.programs.contract import structure_of
 from latentens.programs.model import GenerativeModel
+from latentens.runtime.store import written_whole
 from latentens.votes import Votes
 from latentens.votes.counting import Paths, tables_in, wide_layout
 from latentens.votes.labels import Coded, Names, Reading, TableOptions, encode_labels, without
@@ -53,12 +54,8 @@ def save_fit(fit: "Fit", path: str | Path) -> None:
     groups["settings"], groups["votes"] = _dataset(settings), _dataset({"by_item": fit.summary.by_item})
     groups["voters"] = _dataset(fit.summary.skill._asdict())
     content = xr.DataTree.from_dict(groups).to_netcdf(engine="h5netcdf")  # in memory: on a full disk HDF5 crashes
-    part = Path(f"{path}.part")
-    try:
+    with written_whole(path) as part:
         part.write_bytes(content)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def read_parts(path: str | Path, types: Iterable[type | Callable[..., Any]] = ()) -> dict[str, Any]:

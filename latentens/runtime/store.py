@@ -8,6 +8,7 @@ import tempfile
 import types
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -217,10 +218,9 @@ class Store:
         """Keep a finished piece of work; an interruption leaves the whole file or none."""
         if self.folder is None:
             return
-        part = self.folder / f"{key}.{uuid4().hex}.part"
         try:
-            _write(part, key, record)
-            part.replace(self.folder / f"{key}.npz")
+            with written_whole(self.folder / f"{key}.npz") as part:
+                _write(part, key, record)
         except OSError as error:
             warnings.warn(
                 f"a finished piece of work could not be kept in {self.folder} ({error.strerror}); the run continues, "
@@ -228,8 +228,6 @@ class Store:
                 LatentensWarning,
                 stacklevel=2,
             )
-        finally:
-            part.unlink(missing_ok=True)
 
     def recall(self, key: str, work: Callable[[], Record]) -> Record:
         """A finished piece of work; if there is none, do it and keep it."""
@@ -238,6 +236,18 @@ class Store:
             found = work()
             self.put(key, found)
         return found
+
+
+@contextmanager
+def written_whole(path: str | Path) -> Iterator[Path]:
+    """A name to write a file under until it is complete: an interruption leaves the whole file or none."""
+    path = Path(path)
+    part = path.with_name(f"{path.name}.{uuid4().hex}.part")
+    try:
+        yield part
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def _write(path: Path, key: str, record: Record) -> None:
