@@ -55,7 +55,7 @@ class Cell:
     method: Method
     repetition: int
     key_data: UInt32[np.ndarray, " word"]
-    resamples: int
+    resamples: int = 0
     folds: int | None = None
     checks: bool = False
     gold_folds: int = GOLD_FOLDS

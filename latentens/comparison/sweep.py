@@ -104,8 +104,8 @@ def compare(
     sets = [datasets] if isinstance(datasets, Dataset) else list(datasets)
     named, extra = named_methods(methods), tuple(scores)
     _check(sets, named, repetitions, extra)
-    asked = (repetitions, resamples, folds, checks, gold_folds, extra)
-    cells = [cell for dataset in sets for cell in cells_of(dataset, named, key, *asked)]
+    asked = {"resamples": resamples, "folds": folds, "checks": checks, "gold_folds": gold_folds, "scores": extra}
+    cells = [cell for dataset in sets for cell in cells_of(dataset, named, key, repetitions, **asked)]
     outcomes: dict[Address, Outcome] = {}
     for cell in cells:
         if cell.exact is not None and (cell.dataset.name, 0, EXACT) not in outcomes:
@@ -123,21 +123,22 @@ def cells_of(
     methods: Mapping[str, Method | MethodFactory],
     key: jax.Array,
     repetitions: int = 1,
-    resamples: int = 0,
-    folds: int | None = None,
-    checks: bool = False,
-    gold_folds: int = GOLD_FOLDS,
-    scores: tuple[Score, ...] = (),
+    **asked: Any,
 ) -> list[Cell]:
-    """The cells of one data set; the arguments are those of `compare`.
+    """The cells of one data set.
 
-    With `resamples=0` there are no intervals; with `folds=None` no log-likelihoods of the votes.
+    Args:
+        dataset: The data set.
+        methods: Methods by name, as in `compare`.
+        key: Random key, as in `compare`.
+        repetitions: Number of fits of each method.
+        asked: Further fields of `Cell`; by default only labels are estimated and scored.
     """
     exact, votes = dataset.bayes_posterior(), dataset.votes
     made = {name: method if isinstance(method, Method) else method(votes) for name, method in methods.items()}
     keys = [key_data(_cell_key(key, dataset.name, repetition)) for repetition in range(repetitions)]
     return [
-        Cell(dataset, exact, name, method, repetition, keys[repetition], resamples, folds, checks, gold_folds, scores)
+        Cell(dataset, exact, name, method, repetition, keys[repetition], **asked)
         for repetition in range(repetitions)
         for name, method in made.items()
     ]
