@@ -22,7 +22,7 @@ import jax
 from inspect_ai.scorer import Metric, SampleScore, Score, Scorer, Target, metric, scorer
 from inspect_ai.solver import TaskState
 
-from latentens.estimation.panel import grade_panel
+from latentens.estimation.judges import grade_panel
 
 
 @metric(scores="unreduced")

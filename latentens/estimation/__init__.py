@@ -1,9 +1,8 @@
 """Numbers to report: estimates from gold labels helped by votes, what to ask next, and what each judge is worth."""
 
 from latentens.estimation.estimate import estimate, explain
-from latentens.estimation.judges import EffectiveJudges, effective_judges, judge_worth
+from latentens.estimation.judges import EffectiveJudges, PanelGrades, effective_judges, grade_panel, judge_worth
 from latentens.estimation.next_labels import labels_needed, next_labels, next_votes
-from latentens.estimation.panel import PanelGrades, grade_panel
 from latentens.estimation.ranking import ranking
 
 __all__ = [

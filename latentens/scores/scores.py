@@ -62,13 +62,6 @@ class Items:
         self.exact: Posterior | None = None if exact is None else exact[first]
         self.counts: Values = counts.astype(np.float64)
         self.place: Int[np.ndarray, " original"] = code
-        self._values: dict[Callable[[Items], np.ndarray], np.ndarray] = {}
-
-    def values(self, function: Callable[["Items"], np.ndarray]) -> np.ndarray:
-        """What a function returns for these items, computed once for all blocks of resamples."""
-        if function not in self._values:
-            self._values[function] = function(self)
-        return self._values[function]
 
     @cached_property
     def known(self) -> Bool[np.ndarray, " item"]:
@@ -197,7 +190,7 @@ def ratio(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
 
 def averaged(values: Callable[[Items], Values]) -> Callable[[Sample], Scored]:
     """Make a score's function of a value per item: its mean over the items where it is not NaN."""
-    return lambda sample: sample.mean(sample.items.values(values))
+    return lambda sample: sample.mean(values(sample.items))
 
 
 def accuracies(sample: Sample) -> Scored:
@@ -232,7 +225,7 @@ def losses(sample: Sample) -> Scored:
     By its own probabilities a posterior errs on an item with probability r, that of all labels but the most probable
     one, and its loss is then −log r or more: the expected loss of an error is E[−r log r] / E[r].
     """
-    *means, risk, cost = map(sample.mean, sample.items.values(_losses_and_risks))
+    *means, risk, cost = map(sample.mean, _losses_and_risks(sample.items))
     stated = np.where(risk > 0, ratio(cost, risk), -safe_log(np.zeros(1)))
     _, wrong, correct = accuracies(sample)
     return np.stack([*means, stated, wrong, correct])
