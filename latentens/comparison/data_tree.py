@@ -416,7 +416,9 @@ def _read_fits(node: xr.DataTree, measured: Measured) -> Fits:
         draws, draw_axes = groups.get("posterior", ({}, {}))
         skill, probs = groups["voters"][0], estimates[at].to_numpy()
         failed = bool(np.isnan(probs).any())
-        density, by = None, ""
+        held_out, density, by = None, None, ""
+        if unseen is not None and not failed:
+            held_out = HeldOut(unseen["fold"][i].values, unseen["label_prob"][at].values)
         if name in left and not failed:  # on record for the first repetition only
             row = densities[{"estimator": left.pop(name)}]
             density, by = row["log_density"].to_numpy(), str(row["by"].item())
@@ -426,9 +428,7 @@ def _read_fits(node: xr.DataTree, measured: Measured) -> Fits:
             kind=str(part.attrs["kind"]),
             settings=json.loads(part.attrs["settings"]),
             label_probs=None if failed else probs,
-            held_out=None
-            if unseen is None or failed
-            else HeldOut(unseen["fold"][i].values, unseen["label_prob"][at].values),
+            held_out=held_out,
             params=params,
             skill=skill_of(skill) if skill else None,
             diagnostics=diagnostics_of(json.loads(part.attrs["diagnostics"])),

@@ -399,8 +399,6 @@ def explain(table: pd.DataFrame) -> list[str]:
             f"{row.quantity} of {row.of} ({row.label_free:.3f} outside {row.low:.3f}–{row.high:.3f})"
             for row in off.itertuples()
         ]
-        sentences.append(
-            f"Without gold labels the method is wrong on {', '.join(shown[:3])}"
-            + (f" and {len(shown) - 3} more." if len(shown) > 3 else ".")
-        )
+        more = f" and {len(shown) - 3} more" if len(shown) > 3 else ""
+        sentences.append(f"Without gold labels the method is wrong on {', '.join(shown[:3])}{more}.")
     return sentences

@@ -169,10 +169,8 @@ class _Rounds:
         posteriors = {name: probs for name, each in outcomes.items() if (probs := each.label_probs) is not None}
         unidentified = {name: reason for name, each in outcomes.items() if (reason := unidentified_label(each))}
         eligible = [name for name in usable if name not in unidentified]
-        found = replace(found, posteriors=posteriors, failed=failed, unidentified=unidentified)
-        found = replace(
-            found, twins=[decision.score_twins(model, twins, usable, self.outcomes, key) for model, twins in drawn]
-        )
+        scored = [decision.score_twins(model, twins, usable, self.outcomes, key) for model, twins in drawn]
+        found = replace(found, twins=scored, posteriors=posteriors, failed=failed, unidentified=unidentified)
         if not eligible:
             return found
         if dataset.gold is not None:

@@ -258,10 +258,8 @@ def points(difference: float) -> str:
 def briefly(group: xr.Dataset, short: Mapping[str, str]) -> xr.Dataset:
     """A recommendation with short names of methods."""
     group = group.copy()
-    group["sentence"] = (
-        group["sentence"].dims,
-        [with_short_names(str(text), short) for text in group["sentence"].values],
-    )
+    texts = [with_short_names(str(text), short) for text in group["sentence"].values]
+    group["sentence"] = group["sentence"].dims, texts
     group.attrs["recommended"] = short.get(group.attrs["recommended"], group.attrs["recommended"])
     if "estimator" in group.coords:
         group = group.assign_coords(estimator=[short.get(str(name), str(name)) for name in group["estimator"].values])

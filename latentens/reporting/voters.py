@@ -82,13 +82,11 @@ def _paragraphs(data: DatasetResult, method: str, found: VoterSkill, known: Vote
 def _interval_words(intervals: str) -> str:
     if intervals == skill.NOT_KNOWN:
         return "This method gives no standard errors."
-    narrow = (
-        ": they treat the fitted labels as known and are too narrow"
-        if intervals == skill.AS_FITTED
-        else f", from {intervals}"
-    )
+    source = f", from {intervals}"
+    if intervals == skill.AS_FITTED:
+        source = ": they treat the fitted labels as known and are too narrow"
     return (
-        f"{100 * COVERAGE:.0f}\u00a0% intervals if the method's model holds{narrow}. "
+        f"{100 * COVERAGE:.0f}\u00a0% intervals if the method's model holds{source}. "
         "Do not rank voters whose intervals overlap widely."
     )
 

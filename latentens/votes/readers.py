@@ -211,9 +211,8 @@ def read_promptfoo(source: Any) -> Rows:
             assertion = grade.get("assertion") or {}
             grader = assertion.get("provider")
             grader = (grader.get("label") or grader["id"]) if isinstance(grader, dict) else grader
-            name = (assertion.get("metric") or assertion.get("type") or "assertion") + (
-                f" by {grader}" if grader else ""
-            )
+            name = assertion.get("metric") or assertion.get("type") or "assertion"
+            name += f" by {grader}" if grader else ""
             seen[name] += 1
             name = name if seen[name] == 1 else f"{name} #{seen[name]}"
             failed = bool((grade.get("metadata") or {}).get("graderError"))

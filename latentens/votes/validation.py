@@ -113,12 +113,10 @@ def refuse_strange_columns(names: Sequence[str], has_items: bool, votes: Coded, 
         )
     for name in (*identifiers, *strangers):
         item, ignore = Keyword("item", name), Keyword("ignore", (name,))
-        reason, first = f"does not share its labels ({listed(sorted(columns[name].labels))}) with other columns", ""
+        reason = f"does not share its labels ({listed(sorted(columns[name].labels))}) with other columns"
         if name in identifiers:
-            reason, first = (
-                "has a different value in every row",
-                "" if has_items else f"{item} if it names the items, or ",
-            )
+            reason = "has a different value in every row"
+        first = f"{item} if it names the items, or " if name in identifiers and not has_items else ""
         raise VotesError(
             f"column {name!r} {reason}: give {first}{ignore} if it holds no votes, or list all labels by {CLASSES} if "
             "it does",
