@@ -1,5 +1,6 @@
 """Distinct rows of votes, found by counting or sorting."""
 
+import functools
 import itertools
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
@@ -72,14 +73,11 @@ def distinct_matrix_rows(
     """
     lowest = int(codes.min())
     base = max(2, int(codes.max()) - lowest + 1)
-    groups = digit_groups(codes.shape[1], base, word)
-    found = None
-    for group in groups:
-        words = pack_digits(codes[:, group], base, lowest)
-        part = _distinct_numbers(words, base ** (group.stop - group.start), table_size)
-        found = part if found is None else _refine(found, part, table_size)
-    assert found is not None
-    return found
+    parts = (
+        _distinct_numbers(pack_digits(codes[:, group], base, lowest), base ** (group.stop - group.start), table_size)
+        for group in digit_groups(codes.shape[1], base, word)
+    )
+    return functools.reduce(functools.partial(_refine, table_size=table_size), parts)
 
 
 def digit_groups(num_digits: int, base: int, limit: int) -> list[slice]:
