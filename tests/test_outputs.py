@@ -90,6 +90,34 @@ def test_a_place_that_refuses(tmp_path, monkeypatch):
         check_file(tmp_path / "x.csv")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "out", "kind"),
+    [
+        (("fit", "MajorityVote", "votes.csv", "--out", "{}"), "votes.csv", "read"),
+        (("fit", "votes.csv", "--out", "{}"), "folder.csv/../votes.csv", "read"),
+        (("fit", "votes.csv", "--out", "{}"), "link.csv", "read"),
+        (("fit", "votes.csv", "--gold", "gold.csv", "--out", "{}"), "gold.csv", "read"),
+        (("fit", "votes.csv", "--out", "x.csv", "--voters", "{}"), "folder.csv/../x.csv", "write"),
+        (("check", "votes.csv", "--out", "{}"), "votes.csv", "read"),
+        (("check", "votes.csv", "--gold", "gold.csv", "--voters", "{}"), "gold.csv", "read"),
+        (("next", "votes.csv", "--budget", "3", "--out", "{}"), "votes.csv", "read"),
+        (("next", "votes.csv", "--budget", "3", "--gold", "gold.csv", "--out", "{}"), "gold.csv", "read"),
+        (("estimate", "votes.csv", "--gold", "gold.csv", "--out", "{}"), "gold.csv", "read"),
+        (("estimate", "votes.csv", "--gold", "gold.csv", "--about", "about.csv", "--out", "{}"), "about.csv", "read"),
+    ],
+)
+def test_no_file_is_written_that_is_read_or_written_already(run, no_work, tmp_path, arguments, out, kind):
+    for name in ("gold.csv", "about.csv"):
+        (tmp_path / name).write_text("item,gold\nq1,1\nq2,0\n")
+    (tmp_path / "link.csv").symlink_to(tmp_path / "votes.csv")
+    before = {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
+    code, shown, error = run(*(part.format(out) for part in arguments))
+    assert code == 2
+    assert error.strip() == f"latentens: {out} is also a file that this command {kind}s; choose another output file"
+    assert shown == ""
+    assert {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == before
+
+
 def test_folders_are_made(run, tmp_path):
     assert run(*COMMANDS["fit"], "new/deep/x.csv")[0] == 0
     assert len(pd.read_csv(tmp_path / "new" / "deep" / "x.csv")) == 12

@@ -253,8 +253,7 @@ def fit(
 
     if votes is None:  # the only argument is the file
         method, votes = GRADED if reading.get("ordered") else "Consensus", Path(method)
-    io.check_file(out)
-    io.check_file(voters)
+    io.check_outputs(out, voters, inputs=(votes, gold))
     ((name, chosen),) = find_methods([method]).items()
     read, known = io.read_files(votes, reading, gold, anchor)
     with status(f"Fitting {name}"):
@@ -307,8 +306,7 @@ def check(
     from latentens.checks import agreement, check_absence, check_independence, effective_voters, signal_summary
     from latentens.cli import io, printing
 
-    io.check_file(out)
-    io.check_file(voters)
+    io.check_outputs(out, voters, inputs=(votes, gold))
     io.refuse_without("--gold", gold, {"voters": voters})
     key, (read, known) = jax.random.key(seed), io.read_files(votes, reading, gold)
     with status("Checking whether voters err independently"):
@@ -450,7 +448,7 @@ def simulate_command(
     from latentens.cli import io
     from latentens.cli.methods import find_model
 
-    io.check_file(out)
+    io.check_outputs(out, inputs=())
     name, found = find_model(model)
     with status(f"Simulating {items:,} items of {name}"):
         dataset = _simulated(name, found, items, seed)

@@ -59,7 +59,7 @@ def estimate(
     from latentens.cli.methods import find_methods
     from latentens.estimation import estimate, explain, labels_needed
 
-    io.check_file(out)
+    io.check_outputs(out, inputs=(votes, gold, about))
     (chosen,) = find_methods([method]).values()
     read, codes = io.read_files(votes, reading, gold)
     known = io.by_name(read, codes)
@@ -124,7 +124,7 @@ def next_command(
     from latentens.cli.methods import find_methods
     from latentens.estimation import next_labels, next_votes
 
-    io.check_file(out)
+    io.check_outputs(out, inputs=(votes, gold))
     (chosen,) = find_methods([method]).values()
     read, known = io.read_files(votes, reading, gold, anchor)
     with status("Choosing"):

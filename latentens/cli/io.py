@@ -132,10 +132,23 @@ def connected(address: str | None) -> Iterator[Any]:
         yield client
 
 
-def check_file(out: Path | None) -> None:
+def check_outputs(*files: Path | None, inputs: Iterable[Path | None]) -> None:
+    """Refuse CSV files that could not be written, or that are files which the command reads or writes already.
+
+    Args:
+        files: The files that the command is to write.
+        inputs: The files that it reads.
+    """
+    taken = {path.resolve(): "read" for path in inputs if path}
+    for out in filter(None, files):
+        check_file(out)
+        if (place := out.resolve()) in taken:
+            raise LatentensError(f"{out} is also a file that this command {taken[place]}s; choose another output file")
+        taken[place] = "write"
+
+
+def check_file(out: Path) -> None:
     """Refuse a CSV file that could not be written."""
-    if out is None:
-        return
     if out.suffix != ".csv":
         raise LatentensError(f"{out} does not end in .csv")
     if out.is_dir():
