@@ -30,9 +30,9 @@ from rich.console import Console
 from rich.progress import track
 
 from latentens.errors import LimitError
+from latentens.inference.independent import count_rows, expectation, maximisation
 from latentens.methods import DawidSkeneEM, MajorityVote, MaximumLikelihood, RBMStack, SpectralMetaLearner
 from latentens.methods.dawid_skene_em import random_estimates
-from latentens.methods.independent import count_rows, expectation, maximisation
 from latentens.models import DawidSkene
 from latentens.rbm import Machine, Units, rows_from_votes
 from latentens.rbm.exact import LogLikelihood, log_partition_slopes

@@ -19,6 +19,7 @@ from rich.console import Console
 from threadpoolctl import threadpool_limits
 
 from latentens.datasets import load
+from latentens.inference.independent import log_likelihoods, vote_indicator
 from latentens.methods import (
     Cubam,
     DawidSkeneEM,
@@ -30,8 +31,6 @@ from latentens.methods import (
     RestrictedLikelihood,
     SpectralMetaLearner,
 )
-from latentens.methods.independent import log_likelihoods
-from latentens.methods.rows import vote_indicator
 from latentens.votes import Votes
 
 METHODS = (

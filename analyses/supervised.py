@@ -13,8 +13,9 @@ from sklearn.neural_network import MLPClassifier
 
 from latentens.datasets import Dataset
 from latentens.errors import VotesError
+from latentens.inference.independent import vote_indicator
 from latentens.methods.base import Diagnostics, Estimate, Fit, Posterior, Predictor, finished
-from latentens.methods.rows import in_blocks, vote_indicator
+from latentens.methods.rows import in_blocks
 from latentens.runtime.numerics import numpy_generator
 from latentens.runtime.settings import Count
 from latentens.votes import Votes

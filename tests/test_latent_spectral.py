@@ -4,6 +4,7 @@ from scipy import stats
 
 from latentens import simulate
 from latentens.datasets import simulate_paper
+from latentens.inference.independent import vote_indicator
 from latentens.methods import LatentSpectral
 from latentens.methods import groups as groups_module
 from latentens.methods import latent_spectral as tree_estimates
@@ -15,7 +16,6 @@ from latentens.methods.latent_spectral import (
     tree_log_likelihoods,
 )
 from latentens.methods.moments import Rates, vote_moments
-from latentens.methods.rows import vote_indicator
 from latentens.models import Tree
 from latentens.programs.likelihood import bayes_posterior, log_likelihood
 from latentens.scores.scores import balanced_accuracy

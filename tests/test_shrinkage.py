@@ -5,9 +5,9 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import softmax
 
+from latentens.inference.independent import Estimates, Expected, VotePrior, maximisation
 from latentens.methods import DawidSkeneEM, MajorityVote
 from latentens.methods.dawid_skene_em import STRENGTHS, Shrinkage, choose_shrinkage, log_evidence
-from latentens.methods.independent import Estimates, Expected, VotePrior, maximisation
 from latentens.votes import Triplets, Votes
 from tests.reference import KEY, votes_of_classes
 

@@ -2,8 +2,8 @@ import jax
 import numpy as np
 import pytest
 
+from latentens.inference.independent import lean_to_score
 from latentens.methods import SpectralMetaLearner
-from latentens.methods.independent import lean_to_score
 from latentens.models import DawidSkene
 from latentens.votes import Votes
 from tests.reference import KEY, independent_votes, largest_standard_score, percent, two_class

@@ -11,12 +11,7 @@ from latentens.checks.dependence import (
     label_dependence,
 )
 from latentens.checks.effective_voters import EffectiveNumber, EffectiveVoters, effective_number, effective_voters
-from latentens.checks.held_out import (
-    PredictiveRanking,
-    held_out_log_likelihood,
-    leave_one_out,
-    rank_predictions,
-)
+from latentens.checks.held_out import PredictiveRanking, held_out_log_likelihood, leave_one_out, rank_predictions
 from latentens.checks.predictive_check import PredictiveCheck, check_fit
 from latentens.checks.sbc import SimulationRanks, posterior_sbc, simulation_based_calibration
 from latentens.checks.signal import SignalCheck, check_signal, signal_summary

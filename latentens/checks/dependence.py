@@ -32,9 +32,6 @@ from latentens.votes.labels import MISSING, Names
 MAX_VOTERS = 300
 """The largest number of voters that are compared pair by pair."""
 
-EXPECTED_RARE = 5.0
-"""A pair is tested if both voters are expected to deviate from their most common votes on this many items."""
-
 Matrix = Float[np.ndarray, "voter voter"]
 Pair = tuple[int, int]
 Block = tuple[int, ...]
@@ -185,10 +182,15 @@ def check_model(
     )
 
 
-def _enough(margin: Float[np.ndarray, "voter vote"], together: Matrix) -> Bool[np.ndarray, "voter voter"]:
-    """Whether a pair has enough votes for its covariance to be approximately normal."""
+def _enough(
+    margin: Float[np.ndarray, "voter vote"], together: Matrix, least: float = 5.0
+) -> Bool[np.ndarray, "voter voter"]:
+    """Whether a pair has enough votes for its covariance to be approximately normal.
+
+    Both voters are expected to deviate from their most common votes on at least `least` items.
+    """
     rare = 1 - margin.max(axis=1)
-    return (together * np.outer(rare, rare) >= EXPECTED_RARE) & ~np.eye(len(rare), dtype=bool)
+    return (together * np.outer(rare, rare) >= least) & ~np.eye(len(rare), dtype=bool)
 
 
 def _members(groups: Int[np.ndarray, " voter"]) -> tuple[tuple[int, ...], ...]:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from latentens.methods.rows import vote_indicator
+from latentens.inference.independent import by_blocks, count_votes
 from latentens.programs.tables import Tables
 from latentens.runtime.blocks import BLOCK_ELEMENTS, row_blocks
 from latentens.votes import Votes
@@ -86,12 +86,7 @@ class VoteRows(NamedTuple):
 
     def map(self, function: Callable[[Counts], Cells]) -> Cells:
         """A function of each row, applied to blocks of rows."""
-        found = []
-        for _, block in self.votes.blocks():
-            indicator = vote_indicator(block, self.num_classes)
-            dense = indicator if isinstance(indicator, np.ndarray) else indicator.toarray()
-            found.append(function(dense.reshape(block.num_items, block.num_voters, -1)))
-        return np.concatenate(found)
+        return by_blocks(lambda block: function(count_votes(block, self.num_classes)), self.votes)
 
     def total(self, function: Callable[[Counts], Cells]) -> Float[np.ndarray, " cell"]:
         """The sum over items."""

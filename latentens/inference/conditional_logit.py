@@ -29,9 +29,6 @@ LOG_SCALES = (-10.0, 5.0)
 STARTS = (1.0, 0.3, 0.1)
 """Scales from which the best ones are looked for: zero is always a local maximum, so that one start is not enough."""
 
-MOST_STEPS = 100
-"""Newton's method needs about five; a limit for what nobody has thought of."""
-
 
 class Prior(NamedTuple):
     """A Gaussian prior of weights, up to the scale of each block.
@@ -162,7 +159,14 @@ def log_evidence(
     return mode.log_evidence, slope, mode
 
 
-def find_mode(features: Features, labels: Labels, centre: Weights, spread: Weights, near: Mode | None = None) -> Mode:
+def find_mode(
+    features: Features,
+    labels: Labels,
+    centre: Weights,
+    spread: Weights,
+    near: Mode | None = None,
+    most_steps: int = 100,
+) -> Mode:
     """The mode by Newton's method with halved steps: the posterior is log-concave, so there is one.
 
     Args:
@@ -171,6 +175,7 @@ def find_mode(features: Features, labels: Labels, centre: Weights, spread: Weigh
         centre: The prior's mean.
         spread: The prior's standard deviation of each weight.
         near: The mode at other scales, from which to start.
+        most_steps: Limit on the steps, of which about five are needed.
     """
     num_items, num_classes, num_weights = features.shape
     scaled, basis = (features * spread).reshape(-1, num_weights), np.eye(num_weights)
@@ -191,7 +196,7 @@ def find_mode(features: Features, labels: Labels, centre: Weights, spread: Weigh
 
     position = np.zeros(scaled.shape[1]) if near is None else basis.T @ (near.basis @ near.position)
     value, log_probs = log_posterior(position)
-    for _ in range(MOST_STEPS):
+    for _ in range(most_steps):
         residual = -np.exp(log_probs).ravel()
         residual[of_label] += 1
         slope = scaled.T @ residual - position

@@ -176,9 +176,6 @@ def flat_draws(model: GenerativeModel, draws: Mapping[str, Any]) -> tuple[dict[s
     return {name: value.reshape(-1, *shapes[name]) for name, value in arrays.items()}, (chains[0], chains[1])
 
 
-COMMON_ROWS = 20
-"""Number of the commonest rows of votes whose labels' posteriors are watched for convergence."""
-
 CONVERGED = 1.01
 CLEARLY_APART = 1.1
 
@@ -204,6 +201,7 @@ def label_draws(
     draws: Mapping[str, Float[np.ndarray, "draw ..."]],
     votes: Votes,
     gold: Int[np.ndarray, " item"] | None = None,
+    num_watched: int = 20,
 ) -> LabelledDraws:
     """Average the exact posterior of the labels over draws, each draw's labels put in order first.
 
@@ -215,6 +213,7 @@ def label_draws(
         draws: Draws of each parameter.
         votes: The votes.
         gold: The code of each item's true label, −1 where it is unknown; None if none is known.
+        num_watched: Number of the commonest rows whose labels' posteriors are watched for convergence.
     """
     rows = Rows.of(model, votes, gold)
     totals = None
@@ -222,7 +221,7 @@ def label_draws(
         shares = order_shares(votes)[:, : structure_of(model).num_labels]
         totals = np.stack([np.bincount(rows.inverse, share, minlength=len(rows.counts)) for share in shares.T])
     # the mean of the posteriors of rows, each draw's labels put in order first
-    common = np.argsort(-rows.counts, kind="stable")[:COMMON_ROWS]
+    common = np.argsort(-rows.counts, kind="stable")[:num_watched]
     mean, orders, watched = np.zeros((len(rows.counts), 1)), [], []
     for probs in label_posteriors(model, draws, rows):
         order = np.arange(len(probs)) if totals is None else best_order(totals @ probs.T)

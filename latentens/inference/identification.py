@@ -81,18 +81,18 @@ View = Float[np.ndarray, "label outcome"]
 VIEWS_NEEDED = 3
 
 
-TWO_CAMPS = 1 / 3
-"""A second factor of more than this, relative to the first, is reported. Three camps of five voters have one if they
-agree with each other less than .28 times as much as within."""
-
-
-def camp_warnings(votes: Votes) -> list[str]:
+def camp_warnings(votes: Votes, most: float = 1 / 3) -> list[str]:
     """Warnings if a second common factor explains much of the voters' agreement.
 
     The label is taken from the first. Votes alone cannot tell which of the two the label is, and every method can be
     confidently wrong about it. Sparse votes are not tested: too few pairs of voters have items in common.
+
+    Args:
+        votes: The votes.
+        most: A second factor of more than this, relative to the first, is reported. Three camps of five voters have one
+            of a third if they agree with each other less than .28 times as much as within.
     """
-    if votes.is_sparse or (share := second_factor(votes)) <= TWO_CAMPS:
+    if votes.is_sparse or (share := second_factor(votes)) <= most:
         return []
     return [
         f"voters form camps: a second common factor explains {share:.2f} times as much of their agreement as the one "

@@ -24,9 +24,6 @@ from latentens.runtime.progress import Advance, task
 CHUNK = 50
 """Steps of a chain between two returns to Python."""
 
-DRAW_COPIES = 4
-"""Draws in unconstrained space, as parameters and with their labels in order, and a copy while they are joined."""
-
 
 @dataclass(frozen=True)
 class Sampler:
@@ -63,13 +60,14 @@ class Sampler:
         points, statistics = stack(drawn)
         return jax.device_get(_constrain_draws(density, points)), statistics
 
-    def check_memory(self, num_chains: int) -> None:
-        """Refuse draws that would take too much memory."""
+    def check_memory(self, num_chains: int, copies: int = 4) -> None:
+        """Refuse draws that would take too much memory.
+
+        There are copies in unconstrained space, as parameters, with their labels in order, and while they are joined.
+        """
         size = num_parameters(self.model)
         what = f"sampling {num_chains} chains of {size:,} parameters"
-        check_memory(
-            8.0 * DRAW_COPIES * num_chains * self.num_samples * size, what, "keep fewer draws or leave voters out"
-        )
+        check_memory(8.0 * copies * num_chains * self.num_samples * size, what, "keep fewer draws or leave voters out")
 
     @property
     def _num_chunks(self) -> int:

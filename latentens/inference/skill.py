@@ -11,9 +11,10 @@ from jaxtyping import Array, Float, Int
 from numpyro.distributions import constraints
 from scipy import sparse
 from scipy.linalg import eigh
-from scipy.special import expit, logit, ndtri, softmax
+from scipy.special import expit, logit, ndtri
 
 from latentens.errors import LatentensError
+from latentens.inference.independent import Confusion, Posterior, count_by_label, count_votes, posterior_of_votes
 from latentens.models import DawidSkene
 from latentens.programs.contract import structure_of
 from latentens.programs.likelihood import Observations, bayes_posterior, marginal_log_likelihood, observe
@@ -26,12 +27,6 @@ from latentens.runtime.numerics import double_precision
 from latentens.runtime.parallel import one_blas_thread
 from latentens.votes import Votes
 from latentens.votes.matching import certain_where_known
-
-UNIDENTIFIED = 1e-9
-"""A direction with less than this share of the largest information is not determined by the votes."""
-
-REACHED = 1e-6
-"""A function that changes by less than this along such a direction does not depend on it."""
 
 
 def scaled_spectrum(
@@ -47,19 +42,25 @@ def scaled_spectrum(
 
 
 def errors_of(
-    information: Float[np.ndarray, "parameter parameter"], slopes: Float[np.ndarray, "function parameter"]
+    information: Float[np.ndarray, "parameter parameter"],
+    slopes: Float[np.ndarray, "function parameter"],
+    *,
+    unidentified: float = 1e-9,
+    reached: float = 1e-6,
 ) -> Float[np.ndarray, " function"]:
     """Standard errors, infinite for what the information does not determine.
 
     Args:
         information: The information about the parameters.
         slopes: Derivatives of the functions.
+        unidentified: A direction with less than this share of the largest information is not determined by the votes.
+        reached: A function that changes by less than this along such a direction does not depend on it.
     """
     values, vectors, size = scaled_spectrum(information)
     along = (slopes / size) @ vectors
-    known = values > UNIDENTIFIED * values[-1]
+    known = values > unidentified * values[-1]
     errors = np.sqrt((along[:, known] ** 2 / values[known]).sum(axis=1))
-    return np.where((np.abs(along[:, ~known]) > REACHED).any(axis=1), np.inf, errors)
+    return np.where((np.abs(along[:, ~known]) > reached).any(axis=1), np.inf, errors)
 
 
 COVERAGE = 0.95
@@ -76,7 +77,6 @@ WORSE = "worse than chance"
 SILENT = "no votes"
 
 PerVoter = Float[np.ndarray, " voter"]
-Confusion = Float[np.ndarray, "voter label vote"]
 
 
 class VoterSkill(NamedTuple):
@@ -243,7 +243,6 @@ MAX_WORK = 2e10
 
 Shares = Float[np.ndarray, " label"]
 Codes = Int[np.ndarray, " item"]
-Posterior = Float[np.ndarray, "item label"]
 MOST_ADDED = 2.0
 """Where intervals are concerned, what is added to a voter's counts is scaled down to this many votes per entry of the
 confusion matrix. Half or twice as many changed the coverage of 95 % intervals on simulated crowds by a point or two."""
@@ -278,7 +277,8 @@ def independent_skill(
     number = votes.cast_by_voter
     margin = 0.5 / (number.mean() + 1)
     shares, confusion = (_independent_inside(part, margin) for part in (shares, confusion))
-    probs = _posterior(shares, confusion, votes, known)
+    probs = posterior_of_votes(votes, shares, confusion)
+    probs = probs if known is None else certain_where_known(probs, known)
     counts = count_by_label(votes, probs)
     if size > MAX_INDEPENDENT or votes.num_items * size**2 > MAX_WORK:
         return as_fitted(found, counts, shares, level, says)
@@ -304,29 +304,6 @@ def independent_skill(
     return lay_out(found, errors, number, level, INFORMATION, num_labels=len(shares), centre=centre)
 
 
-def _posterior(shares: Shares, confusion: Confusion, votes: Votes, known: Codes | None) -> Posterior:
-    """The posterior of the labels, certain where they are known."""
-    columns = np.log(confusion).transpose(0, 2, 1).reshape(-1, len(shares))
-    item, joint, weight = votes.triplets.item, np.tile(np.log(shares), (votes.num_items, 1)), votes.weights
-    for label, column in enumerate(columns.T):
-        terms = column[votes.indicator_columns] * (1.0 if weight is None else weight)
-        joint[:, label] += np.bincount(item, terms, minlength=votes.num_items)
-    probs = softmax(joint, axis=1)
-    return probs if known is None else certain_where_known(probs, known)
-
-
-def count_by_label(votes: Votes, label_probs: Posterior) -> Confusion:
-    """How often each voter cast each vote, by label: counts weighted with the label probabilities."""
-    size = votes.num_voters * votes.num_categories
-    totals = np.zeros((label_probs.shape[1], size))
-    for start, block in votes.blocks():
-        probs, weight = label_probs[start : start + block.num_items], block.weights
-        for label, total in enumerate(totals):
-            counted = probs[block.triplets.item, label] * (1.0 if weight is None else weight)
-            total += np.bincount(block.indicator_columns, counted, minlength=size)
-    return totals.reshape(-1, votes.num_voters, votes.num_categories).transpose(1, 0, 2)
-
-
 def _independent_inside(probs: np.ndarray, margin: float) -> np.ndarray:
     """Probabilities at their bounds moved inside."""
     moved = np.maximum(probs, margin)
@@ -335,15 +312,13 @@ def _independent_inside(probs: np.ndarray, margin: float) -> np.ndarray:
 
 def _missing(confusion: Confusion, votes: Votes, label_probs: Posterior) -> Information:
     """The information that is lost because labels are not known: the variance of the complete score."""
-    num_voters, num_labels, num_votes = confusion.shape
+    _, num_labels, num_votes = confusion.shape
     size = num_labels + confusion.size
     # where the entries of each label are among the parameters
     places = np.arange(num_labels, size).reshape(confusion.shape).swapaxes(0, 1).reshape(num_labels, -1)
     found = np.zeros((size, size))
     for start, block in votes.blocks():
-        cell = block.triplets.item.astype(np.int64) * num_voters * num_votes + block.indicator_columns
-        cast = np.bincount(cell, block.weights, minlength=block.num_items * num_voters * num_votes).astype(float)
-        cast = cast.reshape(block.num_items, num_voters, num_votes)
+        cast = count_votes(block, num_votes)
         probs, mean = label_probs[start : start + block.num_items], np.empty((block.num_items, size))
         mean[:, :num_labels] = probs
         for label, place in enumerate(places):

@@ -14,16 +14,9 @@ from jaxtyping import Float, Int, Shaped
 
 from latentens.errors import LatentensError, VotesError
 from latentens.inference.identification import NEAR, camp_warnings, identification_warnings, label_warnings
+from latentens.inference.independent import Confusion
 from latentens.inference.orient import orient
-from latentens.inference.skill import (
-    COVERAGE,
-    Confusion,
-    VoterSkill,
-    counted_skill,
-    has_closed_form,
-    point_skill,
-    sampled_skill,
-)
+from latentens.inference.skill import COVERAGE, VoterSkill, counted_skill, has_closed_form, point_skill, sampled_skill
 from latentens.methods.display import fit_html, fit_text, voter_table
 from latentens.programs.contract import structure_of
 from latentens.programs.likelihood import draws_log_likelihood, pointwise_log_likelihood

@@ -8,17 +8,11 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.special import erfcx, expit, log_ndtr, ndtr
 
+from latentens.inference.independent import Indicator, vote_indicator
 from latentens.methods.base import Diagnostics, Estimate, GoldCodes, Method, Posterior
-from latentens.methods.rows import (
-    Cells,
-    Indicator,
-    Values,
-    in_blocks,
-    labelled_rows,
-    require_two_classes,
-    vote_indicator,
-)
+from latentens.methods.rows import Cells, Values, in_blocks, require_two_classes
 from latentens.programs.components import two_class_confusion
+from latentens.programs.tables import labelled_rows
 from latentens.runtime.numerics import FIVE_POINT_DERIVATIVES, numpy_generator
 from latentens.runtime.parallel import stop_if_asked
 from latentens.runtime.settings import Count
@@ -32,8 +26,6 @@ NEWTON_STEPS = 20
 NEWTON_TOLERANCE = 1e-6
 LAST_STEP = 1e-4
 """What is left after a full Newton step is of the order of its square, so that one this small is the last."""
-
-PERTURBATION = 0.01
 
 Signals = Float[np.ndarray, "row dimension"]
 LogAllowed = Float[np.ndarray, "row label"]
@@ -111,11 +103,11 @@ class Cubam(Method):
         voters = Voters(estimate.params["weight"], estimate.params["threshold"])
         return component_probs(estimate_signals(Cells.of(votes), vote_indicator(votes, 2), voters))
 
-    def _start(self, num_voters: int, key: jax.Array) -> Voters:
+    def _start(self, num_voters: int, key: jax.Array, perturbation: float = 0.01) -> Voters:
         """Equal voters; in several dimensions a little apart, as nothing else tells the dimensions from each other."""
         weight = np.ones((num_voters, self.dimensions))
         if self.dimensions > 1:
-            weight += PERTURBATION * numpy_generator(key).standard_normal(weight.shape)
+            weight += perturbation * numpy_generator(key).standard_normal(weight.shape)
         return Voters(weight, np.zeros(num_voters))
 
 

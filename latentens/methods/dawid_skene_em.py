@@ -29,10 +29,7 @@ from jaxtyping import Float, Int
 from scipy.special import entr, expit, gammaln, logsumexp, rel_entr, softmax
 
 from latentens.inference.identification import Labelling, label_change
-from latentens.inference.optimise import list_optima, local_optimum_warnings
-from latentens.inference.orient import orientation, vote_shares
-from latentens.methods.base import Diagnostics, Estimate, GoldCodes, Method, Posterior
-from latentens.methods.independent import (
+from latentens.inference.independent import (
     Ascent,
     Confusion,
     CountedRows,
@@ -41,17 +38,21 @@ from latentens.methods.independent import (
     Optimum,
     PriorRule,
     VotePrior,
+    by_blocks,
     count_rows,
     expect_labels,
     expectation,
     gold_posterior,
     log_joint,
     maximisation,
-    posterior,
+    posterior_of_votes,
+    vote_indicator,
 )
+from latentens.inference.optimise import list_optima, local_optimum_warnings
+from latentens.inference.orient import orientation, vote_shares
+from latentens.methods.base import Diagnostics, Estimate, GoldCodes, Method, Posterior
 from latentens.methods.moments import rates_at, third_moment_imbalance
-from latentens.methods.rank_one import independent_posterior, rank_one_structure, spectral_score
-from latentens.methods.rows import by_blocks, in_blocks, vote_indicator
+from latentens.methods.rank_one import rank_one_structure, rates_params, spectral_score
 from latentens.models import DawidSkene
 from latentens.programs.model import GenerativeModel
 from latentens.runtime.numerics import numpy_generator
@@ -265,11 +266,8 @@ class DawidSkeneEM(Method):
         moved = super().relabel(estimate, order)
         return replace(moved, state={**moved.state, "added_votes": estimate.state["added_votes"][:, order]})
 
-    @in_blocks
     def posterior(self, estimate: Estimate, votes: Votes) -> Posterior:
-        return posterior(
-            vote_indicator(votes, votes.num_categories), estimate.params["prevalence"], estimate.params["confusion"]
-        )
+        return posterior_of_votes(votes, estimate.params["prevalence"], estimate.params["confusion"])
 
     def fitted_model(self, estimate: Estimate) -> GenerativeModel:
         """Dawid & Skene's."""
@@ -394,11 +392,8 @@ def _spectral_starts(votes: Votes) -> list[Posterior]:
     mean, vector = rank_one.mean, rank_one.vector
     of_one = expit(spectral_score(rows, vector))
     imbalance = third_moment_imbalance(votes.patterns, mean, vector, np.arange(votes.num_voters))
-    rates = rates_at(imbalance, mean, vector)
-    return [
-        np.stack([1 - of_one, of_one], axis=1),
-        by_blocks(lambda part: independent_posterior(part, imbalance, rates), rows),
-    ]
+    found = rates_params(imbalance, rates_at(imbalance, mean, vector))
+    return [np.stack([1 - of_one, of_one], axis=1), posterior_of_votes(rows, found["prevalence"], found["confusion"])]
 
 
 def random_estimates(

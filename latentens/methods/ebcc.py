@@ -2,7 +2,7 @@
 
 The prior leaves most subtypes empty, and an empty one stays so: its share has an expected logarithm of about −100.
 Rounds are plain at first and then go by squared extrapolation of the square roots of the expected counts, as in
-`latentens.methods.independent`.
+`latentens.inference.independent`.
 """
 
 from collections.abc import Sequence
@@ -15,10 +15,19 @@ from jaxtyping import Float, Int
 from scipy.special import digamma, gammaln, logsumexp, softmax
 
 from latentens.inference.identification import Labelling, label_change
+from latentens.inference.independent import (
+    FIRST_JUMP,
+    PLAIN_ROUNDS,
+    Indicator,
+    gold_posterior,
+    next_bound,
+    squared_jump,
+    vote_indicator,
+)
 from latentens.inference.orient import orientation, vote_shares
 from latentens.methods.base import Diagnostics, Estimate, GoldCodes, Method, Posterior
-from latentens.methods.independent import FIRST_JUMP, PLAIN_ROUNDS, gold_posterior, next_bound, squared_jump
-from latentens.methods.rows import Indicator, LabelledRows, in_blocks, labelled_rows, vote_indicator
+from latentens.methods.rows import in_blocks
+from latentens.programs.tables import LabelledRows, labelled_rows
 from latentens.runtime.numerics import numpy_generator, safe_log
 from latentens.runtime.parallel import stop_if_asked
 from latentens.runtime.settings import Count, Positive
@@ -360,7 +369,9 @@ class Ebcc(Method):
         """The subtypes to which the best random start leads on a sample of the items."""
         drawn = generator.multivariate_hypergeometric(rows.counts, num_items, method="marginals")
         chosen = np.flatnonzero(drawn)
-        sample = LabelledRows(rows.votes.take(chosen), drawn[chosen], np.arange(len(chosen)), rows.gold[chosen])
+        sample = rows._replace(
+            votes=rows.votes.take(chosen), counts=drawn[chosen], inverse=np.arange(len(chosen)), gold=rows.gold[chosen]
+        )
         return _best(self._climb_all(self._ascent(sample), sample, generator)).position.subtypes
 
     def _climb_all(self, ascent: SubtypeAscent, rows: LabelledRows, generator: np.random.Generator) -> list[End]:

@@ -9,8 +9,10 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import expit, logsumexp, softmax
 
+from latentens.inference.independent import Indicator, vote_indicator
 from latentens.methods.base import Diagnostics, Estimate, GoldCodes, Method, Posterior
-from latentens.methods.rows import Cells, Indicator, Values, labelled_rows, vote_indicator
+from latentens.methods.rows import Cells, Values
+from latentens.programs.tables import labelled_rows
 from latentens.runtime.parallel import in_threads, stop_if_asked
 from latentens.runtime.progress import track_late
 from latentens.runtime.settings import Count, Positive

@@ -146,12 +146,6 @@ def _rank_one_residual(completed: Matrix, counted: np.ndarray) -> float:
 ROUNDS, ROUNDS_BETWEEN = 30, 5
 """Rounds of alternating least squares, at the ends and after a voter has changed its group."""
 
-MOST_MOVES = 2
-"""Average number of times a voter may change its group."""
-
-LEAST_GAIN = 1e-9
-"""Share of the loss below which a move gains nothing."""
-
 
 class TreeCorrelations(NamedTuple):
     """A tree's correlations: the groups of voters, each one's u and each group's c, and the loss."""
@@ -176,20 +170,27 @@ def best_groups(moments: PairMoments, candidates: list[Groups], num_items: int) 
     return min(found, key=lambda tree: tree.loss + len(tree.links) * np.log(num_items)).groups
 
 
-def refined(moments: PairMoments, groups: Groups) -> TreeCorrelations:
-    """The tree of least loss that moves of single voters reach; no group is emptied."""
+def refined(moments: PairMoments, groups: Groups, *, most_moves: int = 2, least_gain: float = 1e-9) -> TreeCorrelations:
+    """The tree of least loss that moves of single voters reach; no group is emptied.
+
+    Args:
+        moments: Of the pairs.
+        groups: Groups to begin with.
+        most_moves: Average number of times a voter may change its group.
+        least_gain: Share of the loss below which a move gains nothing.
+    """
     correlation, weights = _correlations(moments)
     groups, everyone = groups.copy(), np.arange(len(groups))
     vector = leading_vector(correlation)
     loads = vector * np.sqrt(max(vector @ correlation @ vector, 0.0))
     links, rounds = np.full(groups.max() + 1, 0.8), ROUNDS
-    for _ in range(MOST_MOVES * len(groups) + 1):
+    for _ in range(most_moves * len(groups) + 1):
         loads, links = _least_squares(correlation, weights, groups, loads, links, rounds)
         losses = _losses(correlation, weights, groups, loads, links)
         gains = losses[everyone, groups][:, None] - losses
         gains[np.bincount(groups)[groups] == 1] = 0.0
         voter, group = np.unravel_index(gains.argmax(), gains.shape)
-        if gains[voter, group] <= LEAST_GAIN * losses[voter, groups[voter]]:
+        if gains[voter, group] <= least_gain * losses[voter, groups[voter]]:
             break
         groups[voter], rounds = group, ROUNDS_BETWEEN
     loads, links = _least_squares(correlation, weights, groups, loads, links, ROUNDS)

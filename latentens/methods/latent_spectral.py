@@ -9,10 +9,10 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import softmax
 
+from latentens.inference.independent import Indicator, lean_to_score, log_likelihoods, vote_indicator
 from latentens.inference.orient import vote_shares
 from latentens.methods.base import Diagnostics, Estimate, GoldCodes, Posterior
 from latentens.methods.groups import Groups, candidate_groups, group_residual, group_scores, large_groups
-from latentens.methods.independent import lean_to_score, log_likelihoods
 from latentens.methods.moments import (
     RATE_BOUNDS,
     Rates,
@@ -29,7 +29,7 @@ from latentens.methods.moments import (
     vote_moments,
 )
 from latentens.methods.rank_one import RateMethod, oriented, rank_one_of, without_structure
-from latentens.methods.rows import Indicator, in_blocks, require_two_classes, vote_indicator
+from latentens.methods.rows import in_blocks, require_two_classes
 from latentens.programs.components import two_class_confusion
 from latentens.runtime.numerics import numpy_generator
 from latentens.runtime.settings import Count

@@ -13,12 +13,21 @@ from scipy.special import logsumexp, softmax
 
 from latentens.errors import LatentensError, SettingError
 from latentens.inference.identification import Labelling, label_change
+from latentens.inference.independent import gold_posterior
 from latentens.inference.modes import Algorithm, find_modes, label_start, log_joint_at, prior_starts
 from latentens.inference.optimise import Optima, list_optima
 from latentens.inference.orient import orientation
-from latentens.methods.base import Diagnostics, Estimate, GoldCodes, Method, Posterior, model_params, nested_fit
+from latentens.methods.base import (
+    Diagnostics,
+    Estimate,
+    GoldCodes,
+    Method,
+    Posterior,
+    Predictor,
+    model_params,
+    nested_fit,
+)
 from latentens.methods.dawid_skene_em import DawidSkeneEM
-from latentens.methods.independent import gold_posterior
 from latentens.methods.majority_vote import MajorityVote
 from latentens.programs.contract import structure_of
 from latentens.programs.likelihood import bayes_posterior, log_likelihood
@@ -34,9 +43,6 @@ from latentens.votes.matching import certain_where_known
 AT_BOUND = 1e-6
 """A probability this close to 0 or 1 is reported."""
 
-LISTED = 20
-"""More elements of a parameter at their bounds than this are only counted."""
-
 SLOPE_AT_OPTIMUM = 1e-5
 """Largest entry of the gradient per item that counts as converged."""
 
@@ -45,7 +51,38 @@ FLAT = 1e-9
 
 
 @dataclass(frozen=True)
-class MaximumLikelihood(Method):
+class ModelPredictor(Predictor):
+    """Predicts labels by a generative model.
+
+    Attributes:
+        model: The generative model.
+    """
+
+    model: GenerativeModel
+
+    @property
+    def takes_other_votes(self) -> bool:
+        """True if votes of the model can be for categories that are not labels."""
+        return emits_other_votes(self.model)
+
+    @property
+    def takes_grades(self) -> bool:
+        """True if votes of the model are grades in order."""
+        return self.model.ordered_votes
+
+    @property
+    def takes_soft_votes(self) -> bool:
+        """True: log-emissions are averaged over a voter's probabilities."""
+        return True
+
+    def fitted_model(self, estimate: Estimate) -> GenerativeModel:
+        """The model that was fitted."""
+        del estimate
+        return self.model
+
+
+@dataclass(frozen=True)
+class MaximumLikelihood(ModelPredictor, Method):
     """The parameters of a program that make the votes most likely, and the exact posterior of the labels under them.
 
     Notes:
@@ -79,7 +116,6 @@ class MaximumLikelihood(Method):
 
     counts_rows = True
 
-    model: GenerativeModel
     algorithm: Algorithm = "lbfgs"
     starts: CountOrZero = 8
     warm: tuple[Method, ...] = (DawidSkeneEM(0.0, 0.0), MajorityVote())
@@ -159,26 +195,6 @@ class MaximumLikelihood(Method):
         return bayes_posterior(self.model, estimate.params, votes)
 
     @property
-    def takes_other_votes(self) -> bool:
-        """True if votes of the model can be for categories that are not labels."""
-        return emits_other_votes(self.model)
-
-    @property
-    def takes_grades(self) -> bool:
-        """True if votes of the model are grades in order."""
-        return self.model.ordered_votes
-
-    @property
-    def takes_soft_votes(self) -> bool:
-        """True: log-emissions are averaged over a voter's probabilities."""
-        return True
-
-    def fitted_model(self, estimate: Estimate) -> GenerativeModel:
-        """The model that was fitted."""
-        del estimate
-        return self.model
-
-    @property
     def maximises_posterior(self) -> bool:
         return self.use_prior
 
@@ -255,10 +271,10 @@ def _warnings(model: GenerativeModel, params: Params, optima: Optima, num_given:
     return found
 
 
-def _bound_warnings(name: str, value: np.ndarray) -> list[str]:
+def _bound_warnings(name: str, value: np.ndarray, most_listed: int = 20) -> list[str]:
     """Which elements of a parameter are at a bound, or how many if they are many."""
     at_bound = np.argwhere((value < AT_BOUND) | (value > 1 - AT_BOUND))
-    if len(at_bound) > LISTED:
+    if len(at_bound) > most_listed:
         return [f"{len(at_bound):,} of the {value.size:,} elements of {name} are at their bounds, 0 or 1"]
     return [
         f"{name}{list(map(int, index)) if index.size else ''} is at its bound, {value[tuple(index)]:.0f}"

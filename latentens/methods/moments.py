@@ -10,7 +10,7 @@ from scipy import linalg, sparse
 from scipy.optimize import minimize_scalar
 from scipy.sparse.linalg import eigsh
 
-from latentens.methods.rows import Indicator, vote_indicator
+from latentens.inference.independent import Indicator, vote_indicator
 from latentens.runtime.blocks import row_blocks
 from latentens.runtime.limits import check_memory
 from latentens.votes import Votes

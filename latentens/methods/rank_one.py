@@ -12,9 +12,18 @@ import jax
 import numpy as np
 from jaxtyping import Int
 
+from latentens.inference.independent import (
+    Confusion,
+    Indicator,
+    by_blocks,
+    lean_to_score,
+    log_odds,
+    most_likely_posterior,
+    posterior,
+    vote_indicator,
+)
 from latentens.inference.orient import orientation, vote_shares
 from latentens.methods.base import Diagnostics, Estimate, GoldCodes, Method, Posterior, nested_fit
-from latentens.methods.independent import Confusion, lean_to_score, log_odds, most_likely_posterior, posterior
 from latentens.methods.moments import (
     Rates,
     RatesAt,
@@ -34,16 +43,9 @@ from latentens.methods.moments import (
     third_moment_imbalance,
     vote_moments,
 )
-from latentens.methods.rows import (
-    Indicator,
-    LabelledRows,
-    by_blocks,
-    in_blocks,
-    labelled_rows,
-    require_two_classes,
-    vote_indicator,
-)
+from latentens.methods.rows import in_blocks, require_two_classes
 from latentens.programs.components import two_class_confusion
+from latentens.programs.tables import LabelledRows, labelled_rows
 from latentens.runtime.parallel import stop_if_asked
 from latentens.runtime.settings import Count
 from latentens.votes import Votes
@@ -170,12 +172,6 @@ def oriented(vector: Vector, rows: Patterns) -> Vector:
     says_one = (1 + np.sign(spectral_score(rows.votes, vector))) / 2
     flipped = orientation(np.stack([1 - says_one, says_one], axis=1), rows.votes, counts=rows.counts)[0] == 1
     return -vector if flipped else vector
-
-
-def independent_posterior(rows: Votes, imbalance: float, rates: Rates) -> Posterior:
-    """`p(label | votes)` of conditionally independent voters."""
-    shares = np.array([1 - imbalance, 1 + imbalance]) / 2
-    return posterior(vote_indicator(rows, 2), shares, two_class_confusion(*rates))
 
 
 def rates_params(imbalance: float, rates: Rates) -> dict[str, np.ndarray]:

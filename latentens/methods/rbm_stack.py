@@ -12,11 +12,10 @@ from jaxtyping import Bool, Float, Int
 from scipy.special import logsumexp, softmax
 
 from latentens.errors import SettingError
+from latentens.inference.independent import by_blocks, log_joint, vote_indicator
 from latentens.inference.orient import orientation, vote_shares
 from latentens.methods.base import Diagnostics, Estimate, GoldCodes, Method, Posterior, posterior_of
 from latentens.methods.dawid_skene_em import DawidSkeneEM
-from latentens.methods.independent import log_joint
-from latentens.methods.rows import by_blocks, vote_indicator
 from latentens.rbm.exact import ExactTraining, exact_log_likelihoods
 from latentens.rbm.lemma import dawid_skene_to_rbm, rbm_to_dawid_skene
 from latentens.rbm.machine import Machine

@@ -23,13 +23,12 @@ from latentens.inference.approximation import (
 )
 from latentens.inference.density import constrain, densities_at, flat_draws, judge_chains, label_draws, label_posteriors
 from latentens.inference.nuts_chains import Sampler
-from latentens.methods.base import Arrays, Diagnostics, Estimate, Fit, GoldCodes, Method, Posterior, Predictor, finished
-from latentens.methods.maximum_likelihood import MaximumLikelihood
+from latentens.methods.base import Arrays, Diagnostics, Estimate, Fit, GoldCodes, Method, Posterior, finished
+from latentens.methods.maximum_likelihood import MaximumLikelihood, ModelPredictor
 from latentens.programs.likelihood import Observations, observe
 from latentens.programs.model import GenerativeModel
 from latentens.programs.parameters import flatten, to_point, transform_of
 from latentens.programs.rows import Rows
-from latentens.programs.tables import emits_other_votes
 from latentens.runtime.numerics import double_precision, numpy_generator
 from latentens.runtime.settings import Count, CountOrZero, Positive, above, below
 from latentens.votes import Votes
@@ -40,14 +39,12 @@ PREDICTION_DRAWS = 200
 
 
 @dataclass(frozen=True)
-class DrawsPredictor(Predictor):
+class DrawsPredictor(ModelPredictor):
     """Predicts labels by the draws of a model's parameters, whatever made them.
 
     Attributes:
         model: The generative model.
     """
-
-    model: GenerativeModel
 
     def posterior(self, estimate: Estimate, votes: Votes) -> Posterior:
         """The posterior of the labels averaged over some of the draws."""
@@ -63,26 +60,6 @@ class DrawsPredictor(Predictor):
         """Labels are oriented draw by draw."""
         del estimate
         return True
-
-    @property
-    def takes_other_votes(self) -> bool:
-        """True if votes of the model can be for categories that are not labels."""
-        return emits_other_votes(self.model)
-
-    @property
-    def takes_grades(self) -> bool:
-        """True if votes of the model are grades in order."""
-        return self.model.ordered_votes
-
-    @property
-    def takes_soft_votes(self) -> bool:
-        """True: log-emissions are averaged over a voter's probabilities."""
-        return True
-
-    def fitted_model(self, estimate: Estimate) -> GenerativeModel:
-        """The model that was fitted."""
-        del estimate
-        return self.model
 
 
 @dataclass(frozen=True)

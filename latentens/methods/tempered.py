@@ -365,10 +365,6 @@ def shares(counts: Counts) -> Counts:
     return counts / counts.sum(axis=2, keepdims=True)
 
 
-MANY_VOTES = 2**17
-"""With more votes than this, fits to half of the items will do."""
-
-
 @dataclass(frozen=True)
 class Tempered(Method):
     """A method whose posterior is raised to the power τ at which hidden votes are predicted best.
@@ -447,11 +443,11 @@ class Tempered(Method):
         return temper_voted(self.method.posterior(estimate, votes), votes, temperature, base)
 
 
-def choose_folds(wanted: int | None, votes: Votes) -> int:
-    """The number of folds: as wanted, or two of many votes and five of few."""
+def choose_folds(wanted: int | None, votes: Votes, many: int = 2**17) -> int:
+    """The number of folds: as wanted, or two if there are `many` votes and five if not."""
     if votes.num_items < (wanted or 2):
         raise VotesError(f"{wanted or 2} folds need as many items, but there are {votes.num_items}")
-    return wanted or (2 if votes.tally.sum() > MANY_VOTES else min(5, votes.num_items))
+    return wanted or (2 if votes.tally.sum() > many else min(5, votes.num_items))
 
 
 def find_temperature(held: HeldOut, base: Float[np.ndarray, " label"]) -> tuple[Temperature, Temperature]:

@@ -8,10 +8,10 @@ import pandas as pd
 from jaxtyping import Float
 
 from latentens.errors import VotesError
+from latentens.inference.independent import ROUNDING
 from latentens.methods.base import Estimate, Fit, GoldCodes, Method, Posterior, nested_fit
 from latentens.methods.dawid_skene_em import DawidSkeneEM
 from latentens.methods.groups import best_groups, candidate_groups, group_scores
-from latentens.methods.independent import ROUNDING
 from latentens.methods.majority_vote import MajorityVote
 from latentens.methods.maximum_likelihood import MaximumLikelihood
 from latentens.models import DawidSkene, Tree
@@ -19,9 +19,6 @@ from latentens.runtime.numerics import double_precision, key_from, numpy_generat
 from latentens.runtime.settings import Count, CountOrZero
 from latentens.votes import Votes
 from latentens.votes.agreement import agreement_moments
-
-RESTARTS = 20
-"""Starts of k-means for each number of groups."""
 
 
 @dataclass(frozen=True)
@@ -123,10 +120,10 @@ def _num_parameters(votes: Votes, tree: Tree | None) -> int:
     return (votes.num_classes - 1) * (1 + matrices * votes.num_classes)
 
 
-def _tree(votes: Votes, generator: np.random.Generator, max_groups: int) -> Tree | None:
+def _tree(votes: Votes, generator: np.random.Generator, max_groups: int, restarts: int = 20) -> Tree | None:
     moments = agreement_moments(votes)
     scores = group_scores(moments.covariance, generator)
-    _, *candidates = candidate_groups(scores, max_groups, RESTARTS, generator)
+    _, *candidates = candidate_groups(scores, max_groups, restarts, generator)
     if not candidates or scores.max() < ROUNDING:
         return None
     groups = best_groups(moments, candidates, votes.num_items)

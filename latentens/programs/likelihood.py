@@ -18,7 +18,7 @@ from scipy.special import softmax
 
 from latentens.programs.model import GenerativeModel, Params
 from latentens.programs.rows import Rows, tables_at_draws
-from latentens.programs.tables import Tables, checked_tables, distinct_rows
+from latentens.programs.tables import Tables, check_fittable, check_form, checked_tables, labelled_rows
 from latentens.runtime.blocks import (
     BLOCK_ELEMENTS,
     COPIES,
@@ -174,7 +174,9 @@ def observe(
     Returns:
         The observations and the row of each item.
     """
-    structure, rows, counts, inverse, allowed = distinct_rows(model, votes, gold)
+    structure = check_form(model, votes)
+    check_fittable(model)
+    rows, counts, inverse, *_ = found = labelled_rows(votes, gold, structure.num_labels)
     elements_per_row = math.prod(len(structure.hidden[name].support) for name in structure.vote_parents | {"label"})
     possible = possible_rows(votes) * (1 if gold is None else structure.num_labels + 1)
     num_rows = round_up(few_lengths(len(counts), elements_per_row, possible))
@@ -186,9 +188,9 @@ def observe(
     laid_out = encode(rows, structure.num_vote_classes, num_rows)
     spare = num_rows - len(counts)
     log_allowed = None
-    if allowed is not None:
-        log_allowed = shard_rows(np.pad(np.where(allowed.T, 0.0, -np.inf), ((0, 0), (0, spare))))
-    return Observations(laid_out, shard_rows(np.pad(counts, (0, spare))), log_allowed), inverse
+    if gold is not None:
+        log_allowed = shard_rows(np.pad(found.log_allowed.T, ((0, 0), (0, spare))))
+    return Observations(laid_out, shard_rows(np.pad(counts.astype(np.float64), (0, spare))), log_allowed), inverse
 
 
 def marginal_log_likelihood(

@@ -21,7 +21,15 @@ from scipy.special import logsumexp
 from latentens.programs.contract import structure_of
 from latentens.programs.model import GenerativeModel, Params
 from latentens.programs.parameters import Flat, unflatten
-from latentens.programs.tables import LOG_ZERO, Tables, checked_tables, distinct_rows, lay_out
+from latentens.programs.tables import (
+    LOG_ZERO,
+    Tables,
+    check_fittable,
+    check_form,
+    checked_tables,
+    labelled_rows,
+    lay_out,
+)
 from latentens.runtime.blocks import BLOCK_ELEMENTS, COPIES
 from latentens.runtime.compilation import ONE_THREAD
 from latentens.runtime.limits import check_memory
@@ -70,15 +78,19 @@ class Rows:
             to_fit: Whether the model is to be fitted, so that votes must be informative about the label.
             block_elements: Size of the arrays that are made of some rows at a time, which bounds the memory.
         """
-        structure, distinct, counts, inverse, allowed = distinct_rows(model, votes, gold, to_fit=to_fit)
+        structure = check_form(model, votes)
+        if to_fit:
+            check_fittable(model)
+        rows = labelled_rows(votes, gold, structure.num_labels)
         states = math.prod(len(structure.hidden[name].support) for name in structure.vote_parents)
         check_memory(
-            COPIES * 8.0 * states * min(distinct.num_items, max(1, block_elements // states)),
-            f"fitting {model} to {len(counts):,} distinct rows of votes",
+            COPIES * 8.0 * states * min(rows.votes.num_items, max(1, block_elements // states)),
+            f"fitting {model} to {len(rows.counts):,} distinct rows of votes",
             "use fewer hidden units, or fit a sample of the items by votes.take",
         )
-        incidence = incidence_of(distinct, elements_per_row=states, block_elements=block_elements)
-        return cls(distinct, incidence, counts, inverse, allowed)
+        incidence = incidence_of(rows.votes, elements_per_row=states, block_elements=block_elements)
+        allowed = None if gold is None else rows.allowed
+        return cls(rows.votes, incidence, rows.counts.astype(np.float64), rows.inverse, allowed)
 
     @property
     def num_items(self) -> float:

@@ -230,39 +230,56 @@ def _laid_out(model: GenerativeModel, params: Params) -> LaidOut:
     return lay_out(model, params)
 
 
-class DistinctRows(NamedTuple):
-    """Distinct rows of votes and known labels.
+class LabelledRows(NamedTuple):
+    """Distinct rows of votes, those with different known labels apart.
 
     Attributes:
-        structure: The structure of the model that they are for.
         votes: One item per row.
         counts: Number of items of each row.
         inverse: The row of each item.
-        allowed: The labels that a row may have; None if no label is known.
+        gold: The known label of each row, −1 where it is unknown.
+        num_labels: Number of labels.
     """
 
-    structure: Structure
     votes: Votes
-    counts: Float[np.ndarray, " row"]
+    counts: Int[np.ndarray, " row"]
     inverse: Int[np.ndarray, " item"]
-    allowed: Bool[np.ndarray, "row label"] | None
+    gold: Int[np.ndarray, " row"]
+    num_labels: int
+
+    @property
+    def allowed(self) -> Bool[np.ndarray, "row label"]:
+        """The labels that a row may have."""
+        return (self.gold[:, None] < 0) | (self.gold[:, None] == np.arange(self.num_labels))
+
+    @property
+    def log_allowed(self) -> Float[np.ndarray, "row label"]:
+        """Zero where a row may have a label, −∞ where a known label rules it out."""
+        return np.where(self.allowed, 0.0, -np.inf)
 
 
-def distinct_rows(
-    model: GenerativeModel, votes: Votes, gold: Int[np.ndarray, " item"] | None, *, to_fit: bool = True
-) -> DistinctRows:
-    """The distinct rows of votes for a model; raise an error if it is to be fitted and cannot."""
-    structure = check_form(model, votes)
-    if to_fit and not structure.label_informs_votes:
+def labelled_rows(votes: Votes, gold: Int[np.ndarray, " item"] | None, num_labels: int | None = None) -> LabelledRows:
+    """The distinct rows of votes, those with a known label apart from those without.
+
+    Args:
+        votes: The votes.
+        gold: The code of each item's true label, −1 where it is unknown; None if none is known.
+        num_labels: Number of labels, by default that of the classes.
+    """
+    rows, counts, inverse = votes.patterns
+    num_labels = num_labels or votes.num_classes
+    if gold is None:
+        return LabelledRows(rows, counts, inverse, np.full(len(counts), -1), num_labels)
+    pair = inverse.astype(np.int64) * (num_labels + 1) + gold + 1
+    pairs, inverse, counts = np.unique(pair, return_inverse=True, return_counts=True)
+    row, label = np.divmod(pairs, num_labels + 1)
+    return LabelledRows(rows.take(row), counts, inverse, label - 1, num_labels)
+
+
+def check_fittable(model: GenerativeModel) -> None:
+    """Raise `ContractError` if votes hold no information about the label."""
+    if not structure_of(model).label_informs_votes:
         raise ContractError(
             f"{model}: site 'label' is not an ancestor of 'vote', so votes hold no information about the label; "
             "use simulate and bayes_posterior with known parameters, or a model whose votes depend on the label"
         )
-    distinct, counts, inverse = votes.patterns
-    if gold is None:
-        return DistinctRows(structure, distinct, counts.astype(np.float64), inverse, None)
-    pairs = inverse * (structure.num_labels + 1) + gold + 1
-    weights = np.ones(len(pairs)) if votes.counts is None else votes.counts
-    _, first, inverse = np.unique(pairs, return_index=True, return_inverse=True)
-    allowed = (gold[first, None] < 0) | (gold[first, None] == np.arange(structure.num_labels))
-    return DistinctRows(structure, votes.take(first), np.bincount(inverse, weights, len(first)), inverse, allowed)

@@ -9,6 +9,7 @@ from scipy.sparse.csgraph import connected_components
 from latentens.checks import LabelDependence, label_dependence
 from latentens.comparison import DatasetResult
 from latentens.inference import skill
+from latentens.inference.independent import count_by_label
 from latentens.inference.skill import COVERAGE, VoterSkill
 from latentens.methods.display import MOST_CLASSES
 from latentens.reporting.conclusions import LEAST_KNOWN
@@ -46,7 +47,7 @@ def by_known_labels(data: DatasetResult, pseudo_count: float = 0.5) -> VoterSkil
     if len(chosen) < LEAST_KNOWN:
         return None
     truth = np.eye(len(data.class_names))[data.labels[chosen]]
-    cast, shares = skill.count_by_label(data.votes.take(chosen), truth), truth.mean(axis=0)
+    cast, shares = count_by_label(data.votes.take(chosen), truth), truth.mean(axis=0)
     counts = cast + pseudo_count
     says = skill.says_of(data.votes)
     rates = skill.skills_of(shares, counts / counts.sum(axis=2, keepdims=True), says)

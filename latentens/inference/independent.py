@@ -1,12 +1,12 @@
 """Voters who err independently given the label, p(x, y) = p(y) Π_i p(x_i | y): likelihood, posterior, maximum by EM.
 
 The likelihood runs over the votes that were cast. EM climbs from several starts side by side: plain rounds first, then
-by squared extrapolation (`latentens.methods.independent`). Expected counts go by odds against the first label: what the
+by squared extrapolation (`squared_jump`). Expected counts go by odds against the first label: what the
 votes say about that label itself is the same sum for any parameters, so that each row is looked up and counted for the
 other labels only.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -15,8 +15,6 @@ from jaxtyping import Bool, Float, Int
 from scipy import sparse
 from scipy.special import softmax
 
-from latentens.methods.base import Posterior
-from latentens.methods.rows import Indicator, by_blocks, vote_indicator
 from latentens.runtime.blocks import BLOCK_ELEMENTS
 from latentens.runtime.numerics import safe_log
 from latentens.runtime.parallel import stop_if_asked
@@ -28,6 +26,42 @@ ROUNDING = 1e-12
 """A score this close to zero is zero."""
 
 Confusion = Float[np.ndarray, "voter label vote"]
+Posterior = Float[np.ndarray, "row label"]
+
+Indicator = Float[np.ndarray, "row voter_vote"] | sparse.csr_array
+"""One where the voter cast the vote, or its probability if it is soft; a missing vote is all zeros. Either kind takes
+part in `@`."""
+
+DENSE_ELEMENTS = 2**25
+"""Votes that are stored as a matrix become a dense indicator if it has at most this many elements."""
+
+
+def vote_indicator(votes: Votes, num_categories: int) -> Indicator:
+    """The votes as an indicator matrix, dense where that is affordable.
+
+    Args:
+        votes: The votes.
+        num_categories: Number of columns of each voter, at least that of the different votes.
+    """
+    width = votes.num_voters * num_categories
+    if not votes.is_sparse and votes.num_items * width <= DENSE_ELEMENTS:
+        return (votes.matrix[:, :, None] == np.arange(num_categories)).reshape(-1, width).astype(np.float64)
+    _, voter, vote = votes.triplets
+    columns = voter * np.int32(num_categories) + vote
+    values = np.ones(len(columns)) if votes.weights is None else votes.weights
+    return sparse.csr_array((values, columns, votes.bounds), shape=(votes.num_items, width))
+
+
+def count_votes(votes: Votes, num_categories: int) -> Float[np.ndarray, "row voter vote"]:
+    """How often each voter cast each vote on each item, as a whole array."""
+    indicator = vote_indicator(votes, num_categories)
+    dense = indicator if isinstance(indicator, np.ndarray) else indicator.toarray()
+    return dense.reshape(votes.num_items, votes.num_voters, num_categories)
+
+
+def by_blocks(function: Callable[[Votes], np.ndarray], rows: Votes) -> np.ndarray:
+    """What a function says about each row, asked about some rows at a time to bound its memory."""
+    return np.concatenate([function(block) for _, block in rows.blocks()])
 
 
 def log_likelihoods(indicator: Indicator, confusion: Confusion) -> Float[np.ndarray, "row label"]:
@@ -56,6 +90,21 @@ def posterior(
     return softmax(log_joint(indicator, shares, confusion), axis=1)
 
 
+def posterior_of_votes(
+    votes: Votes, shares: Float[np.ndarray, " label"], confusion: Confusion
+) -> Float[np.ndarray, "item label"]:
+    """`p(label | votes)` of each item, some items at a time."""
+    return by_blocks(lambda some: posterior(vote_indicator(some, confusion.shape[2]), shares, confusion), votes)
+
+
+def count_by_label(votes: Votes, label_probs: Float[np.ndarray, "item label"]) -> Confusion:
+    """How often each voter cast each vote, by label: counts weighted with the label probabilities."""
+    totals = np.zeros((votes.num_voters * votes.num_categories, label_probs.shape[1]))
+    for start, block in votes.blocks():
+        totals += vote_indicator(block, votes.num_categories).T @ label_probs[start : start + block.num_items]
+    return totals.reshape(votes.num_voters, votes.num_categories, -1).transpose(0, 2, 1)
+
+
 def gold_posterior(votes: Votes, gold: Int[np.ndarray, " item"], rows: Votes) -> Float[np.ndarray, "row label"]:
     """What gold labels alone say about rows of votes: shares and confusion matrices are counted, plus one each.
 
@@ -64,13 +113,10 @@ def gold_posterior(votes: Votes, gold: Int[np.ndarray, " item"], rows: Votes) ->
         gold: The code of each item's true label, −1 where it is unknown.
         rows: The rows that are asked about.
     """
-    known, size = np.flatnonzero(gold >= 0), votes.num_categories
+    known = np.flatnonzero(gold >= 0)
     label = np.eye(votes.num_classes)[gold[known]]
-    cast = np.asarray(vote_indicator(votes.take(known), size).T @ label).reshape(-1, size, votes.num_classes)
-    confusion = 1 + cast.transpose(0, 2, 1)
-    shares = 1 + label.sum(axis=0)
-    confusion, shares = confusion / confusion.sum(axis=2, keepdims=True), shares / shares.sum()
-    return by_blocks(lambda part: posterior(vote_indicator(part, size), shares, confusion), rows)
+    confusion, shares = 1 + count_by_label(votes.take(known), label), 1 + label.sum(axis=0)
+    return posterior_of_votes(rows, shares / shares.sum(), confusion / confusion.sum(axis=2, keepdims=True))
 
 
 def lean_to_score(
@@ -92,10 +138,6 @@ def most_likely_posterior(params: Mapping[str, np.ndarray], indicator: Indicator
     """The posterior of two classes at named parameters, leaning to the label of maximum likelihood without a prior."""
     probs = posterior(indicator, params["prevalence"], params["confusion"])
     return lean_to_score(probs, log_odds(indicator, params["confusion"]))
-
-
-LARGEST_EXPONENT = 700.0
-"""Exponentials up to this do not overflow, not even a sum of a hundred."""
 
 
 class Estimates(NamedTuple):
@@ -258,11 +300,14 @@ def _with_known(data: CountedRows, expected: Expected) -> Expected:
 
 
 def _normalise(
-    odds: Float[np.ndarray, "row other start"],
+    odds: Float[np.ndarray, "row other start"], largest: float = 700.0
 ) -> tuple[Float[np.ndarray, "row other start"], Float[np.ndarray, "row start"]]:
-    """Probabilities of the labels after the first from log-odds against it, and `log(1 + Σ exp(odds))`."""
+    """Probabilities of the labels after the first from log-odds against it, and `log(1 + Σ exp(odds))`.
+
+    Exponentials up to `largest` do not overflow, not even a sum of a hundred.
+    """
     highest = None
-    if odds.max() > LARGEST_EXPONENT:  # rare; elsewhere the first label's zero is as good as the highest odds
+    if odds.max() > largest:  # rare; elsewhere the first label's zero is as good as the highest odds
         highest = np.maximum(odds.max(axis=1, keepdims=True), 0.0)
         odds -= highest
     joint = np.exp(odds, out=odds)
@@ -314,9 +359,6 @@ def _expected(
     return Expected(np.concatenate([first_label[None], labels]), np.concatenate([first[None], others]), log_likelihood)
 
 
-LARGE_WORK = 2**20
-"""Where a round of all starts adds up more numbers than this, the worse half is given up after 10, 20, 40 … rounds."""
-
 Parts = TypeVar("Parts", bound=tuple[Any, ...])
 
 
@@ -363,7 +405,7 @@ class Ascent:
     rule: PriorRule
     tolerance: float
     max_iterations: int
-    large_work: int = LARGE_WORK
+    large_work: int = 2**20
 
     def climb(self, expected: Expected) -> Optimum:
         """From expected counts of several starts to where each ends; the first one is never given up."""
