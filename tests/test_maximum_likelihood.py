@@ -18,7 +18,7 @@ from latentens.models import (
     Tree,
     TruncatedGaussian,
 )
-from latentens.programs.parameters import to_params, to_point
+from latentens.programs.parameters import flatten, to_point, transform_of, unflatten
 from latentens.runtime.numerics import double_precision
 from tests.conftest import arbitrary_params
 
@@ -116,7 +116,9 @@ def test_labels_are_oriented_and_parameters_with_them(tree):
 def test_a_start_is_taken_as_given_unless_at_a_bound():
     model = TopDown(4, 3)
     params = arbitrary_params(model, 0) | {"weights": np.full((4, 3), 57.9), "prevalence": np.array([0.0, 1.0])}
-    again = to_params(model, to_point(model, params))
+    transform = transform_of(model)
+    point = flatten(to_point(model, params), transform.point_shapes)
+    again = unflatten(transform.constrain(point), transform.shapes)
     np.testing.assert_allclose(again["weights"], params["weights"])
     assert 0.999 < again["prevalence"][1] < 1
 

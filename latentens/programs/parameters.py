@@ -304,12 +304,6 @@ def to_point(model: GenerativeModel, params: Params) -> dict[str, np.ndarray]:
     return unflatten(transform.unconstrain(flatten(params, transform.shapes)), transform.point_shapes)
 
 
-def to_params(model: GenerativeModel, point: Params) -> dict[str, np.ndarray]:
-    """The parameters at a point of unconstrained space."""
-    transform = transform_of(model)
-    return unflatten(transform.constrain(flatten(point, transform.point_shapes)), transform.shapes)
-
-
 # Starting points and draws from priors.
 
 
