@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from latentens.errors import LimitError
+from latentens.inference import independent as indicator
 from latentens.inference.independent import count_rows, expectation, vote_indicator
 from latentens.methods import SpectralMetaLearner, dawid_skene_em, moments
 from latentens.methods import moments as imbalance
 from latentens.methods import rank_one as spectral
-from latentens.methods import rows as indicator
 from latentens.methods.moments import (
     complete_blocks,
     complete_sparse_diagonal,
