@@ -151,7 +151,7 @@ def run_enumeration(num_hidden: int, num_classes: int, gaps: int, seed: int) -> 
         evaluate()
     seconds, cpu = (time.perf_counter() - start) / 5, (time.process_time() - start_cpu) / 5
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-    sizes = rows.sizes if gaps else RowSizes(1, 24, num_classes, gaps=False, num_votes=24)
+    sizes = rows.sizes if gaps else RowSizes(1, 24, num_classes, num_classes, gaps=False, num_votes=24)
     entries = sizes.entries(num_hidden)
     return {"seconds": seconds, "cpu_seconds": cpu, "mib_beyond_input": grown, "entries": entries}
 

@@ -131,16 +131,16 @@ def test_one_unit_is_fitted_by_the_lemma(num_classes, hidden):
 
 
 def test_sizes_decide_what_is_tried():
-    crowd = RowSizes(20_000, 766, 4, gaps=True, num_votes=97_000)
+    crowd = RowSizes(20_000, 766, 4, 4, gaps=True, num_votes=97_000)
     assert not SingularValueRule().has_room(crowd, 20_000, 3)  # too many states for each vote
-    few = RowSizes(300, 10, 2, gaps=False, num_votes=3_000)
+    few = RowSizes(300, 10, 2, 2, gaps=False, num_votes=3_000)
     assert SingularValueRule().has_room(few, 300, 3)
     assert not SingularValueRule().has_room(few, 42, 3)  # 43 parameters
     assert not SingularValueRule().has_room(few._replace(num_units=3), 300, 3)
     assert not SingularValueRule().has_room(few._replace(num_states=30), 10**6, 3)
-    assert sizes_from_votes(sparse_crowd()) == RowSizes(400, 60, 3, gaps=True, num_votes=1_600)
+    assert sizes_from_votes(sparse_crowd()) == RowSizes(400, 60, 3, 3, gaps=True, num_votes=1_600)
     whole = Votes.from_matrix(np.repeat([[0, 1], [1, 1]], 5, axis=0), num_classes=2)
-    assert sizes_from_votes(whole) == RowSizes(2, 2, 2, gaps=False, num_votes=4)
+    assert sizes_from_votes(whole) == RowSizes(2, 2, 2, 2, gaps=False, num_votes=4)
 
 
 def test_a_layout_too_large_is_refused_with_the_estimate_and_the_remedy(monkeypatch):

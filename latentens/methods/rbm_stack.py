@@ -33,7 +33,7 @@ from latentens.votes import Votes
 class RBMStack(Method):
     """Machines trained greedily from the votes up to one unit, which is the label.
 
-    Votes and hidden units have as many states as there are classes. Unless sizes are given, the votes choose them, and
+    Hidden units have as many states as there are classes, and votes one for each class and each other category. Unless sizes are given, the votes choose them, and
     one unit is kept where they do not support more; a machine of one unit is Dawid & Skene's model, by a lemma of the
     paper, and is fitted as such unless `training` is given. Known labels clamp the unit at the top. `notes` in the
     diagnostics say what was chosen and why.
@@ -63,6 +63,8 @@ class RBMStack(Method):
         >>> fit.labels[-3:]
         array([1, 1, 1])
     """
+
+    takes_other_votes = True
 
     hidden: tuple[Count, ...] | None = None
     rule: SingularValueRule = field(default_factory=SingularValueRule)
@@ -279,7 +281,7 @@ def _is_independent(estimate: Estimate) -> bool:
 
 def _independent_log_joint(estimate: Estimate, votes: Votes) -> Float[np.ndarray, "row label"]:
     params = [np.asarray(estimate.params[name]) for name in ("prevalence", "confusion")]
-    return by_blocks(lambda part: log_joint(vote_indicator(part, len(params[0])), *params), votes)
+    return by_blocks(lambda part: log_joint(vote_indicator(part, params[1].shape[2]), *params), votes)
 
 
 def _describe_widths(widths: Sequence[Width]) -> dict[str, Any]:
@@ -324,16 +326,16 @@ def _notes(width: Width) -> list[str]:
 def stack_params(machines: Sequence[Machine]) -> dict[str, Any]:
     """The machines' parameters by name, and those of Dawid–Skene if there is one machine with one unit.
 
-    Arrays of two classes have the axes (visible, hidden); of more, each axis of units is followed by one of states
+    Arrays of binary units have the axes (visible, hidden); an axis of units of more states is followed by one of states
     1, 2, …, since state 0 has neither bias nor weights.
     """
     params: dict[str, Any] = {}
     for layer, machine in enumerate(machines, start=1):
         weights, visible_bias, hidden_bias = (np.asarray(part) for part in machine[:3])
+        if machine.visible_units.width > 1:
+            weights, visible_bias = (machine.visible_units.by_unit(part, axis=0) for part in (weights, visible_bias))
         if machine.hidden_units.width > 1:
-            visible, hidden = machine.visible_units, machine.hidden_units
-            weights = hidden.by_unit(visible.by_unit(weights, axis=0))
-            visible_bias, hidden_bias = visible.by_unit(visible_bias), hidden.by_unit(hidden_bias)
+            weights, hidden_bias = (machine.hidden_units.by_unit(part) for part in (weights, hidden_bias))
         params |= {f"weights_{layer}": weights, f"visible_bias_{layer}": visible_bias}
         params[f"hidden_bias_{layer}"] = hidden_bias
     if len(machines) == 1:

@@ -44,12 +44,13 @@ class LogLikelihood:
 
     Args:
         rows: The rows.
-        num_hidden: Number of hidden units, which have as many states as the visible ones.
+        num_hidden: Number of hidden units.
         penalty: Weight of the L2 penalty, which a visible unit has in proportion to its number of votes.
     """
 
     def __init__(self, rows: VisibleRows, num_hidden: int, penalty: float = 0.0) -> None:
-        self.units, self.num_hidden, self.penalty = rows.units, num_hidden, penalty
+        self.units, self.hidden_units = rows.units, rows.hidden_units
+        self.num_hidden, self.penalty = num_hidden, penalty
         self.weight = np.asarray(rows.weight)
         self.visible = np.ascontiguousarray(np.asarray(rows.visible).T)
         self.votes = None if rows.observed is None else _votes_by_state(rows)
@@ -57,14 +58,14 @@ class LogLikelihood:
         self.shares = np.asarray(rows.vote_shares)
         self.impossible = None  # labels of rows whose label is another
         if num_hidden == 1 and rows.label is not None:
-            labels = np.arange(self.units.num_states)[:, None]
+            labels = np.arange(self.hidden_units.num_states)[:, None]
             self.impossible = (rows.label >= 0) & (rows.label != labels)
 
     def machine(self, flat: Flat) -> Machine:
         """The machine with these parameters."""
-        num_visible, width = len(self.visible), self.num_hidden * self.units.width
+        num_visible, width = len(self.visible), self.num_hidden * self.hidden_units.width
         weights, visible_bias, hidden_bias = np.split(flat, [num_visible * width, num_visible * (width + 1)])
-        return Machine(weights.reshape(num_visible, width), visible_bias, hidden_bias, self.units, self.units)
+        return Machine(weights.reshape(num_visible, width), visible_bias, hidden_bias, self.units, self.hidden_units)
 
     @staticmethod
     def flat(machine: Machine) -> Flat:
@@ -85,7 +86,7 @@ class LogLikelihood:
         """The mean of `−F(x)`, and its gradient: the expectation of the hidden units given each row."""
         logits = np.asarray(machine.weights.T @ self.visible + machine.hidden_bias[:, None])
         if self.impossible is None:
-            probs, log_norms = _softmax(logits, self.units)
+            probs, log_norms = _softmax(logits, self.hidden_units)
         else:  # one unit
             joint = np.where(self.impossible, -np.inf, np.concatenate([np.zeros_like(logits[:1]), logits]))
             log_norms = _log_sum(joint, axis=0)[None]
@@ -120,12 +121,13 @@ class LogLikelihood:
     def _penalty(self, weights: Float[np.ndarray, "visible hidden"]) -> tuple[float, Float[np.ndarray, "..."]]:
         """`penalty/2 · ‖W‖²`, whichever states are states 0, and its gradient.
 
-        The tables W_ij over all states are centred both ways by `C = I − 1/K`; as C is a projection, the squared norm
-        of twice the centred table is `4 tr(Wᵀ C W C)`, where C has lost its first row and column.
+        The tables W_ij over all states are centred both ways by `C = I − 1/V` and `D = I − 1/K`; as these are
+        projections, the squared norm of twice the centred table is `4 tr(Wᵀ C W D)`, where C and D have lost their first
+        row and column.
         """
-        centring = np.eye(self.units.width) - 1 / self.units.num_states
-        tables = weights.reshape(len(self.shares), self.units.width, -1, self.units.width)
-        centred = np.einsum("uv,ivjs->iujs", centring, tables) @ centring
+        visible, hidden = (np.eye(units.width) - 1 / units.num_states for units in (self.units, self.hidden_units))
+        tables = weights.reshape(len(self.shares), len(visible), -1, len(hidden))
+        centred = np.einsum("uv,ivjs->iujs", visible, tables) @ hidden
         slope = 4 * self.penalty * self.shares[:, None, None, None] * centred
         return 0.5 * float(np.sum(slope * tables)), slope.reshape(weights.shape)
 

@@ -25,6 +25,9 @@ class RowSizes(NamedTuple):
     num_rows: int
     num_units: int
     num_states: int
+    """Number of states of each visible unit."""
+    num_classes: int
+    """Number of states of each hidden unit."""
     gaps: bool
     """Whether some votes are missing or repeated."""
     num_votes: int
@@ -42,12 +45,14 @@ class RowSizes(NamedTuple):
         have gaps.
 
         Args:
-            num_hidden: Number of hidden units, which have as many states as the visible ones.
+            num_hidden: Number of hidden units.
         """
-        states = self.num_states ** (num_hidden if self.gaps else min(self.num_units, num_hidden))
+        states = self.num_classes**num_hidden
+        if not self.gaps:
+            states = min(states, self.num_states**self.num_units)
         if states > MOST_STATES:
             return float("inf")
-        entries = states * (self.num_states - 1) * max(self.num_units, num_hidden)
+        entries = states * max((self.num_states - 1) * self.num_units, (self.num_classes - 1) * num_hidden)
         return float(entries + (states * self.num_votes if self.gaps else 0))
 
     def can_enumerate(self, num_hidden: int) -> bool:
@@ -65,6 +70,7 @@ class VisibleRows(NamedTuple):
         observed: Which units were observed, or how often, if any vote was repeated; None if all were, and once.
         units: The kind of the units.
         label: The state of the unit at the top of the stack, −1 where it is unknown; None if it is for all rows.
+        classes: The kind of the hidden units and of the label; None if they are of the same kind as the visible ones.
     """
 
     visible: Float[AnyArray, "row visible"]
@@ -73,6 +79,12 @@ class VisibleRows(NamedTuple):
     observed: Bool[AnyArray, "row unit"] | Int[AnyArray, "row unit"] | None = None
     units: Units = Units()
     label: Int[np.ndarray, " row"] | None = None
+    classes: Units | None = None
+
+    @property
+    def hidden_units(self) -> Units:
+        """The kind of the hidden units of a machine of these rows."""
+        return self.classes or self.units
 
     @property
     def num_units(self) -> int:
@@ -84,7 +96,8 @@ class VisibleRows(NamedTuple):
         """How many rows there are, and of what."""
         shape = len(self.weight), self.num_units
         votes = shape[0] * shape[1] if self.observed is None else int(np.asarray(self.observed).sum())
-        return RowSizes(*shape, self.units.num_states, self.observed is not None, votes)
+        states = self.units.num_states, self.hidden_units.num_states
+        return RowSizes(*shape, *states, self.observed is not None, votes)
 
     @property
     def means(self) -> Float[AnyArray, " visible"]:
@@ -118,7 +131,7 @@ class VisibleRows(NamedTuple):
                 None if array is None else np.asarray(array)[present] for array in (self.observed, self.label)
             )
             visible, weight = np.asarray(self.visible)[present], counts[present] / items.sum()
-            parts.append(VisibleRows(visible, weight, int(items.sum()), observed, self.units, label))
+            parts.append(VisibleRows(visible, weight, int(items.sum()), observed, self.units, label, self.classes))
         return parts[0], parts[1]
 
     def row_of_items(self, num_items: int | None = None) -> Int[np.ndarray, " item"]:
@@ -158,22 +171,24 @@ def rows_from_votes(votes: Votes, gold: Int[np.ndarray, " item"] | None = None) 
         counts / votes.num_items,
         votes.num_items,
         None if (observed == 1).all() else (observed if votes.has_repeats else observed > 0),
-        Units(max(2, votes.num_classes)),
+        Units(sizes.num_states),
         label,
+        Units(sizes.num_classes),
     )
 
 
 def sizes_from_votes(votes: Votes) -> RowSizes:
     """The sizes of the result of `rows_from_votes`, without computing it."""
     rows = votes.patterns.votes
-    cast = rows.tally.sum(axis=1)
+    cast = rows.cast_by_item
     gaps = bool((cast != votes.num_voters).any()) or votes.has_repeats
-    return RowSizes(rows.num_items, votes.num_voters, max(2, votes.num_classes), gaps, int(cast.sum()))
+    states = max(2, votes.num_categories), max(2, votes.num_classes)
+    return RowSizes(rows.num_items, votes.num_voters, *states, gaps, int(cast.sum()))
 
 
 def _count_votes(votes: Votes) -> Int[np.ndarray, "row voter state"] | Bool[np.ndarray, "row voter state"]:
-    """How often each voter voted for each class on each item."""
-    num_states = max(2, votes.num_classes)
+    """How often each voter voted for each category on each item."""
+    num_states = max(2, votes.num_categories)
     if not votes.has_repeats:
         return votes.matrix[:, :, None] == np.arange(num_states, dtype=votes.matrix.dtype)
     item, voter, vote = votes.triplets

@@ -98,11 +98,11 @@ class SampledTraining(Training):
 
     def _start(self, rows: VisibleRows, num_hidden: int, single: Machine, key: jax.Array) -> Machine:
         """One unit as exact training finds it alone, the others at random."""
-        num_visible, width = rows.visible.shape[1], rows.units.width
+        num_visible, width = rows.visible.shape[1], rows.hidden_units.width
         weights = jax.random.normal(key, (num_visible, num_hidden * width)) * self.input_scale / num_visible**0.5
         bias = jnp.zeros(num_hidden * width)
         if not self.informed:
-            return Machine(weights, rows.units.log_odds(rows.means), bias, rows.units, rows.units)
+            return Machine(weights, rows.units.log_odds(rows.means), bias, rows.units, rows.hidden_units)
         centred = centre(single, rows.means)
         return centred._replace(
             weights=weights.at[:, :width].set(centred.weights), hidden_bias=bias.at[:width].set(centred.hidden_bias)

@@ -84,19 +84,21 @@ def centred_weights(machine: Machine) -> Float[AnyArray, "visible hidden"]:
 
 def from_vote_shares(rows: VisibleRows) -> Machine:
     """The machine with one unit for which each item's label has the distribution of the item's votes."""
-    units, pseudo = rows.units, rows.units.num_states * MEAN_PSEUDO
+    units, hidden, pseudo = rows.units, rows.hidden_units, rows.units.num_states * MEAN_PSEUDO
     tables = units.by_unit(np.asarray(rows.visible))
     cast = np.ones(tables.shape[:2]) if rows.observed is None else np.asarray(rows.observed)
     tables = np.concatenate([cast[:, :, None] - tables.sum(axis=2, keepdims=True), tables], axis=2)
-    labels = (tables.sum(axis=1) + pseudo) / (cast.sum(axis=1)[:, None] + units.num_states * pseudo)
+    labels = tables.sum(axis=1)[:, : hidden.num_states]
+    labels = (labels + pseudo) / (labels.sum(axis=1, keepdims=True) + hidden.num_states * pseudo)
     if rows.label is not None:
-        labels = np.where(rows.label[:, None] < 0, labels, np.eye(units.num_states)[rows.label])
+        labels = np.where(rows.label[:, None] < 0, labels, np.eye(hidden.num_states)[rows.label])
     weighted = (labels * np.asarray(rows.weight)[:, None]).T
     counts = (weighted @ tables.reshape(len(tables), -1)).reshape(-1, *tables.shape[1:]).swapaxes(0, 1) + pseudo
     log_odds = np.log(counts[:, :, 1:]) - np.log(counts[:, :, :1])
     log_zero = np.log(counts[:, :, 0] / counts.sum(axis=2)).sum(axis=0) + np.log(weighted.sum(axis=1) + pseudo)
     weights = np.moveaxis(log_odds[:, 1:] - log_odds[:, :1], 1, 2)
-    return Machine(weights.reshape(-1, units.width), log_odds[:, 0].ravel(), log_zero[1:] - log_zero[0], units, units)
+    bias = log_zero[1:] - log_zero[0]
+    return Machine(weights.reshape(-1, hidden.width), log_odds[:, 0].ravel(), bias, units, hidden)
 
 
 def random_machines(
@@ -104,17 +106,17 @@ def random_machines(
 ) -> list[Machine]:
     """Machines with random weights whose units are balanced at the mean of the data.
 
-    Binary units have weights of either sign. Of more states, those of a hidden unit stand for the same states of the
-    visible ones, which a few starts of arbitrary order would seldom hit on.
+    Binary hidden units have weights of either sign. Of more states, those of a hidden unit stand for the same states of
+    the visible ones, which a few starts of arbitrary order would seldom hit on. Other votes stand for no state.
     """
-    units, means = rows.units, np.asarray(rows.means)
+    units, hidden, means = rows.units, rows.hidden_units, np.asarray(rows.means)
     of_states = np.concatenate([1 - units.by_unit(means).sum(axis=1, keepdims=True), units.by_unit(means)], axis=1)
     biases = (np.log(of_states[:, 1:]) - np.log(of_states[:, :1])).ravel()
-    table = 1 + np.eye(units.width)  # equal entries on its diagonal
+    table = (1 + np.eye(units.width, hidden.width)) / 2  # that of equal entries for equal states and zeros elsewhere
     machines = []
     for drawn in weight_scale * numpy_generator(key).normal(size=(number, rows.num_units, num_hidden)):
-        weights = drawn if units.width == 1 else np.kron(np.abs(drawn), table)
-        machines.append(uncentre(Machine(weights, biases, np.zeros(weights.shape[1]), units, units), means))
+        weights = np.kron(drawn if hidden.width == 1 else 2 * np.abs(drawn), table)
+        machines.append(uncentre(Machine(weights, biases, np.zeros(weights.shape[1]), units, hidden), means))
     return machines
 
 

@@ -64,7 +64,7 @@ class SingularValueRule(Settings):
         grow only if a direction of the data's covariance exceeds the machine's by more than four times the penalty.
         Sampling noise alone exceeds it by about `(1/2) √(voters/items)`, so a penalty of `(1/8) √(voters/items)` lets
         only signal grow; with K states, indicators have variance 1/K and there are K − 1 of them for each voter, which
-        makes it `√((K − 1) voters/items) / (2K²)`. The singular values s_k of W, as shares p_k of their sum, have the
+        makes it `√((K − 1) voters/items) / (2K²)`; of V different votes, `√((V − 1) voters/items) / (2KV)`. The singular values s_k of W, as shares p_k of their sum, have the
         effective rank `exp(−Σ p_k log p_k)` (Roy & Vetterli 2007); a layer has as many units as that, rounded up.
 
         *Support.* Machines are trained on part of the items, each with a machine of one unit on top of it, and the two
@@ -137,12 +137,12 @@ class SingularValueRule(Settings):
         It has fewer hidden units than visible ones, no more parameters than there are items, and fewer than rows have
         probabilities; and its states are few enough to enumerate.
         """
-        visible, hidden = (number * (sizes.num_states - 1) for number in (sizes.num_units, num_hidden))
+        visible, hidden = sizes.num_units * (sizes.num_states - 1), num_hidden * (sizes.num_classes - 1)
         parameters = visible + hidden + visible * hidden
         return (
             num_hidden < sizes.num_units
             and parameters <= num_items
-            and parameters < float(sizes.num_states) ** sizes.num_units
+            and parameters < sizes.num_states**sizes.num_units
             and sizes.entries(num_hidden) <= self.max_entries
         )
 
@@ -163,7 +163,8 @@ class SingularValueRule(Settings):
             num_units -= 1
         penalty = self.penalty
         if penalty is None:
-            penalty = math.sqrt(rows.visible.shape[1] / int(rows.num_items)) / (2 * rows.units.num_states**2)
+            states = rows.units.num_states * rows.hidden_units.num_states
+            penalty = math.sqrt(rows.visible.shape[1] / int(rows.num_items)) / (2 * states)
         training = self.training or ExactTraining(restarts=2, batches=1, weight_scale=0.1)
         return replace(training, penalty=penalty).train(rows, num_units, key=key)
 
@@ -214,10 +215,10 @@ def paired_gain(differences: Float[np.ndarray, " row"], weight: Float[np.ndarray
 
 def _without_units(rows: VisibleRows) -> Machine:
     """Voters who are independent of all: one hidden unit without weights."""
-    units, means = rows.units, rows.units.by_unit(np.asarray(rows.means))
+    units, hidden, means = rows.units, rows.hidden_units, rows.units.by_unit(np.asarray(rows.means))
     log_odds = np.log(means) - np.log(1 - means.sum(axis=1, keepdims=True))
-    shape = rows.visible.shape[1], units.width
-    return Machine(np.zeros(shape), log_odds.ravel(), np.zeros(units.width), units, units)
+    shape = rows.visible.shape[1], hidden.width
+    return Machine(np.zeros(shape), log_odds.ravel(), np.zeros(hidden.width), units, hidden)
 
 
 def effective_rank(strengths: Float[np.ndarray, " unit"]) -> tuple[Float[np.ndarray, " unit"], float]:
