@@ -50,7 +50,8 @@ def save_fit(fit: "Fit", path: str | Path) -> None:
     }
     for name in NAMES:
         names = getattr(fit, name)
-        groups["/"].attrs[name] = json.dumps(len(names) if isinstance(names, range) else list(names), default=plain)
+        counted = isinstance(names, range) and names == range(len(names))
+        groups["/"].attrs[name] = json.dumps(len(names) if counted else list(names), default=plain)
     groups["settings"], groups["votes"] = _dataset(settings), _dataset({"by_item": fit.summary.by_item})
     groups["voters"] = _dataset(fit.summary.skill._asdict())
     content = xr.DataTree.from_dict(groups).to_netcdf(engine="h5netcdf")  # in memory: on a full disk HDF5 crashes

@@ -33,10 +33,10 @@ from latentens.votes import Votes
 class RBMStack(Method):
     """Machines trained greedily from the votes up to one unit, which is the label.
 
-    Hidden units have as many states as there are classes, and votes one for each class and each other category. Unless sizes are given, the votes choose them, and
-    one unit is kept where they do not support more; a machine of one unit is Dawid & Skene's model, by a lemma of the
-    paper, and is fitted as such unless `training` is given. Known labels clamp the unit at the top. `notes` in the
-    diagnostics say what was chosen and why.
+    Hidden units have as many states as there are classes; votes have one more for each other category, such as "tie".
+    Unless sizes are given, the votes choose them, and one unit is kept where they do not support more; a machine of one
+    unit is Dawid & Skene's model, by a lemma of the paper, and is fitted as such unless `training` is given. Known
+    labels clamp the unit at the top. `notes` in the diagnostics say what was chosen and why.
 
     Notes:
         One unit is also kept where more units explain something else than the label: where most of the labels that a

@@ -121,9 +121,9 @@ class LogLikelihood:
     def _penalty(self, weights: Float[np.ndarray, "visible hidden"]) -> tuple[float, Float[np.ndarray, "..."]]:
         """`penalty/2 · ‖W‖²`, whichever states are states 0, and its gradient.
 
-        The tables W_ij over all states are centred both ways by `C = I − 1/V` and `D = I − 1/K`; as these are
-        projections, the squared norm of twice the centred table is `4 tr(Wᵀ C W D)`, where C and D have lost their first
-        row and column.
+        The tables W_ij over all V × K states are centred both ways by `C = I − 1/V` and `D = I − 1/K`; as these are
+        projections, the squared norm of twice the centred table is `4 tr(Wᵀ C W D)`, where C and D have lost their
+        first row and column.
         """
         visible, hidden = (np.eye(units.width) - 1 / units.num_states for units in (self.units, self.hidden_units))
         tables = weights.reshape(len(self.shares), len(visible), -1, len(hidden))

@@ -63,9 +63,10 @@ class SingularValueRule(Settings):
         *Directions.* More units than needed are trained under an L2 penalty. A unit with vanishing weights starts to
         grow only if a direction of the data's covariance exceeds the machine's by more than four times the penalty.
         Sampling noise alone exceeds it by about `(1/2) √(voters/items)`, so a penalty of `(1/8) √(voters/items)` lets
-        only signal grow; with K states, indicators have variance 1/K and there are K − 1 of them for each voter, which
-        makes it `√((K − 1) voters/items) / (2K²)`; of V different votes, `√((V − 1) voters/items) / (2KV)`. The singular values s_k of W, as shares p_k of their sum, have the
-        effective rank `exp(−Σ p_k log p_k)` (Roy & Vetterli 2007); a layer has as many units as that, rounded up.
+        only signal grow; with K classes and V different votes, the indicators of a hidden unit have variance 1/K, those
+        of a voter 1/V, and there are V − 1 of these, which makes it `√((V − 1) voters/items) / (2KV)`. The singular
+        values s_k of W, as shares p_k of their sum, have the effective rank `exp(−Σ p_k log p_k)` (Roy & Vetterli
+        2007); a layer has as many units as that, rounded up.
 
         *Support.* Machines are trained on part of the items, each with a machine of one unit on top of it, and the two
         together give the held-out votes a probability: a layer's units serve the label above them. More units are
