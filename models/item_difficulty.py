@@ -34,7 +34,8 @@ class ItemDifficulty(GenerativeModel):
 
     With two classes there is no `error`, and the order of the labels is not identified, since all abilities can change
     class and sign. With more, difficulty ties labels to votes, though loosely. The order follows the votes in both
-    cases. Without difficulty this is `DawidSkene`.
+    cases. Without difficulty this is `DawidSkene`. Votes for categories that are not labels, such as "tie", count as
+    missing: they are neither right nor wrong.
 
     Reference: J. S. Uebersax & W. M. Grove (1993), A latent trait finite mixture model for the analysis of rating
     agreement, Biometrics 49, 823–835; for annotators, B. Carpenter (2008), Multilevel Bayesian models of categorical

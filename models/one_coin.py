@@ -32,6 +32,9 @@ class OneCoin(GenerativeModel):
     With two classes the order of the labels is not identified and follows the votes, since all accuracies can become
     one minus themselves. With more it is identified: only the vote for the label itself is treated differently.
 
+    Votes for categories that are not labels, such as "tie", count as missing: with errors spread evenly over wrong
+    classes and ties, ties do harm, as `analyses/VOTES.md` shows for `ClassConditional`.
+
     Reference: Y. Zhang, X. Chen, D. Zhou & M. I. Jordan (2016), Spectral methods meet EM: a provably optimal algorithm
     for crowdsourcing, Journal of Machine Learning Research 17 (102).
 

@@ -67,7 +67,7 @@ def hierarchical_dawid_skene(model, params, counts):
 
 def mace(model, params, counts):
     """Whether each voter knew the label is summed out voter by voter."""
-    confusion = np.empty((model.num_voters, model.num_classes, model.num_classes))
+    confusion = np.empty((model.num_voters, model.num_classes, params["strategy"].shape[1]))
     for voter, label, vote in np.ndindex(confusion.shape):
         knows = params["competence"][voter]
         confusion[voter, label, vote] = knows * (vote == label) + (1 - knows) * params["strategy"][voter, vote]
@@ -91,8 +91,11 @@ def item_difficulty(model, params, counts):
 
 
 def confounder(model, params, counts):
+    """Votes for other categories lie between the lower and the upper half of the classes."""
     joint = np.zeros((len(counts), model.num_classes))
-    loading, confusion = params["loading"][:, None], params["confusion"]
+    half, votes = model.num_classes // 2, range(counts.shape[2])
+    upwards = [*votes[:half], *votes[model.num_classes :], *votes[half : model.num_classes]]
+    loading, confusion, counts = params["loading"][:, None], params["confusion"][..., upwards], counts[..., upwards]
     for label, share in enumerate(params["prevalence"]):
         below = np.cumsum(confusion[:, label], axis=1)
         below[:, -1] = 1.0
@@ -190,10 +193,10 @@ def deep_belief_net(model, params, counts):
 
 
 def top_down(model, params, counts):
-    voters, others = model.num_voters, model.num_classes - 1
+    voters, others, votes = model.num_voters, model.num_classes - 1, counts.shape[2] - 1
     joint = np.zeros((len(counts), model.num_classes))
     label_weights = np.pad(params["label_weights"].reshape(-1, others), ((0, 0), (1, 0)))
-    bias, weights = params["visible_bias"].reshape(voters, others), params["weights"].reshape(voters, others, -1)
+    bias, weights = params["visible_bias"].reshape(voters, votes), params["weights"].reshape(voters, votes, -1)
     for hidden in product((0, 1), repeat=model.num_hidden):
         scores = np.pad(bias + weights @ np.array(hidden), ((0, 0), (1, 0)))
         of_votes = chance(softmax(scores, axis=1), counts)

@@ -1,6 +1,7 @@
 """Votes for categories that are not labels, such as "tie": against loops, and against taking them as missing."""
 
 import itertools
+from functools import partial
 
 import jax
 import numpy as np
@@ -10,8 +11,18 @@ import latentens as le
 from latentens.datasets import simulate
 from latentens.errors import VotesError
 from latentens.methods import DawidSkeneEM, Ebcc, Glad, MajorityVote, MaximumLikelihood, Nuts, Tempered
-from latentens.models import ClassConditional, DawidSkene, HierarchicalDawidSkene, ItemDifficulty, Tree
-from latentens.programs.likelihood import bayes_posterior
+from latentens.models import (
+    ClassConditional,
+    Confounder,
+    DawidSkene,
+    HierarchicalDawidSkene,
+    ItemDifficulty,
+    Mace,
+    TopDown,
+    Tree,
+)
+from latentens.programs.contract import structure_of
+from latentens.programs.likelihood import bayes_posterior, log_likelihood, pointwise_log_likelihood
 from latentens.votes import Votes
 from tests import oracles
 
@@ -96,17 +107,45 @@ def test_the_posterior_is_that_of_loops(model, num_classes, repeated):
     np.testing.assert_allclose(bayes_posterior(model, params, votes), expected, atol=1e-10)
 
 
+@pytest.mark.parametrize(
+    ("model", "oracle"),
+    [
+        (partial(Tree, (0, 0, 1, 2)), oracles.tree),
+        (partial(TopDown, 4, 2), oracles.top_down),
+        (partial(Confounder, 4), oracles.confounder),
+        (partial(Mace, 4), oracles.mace),
+    ],
+    ids=["Tree", "TopDown", "Confounder", "Mace"],
+)
 @pytest.mark.parametrize("num_classes", [2, 3])
-def test_the_posterior_of_a_tree_is_that_of_loops(num_classes):
-    model = Tree((0, 0, 1, 2), num_classes, num_categories=num_classes + 2)
+def test_posteriors_and_likelihoods_are_those_of_brute_force(model, oracle, num_classes):
+    model = model(num_classes=num_classes, num_categories=num_classes + 2)
     made = simulate(model, 40, key=KEY)
     frame = made.votes.to_long().sample(frac=0.8, random_state=0)
     votes = Votes.from_long(frame.iloc[np.r_[: len(frame), :30]], classes=range(num_classes), duplicates="keep")
     counts = np.zeros((votes.num_items, 4, num_classes + 2))
     np.add.at(counts, tuple(votes.triplets), 1)
-    joint = oracles.tree(model, made.params, counts)
+    joint = oracle(model, made.params, counts)
     expected = joint / joint.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(bayes_posterior(model, made.params, votes), expected, atol=1e-10)
+    np.testing.assert_allclose(log_likelihood(model, made.params, votes), np.log(joint.sum(axis=1)).sum(), rtol=1e-10)
+    assert structure_of(model).num_vote_classes == num_classes + 2
+    example = model.example_params(KEY)
+    assert {name: value.shape for name, value in example.items()} == structure_of(model).parameter_shapes
+
+
+def test_who_knows_the_label_never_says_tie_and_unsure_lies_in_the_middle():
+    """By hand: a tie says nothing in `Mace`; in `Confounder` a strong factor moves votes from 0 over the tie to 1."""
+    votes = Votes.from_matrix([["No", "Tie"], ["Yes", "Tie"]], classes=CLASSES)
+    params = {"prevalence": np.full(2, 0.5), "competence": np.array([0.6, 0.9]), "strategy": np.full((2, 3), 1 / 3)}
+    found = bayes_posterior(Mace(2, num_categories=3), params, votes)
+    right = 0.6 + 0.4 / 3
+    np.testing.assert_allclose(found[:, 0], np.array([right, 0.4 / 3]) / (right + 0.4 / 3), atol=1e-12)
+    shared = {"prevalence": np.full(2, 0.5), "confusion": np.full((2, 2, 3), 1 / 3), "loading": np.full(2, 0.99)}
+    pairs = Votes.from_matrix([["No", "Yes"], ["No", "Tie"], ["Yes", "Tie"]], classes=CLASSES)
+    far, *near = pointwise_log_likelihood(Confounder(2, num_categories=3), shared, pairs)
+    assert far < min(near) - 3
+    np.testing.assert_allclose(*near, atol=1e-8)
 
 
 def test_estimates_use_them_and_as_many_votes_as_classes_change_nothing():

@@ -137,7 +137,7 @@ def test_sizes_decide_what_is_tried():
     assert SingularValueRule().has_room(few, 300, 3)
     assert not SingularValueRule().has_room(few, 42, 3)  # 43 parameters
     assert not SingularValueRule().has_room(few._replace(num_units=3), 300, 3)
-    assert not SingularValueRule().has_room(few._replace(num_states=30), 10**6, 3)
+    assert not SingularValueRule().has_room(few._replace(num_states=30, num_classes=30), 10**6, 3)
     assert sizes_from_votes(sparse_crowd()) == RowSizes(400, 60, 3, 3, gaps=True, num_votes=1_600)
     whole = Votes.from_matrix(np.repeat([[0, 1], [1, 1]], 5, axis=0), num_classes=2)
     assert sizes_from_votes(whole) == RowSizes(2, 2, 2, 2, gaps=False, num_votes=4)

@@ -102,6 +102,7 @@ class Glad(Method):
     Expectation–maximisation: posteriors of the labels, then a scoring step in each ease β_i and each ability α_j, with
     priors N(1, 1) for both and equal shares of the classes. The probabilities are the posterior of the label at the
     estimated ability and ease. Gold labels take part in every round, and give a second start; the better one is kept.
+    Votes for categories that are not labels, such as "tie", count as missing: as one more wrong answer they do harm.
 
     Attributes:
         tolerance: Stop when a round gains less than this in mean log-posterior.
