@@ -110,7 +110,7 @@ class Confounder(GenerativeModel):
 
     @property
     def _upwards(self) -> Int[np.ndarray, " vote"] | None:
-        """The votes from the lowest to the highest, other categories in the middle; None for votes for classes alone."""
+        """The votes from the lowest to the highest, other categories in the middle; None if there are none."""
         classes = self.num_classes
         others = np.arange(classes, self.num_categories or classes)
         return np.insert(np.arange(classes), classes // 2, others) if len(others) else None
