@@ -1,7 +1,10 @@
 """The errors a user can cause; each message is one sentence that names the fault and the remedy."""
 
+import sysconfig
+import traceback
 from collections.abc import Callable
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 
@@ -54,12 +57,43 @@ class LatentensWarning(UserWarning):
     """Input of which a part cannot be used, or a result that needs caution."""
 
 
+class FailedFitWarning(LatentensWarning):
+    """A method that failed in a comparison, which goes on without it."""
+
+
 class DataNotFoundError(LatentensError, FileNotFoundError):
     """A data file that was not found; the message says what to fetch and where to put it."""
 
 
 class MissingExtraError(LatentensError, ImportError):
     """An optional dependency that is not installed; the message says how to install it."""
+
+
+LIBRARIES = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+"""Folders of Python's and of installed libraries."""
+
+
+def users_place(error: BaseException) -> str:
+    """File and line of the last of the user's code that an error came through; empty if it came through none.
+
+    The user's code is what is neither of this package nor of a library.
+    """
+    for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
+        file = Path(frame.f_code.co_filename)
+        is_ours = str(frame.f_globals.get("__name__")).partition(".")[0] == "latentens"
+        if not is_ours and not str(file).startswith("<") and not any(map(file.is_relative_to, LIBRARIES)):
+            shown = file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file
+            return f"{shown}, line {line}"
+    return ""
+
+
+def in_one_line(error: BaseException) -> str:
+    """An error with the place in the user's code that it came from, if it did."""
+    if isinstance(error, LatentensError):
+        return str(error)
+    first = str(error).strip().partition("\n")[0]
+    words = f"{type(error).__name__}: {first}" if first else type(error).__name__
+    return f"{words} ({place})" if (place := users_place(error)) else words
 
 
 def require(purpose: str, *modules: str) -> None:

@@ -219,7 +219,7 @@ def test_draws_of_a_sampler_make_the_same_fit(tmp_path):
     fit = le.fit_from_draws(DawidSkene(6), votes, sampled.draws)
     np.testing.assert_allclose(fit.label_probs, sampled.label_probs, atol=1e-12)
     np.testing.assert_allclose(fit.predict(votes), sampled.predict(votes), atol=1e-12)
-    name = "labels of common rows"
+    name = "labels of frequent vote patterns"
     assert fit.diagnostics["r_hat"][name] == pytest.approx(sampled.diagnostics["r_hat"][name])
     fit.save(tmp_path / "fit.nc")
     np.testing.assert_array_equal(le.load_fit(tmp_path / "fit.nc").predict(votes), fit.predict(votes))

@@ -145,12 +145,47 @@ def test_lists(invoke, tmp_path, command, names):
         assert name in shown
 
 
+OWN = """
+from dataclasses import dataclass
+import latentens as le
+
+@dataclass(frozen=True)
+class Raises(le.Method):
+    def estimate(self, votes, key, gold=None):
+        return 1 / 0
+
+    def posterior(self, estimate, votes):
+        return 1 / 0
+
+@dataclass(frozen=True)
+class Warns(le.methods.MajorityVote):
+    def estimate(self, votes, key, gold=None):
+        return le.Estimate(diagnostics=le.methods.Diagnostics(warnings=["accuracy is at its bound"]))
+"""
+
+
+def test_an_error_in_a_users_method_is_one_line(invoke, tree_folder, tmp_path):
+    (tmp_path / "own.py").write_text(OWN)
+    words = "ZeroDivisionError: division by zero (own.py, line 8)"
+    votes = str(tree_folder / "t.csv")
+    code, _, error = invoke("fit", "own.py:Raises", votes, "--out", "x.csv", cwd=tmp_path)
+    assert code == 2
+    assert error == f"latentens: {words}\n"
+    methods = ("-m", "MajorityVote", "-m", "own.py:Raises", "-m", "own.py:Warns")
+    code, _, error = invoke("compare", "--votes", votes, *methods, cwd=tmp_path)
+    assert code == 1
+    assert error.count("failed on t") == 1
+    assert f"own.py:Raises failed on t: {words}\n" in error
+    assert "t, own.py:Warns: accuracy is at its bound\n" in error
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("simulate", "Forest", "--out", "x.csv"), "there is no method or model 'Forest'; available are Consensus"),
+        (("simulate", "Forest", "--out", "x.csv"), "there is no model 'Forest'; available are ClassConditional"),
+        (("simulate", "DawidSkenEM", "--out", "x.csv"), "there is no model 'DawidSkenEM'; did you mean DawidSkene?"),
         (("simulate", "Tree", "--out", "x.txt"), "x.txt does not end in .csv"),
-        (("simulate", "none.py:Model", "--out", "x.csv"), "none.py is not a Python file"),
+        (("simulate", "none.py:Model", "--out", "x.csv"), "none.py: no such file"),
         (("simulate", "empty.py:Model", "--out", "x.csv"), "empty.py has no model or program 'Model'"),
         (
             ("fit", "Oracle", "good.csv", "--out", "x.csv"),
@@ -207,7 +242,7 @@ BAD_FILES = {
     ),
     "one item": (b"item,voter,vote\n1,a,0\n1,b,1\n", "votes of only one item"),
     "one voter": (b"item,voter,vote\n1,a,0\n2,a,1\n", "votes of only one voter"),
-    "garbage": (bytes(range(256)) * 8, "is not a readable CSV file"),
+    "garbage": (bytes(range(256)) * 8, "is not UTF-8"),
 }
 
 

@@ -23,7 +23,7 @@ from latentens import Dataset, Votes, compare
 from latentens.comparison import EXACT, data_trees, from_tree, load_comparison, save_comparison, to_tree
 from latentens.comparison.cell import Cell, describe, settings_of
 from latentens.comparison.sweep import OUTSIDE_KEY, TRUTH_OUTSIDE_KEY, _work_keys
-from latentens.errors import LatentensError
+from latentens.errors import FailedFitWarning, LatentensError, LatentensWarning
 from latentens.inference.orient import vote_shares
 from latentens.methods import DawidSkeneEM, MajorityVote, MaximumLikelihood, Nuts, RBMStack
 from latentens.methods.base import Diagnostics, Estimate, Method
@@ -31,7 +31,7 @@ from latentens.methods.persistence import axis_names
 from latentens.models import DawidSkene, LayeredGraph, Tree
 from latentens.programs.contract import structure_of
 from latentens.runtime.store import Store
-from latentens.scores import Score
+from latentens.scores import Score, averaged
 from latentens.scores.scores import evaluate
 from tests.reference import KEY, independent_votes, two_class
 
@@ -122,9 +122,20 @@ def test_what_methods_were_told_is_not_compared(sets):
     np.testing.assert_array_equal(data.labels >= 0, np.arange(60) >= 20)
 
 
+def test_a_failing_method_is_named_in_a_warning(sets):
+    with pytest.warns(FailedFitWarning, match="Broken failed on made/1: ZeroDivisionError: no luck today") as found:
+        compare(sets[0], {"a": MajorityVote(), "Broken": Broken()}, key=KEY, resamples=0, repetitions=2)
+    assert len(found) == 1
+
+
 def test_a_failing_method_is_recorded_and_the_others_go_on(tree):
     scores = tree["scores"].to_dataset()
-    assert (scores["error"].sel({"estimator": "Broken"}) == "ZeroDivisionError('no luck today')").all()
+    assert (
+        scores["error"]
+        .sel({"estimator": "Broken"})
+        .str.match(r"ZeroDivisionError: no luck today \(.*test_compare.py, ")
+        .all()
+    )
     assert (scores["error"].sel({"estimator": "DawidSkeneEM"}) == "").all()
     assert scores["balanced_accuracy"].sel({"estimator": "Broken"}).isnull().all()
     assert tree["made/1/estimates/label_prob"].sel({"estimator": "Broken"}).isnull().all()
@@ -367,7 +378,6 @@ CHANGED_FIELDS = {
     "folds": lambda cell: 3,
     "checks": lambda cell: True,
     "gold_folds": lambda cell: 3,
-    "scores": lambda cell: (Score("mine", "One of my own", "Labels", vote_shares),),
     "name": lambda cell: "another name",
     "repetition": lambda cell: 7,
 }
@@ -493,6 +503,26 @@ def test_what_failed_is_tried_again(tmp_path):
         flag.touch()
     assert "network is down" in str(trees[0]["scores/error"].values)
     assert "network is down" not in str(trees[1]["scores/error"].values)
+
+
+def test_scores_of_ones_own_need_no_new_fit_and_cannot_lose_one(tmp_path):
+    """The second score works on the few items on which it is tried, but not on the data."""
+    data, progress = dataset("made", known=False), []
+    mean = Score("mean", "Mean confidence", function=averaged(lambda items: items.confidence))
+    fails = Score(
+        "fails", "Fails on more than 5 items", function=averaged(lambda items: np.ones(5)[: len(items.labels)])
+    )
+    options = {"key": KEY, "folder": tmp_path, "resamples": 5}
+    compare(data, Draws(), **options)
+    with pytest.warns(LatentensWarning, match="score 'fails' of Draws on made failed: the function in averaged must"):
+        tree = compare(data, Draws(), scores=[mean, fails], on_progress=lambda *done: progress.append(done), **options)
+    assert progress == [(1, 1)], "the fit was kept"
+    scores = tree["scores"].to_dataset().sel(estimator="Draws").squeeze()
+    probs = tree["made/estimates/label_prob"].sel(estimator="Draws").to_numpy()
+    assert scores["mean"].item() == pytest.approx(probs.max(axis=-1).mean())
+    assert np.isnan(scores["fails"])
+    assert np.isfinite(scores["accuracy"])
+    assert np.isfinite(tree["intervals/mean"].sel(estimator="Draws")).all()
 
 
 def test_settings_without_content_are_refused_before_any_work(tmp_path):

@@ -1,4 +1,5 @@
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import jax
 import numpy as np
@@ -126,10 +127,11 @@ def test_leave_one_out_needs_draws(votes):
         leave_one_out(DawidSkeneEM().fit(votes, key=KEY), votes)
 
 
+@dataclass(frozen=True)
 class Frequencies(Method):
     """Each voter's share of ones; remembers which items it has seen."""
 
-    seen: list = []  # noqa: RUF012
+    seen: ClassVar[list] = []
 
     def estimate(self, votes, key, gold=None):
         self.seen.append(set(votes.item_names))

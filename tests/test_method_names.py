@@ -15,7 +15,7 @@ from latentens.votes import Votes
 
 MODEL = """
 from dataclasses import dataclass
-from latentens import GenerativeModel
+from latentens import GenerativeModel, Method
 from latentens.methods import MajorityVote
 
 @dataclass(frozen=True)
@@ -29,6 +29,12 @@ class Mine(GenerativeModel):
 class Odd:
     def __init__(self):
         raise KeyError("odd")
+
+class Neither:
+    pass
+
+class Forgot(Method):
+    estimate = posterior = None
 
 ready = Mine(4)
 aggregator = MajorityVote()
@@ -120,6 +126,9 @@ def test_short_names():
         ("Nuts(mine.py:Odd)", "Odd: KeyError: 'odd'"),
         ("Nuts(mine.py:Mine(num_voter=3))", "Mine has no setting 'num_voter'; its settings are num_voters, depth"),
         ("mine.py:ready", "'mine.py:ready' is a model; fit it by"),
+        ("mine.py:Neither", "Neither does not derive from latentens.Method"),
+        ("mine.py:Forgot", "Forgot must be a frozen dataclass"),
+        ("none.py:Foo", "none.py: no such file"),
         ("Tree", "'Tree' is a model; fit it by 'MaximumLikelihood(Tree)'"),
         ("DawidSkenEM", "there is no method or model 'DawidSkenEM'; did you mean DawidSkeneEM?"),
         ("Oracle", "there is no method or model 'Oracle'; available are Consensus, Cubam"),

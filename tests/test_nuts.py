@@ -63,7 +63,7 @@ def test_prediction_averages_over_draws(by_grid, sampled):
 def test_healthy_chains_are_said_to_be_healthy(sampled):
     diagnostics = sampled.diagnostics
     assert diagnostics["divergences"] == 0
-    assert diagnostics["r_hat"]["labels of common rows"] < 1.02
+    assert diagnostics["r_hat"]["labels of frequent vote patterns"] < 1.02
     assert set(diagnostics["sample_stats"]) >= {"lp", "diverging", "acceptance_rate", "n_steps"}
     assert all(value.shape[:2] == (2, 1000) for value in diagnostics["sample_stats"].values())
 
@@ -86,7 +86,7 @@ def test_label_switching_is_removed_draw_by_draw():
 
 
 def test_words_for_what_goes_wrong():
-    good = {"log density": 1.0, "labels of common rows": 1.0}
+    good = {"log density": 1.0, "labels of frequent vote patterns": 1.0}
     assert convergence_words(good, {"skill": 1.0}) == []
     assert "multimodal" in convergence_words(good | {"log density": 1.6}, {"skill": 1.6})[0]
     assert "not converged" in convergence_words(good | {"log density": 1.05}, {"skill": 1.0})[0]

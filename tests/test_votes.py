@@ -160,8 +160,8 @@ def test_duplicates_can_be_settled():
     [
         (b"", "is empty"),
         (b"item,voter,vote\n", "there is a header but no rows"),
-        (bytes(range(256)), "is not a readable CSV file"),
-        ("item,voter,vote\n1,André,0\n1,b,1\n".encode("latin-1"), "is not a readable CSV file: save it as UTF-8"),
+        (bytes(range(256)), "is not UTF-8"),
+        ("item,voter,vote\n1,André,0\n1,b,1\n".encode("latin-1"), "is not UTF-8: save it as UTF-8"),
         (b"item,voter,vote\n1,a,0\n1,a,1\n", "votes.csv: item 1 has more than one vote of voter 'a'"),
         (b"item,voter,vote\n1,a,0\n1,b,cat\n", "mix numbers and text"),
         (b"a,b\n1,0\n2.5,1\n", "vote 2.5 is not an integer"),

@@ -17,7 +17,7 @@ from latentens.cli import options as shared
 from latentens.cli.estimate_command import estimate, next_command
 from latentens.cli.options import as_options, reads_votes
 from latentens.cli.terminal import console, messages, report_fits_on_interrupt, say, status, tell, warnings_as_sentences
-from latentens.errors import LatentensError
+from latentens.errors import LatentensError, in_one_line, users_place
 from latentens.runtime.compiled_cache import keep_compiled
 
 if TYPE_CHECKING:
@@ -51,6 +51,11 @@ def run() -> None:
             sys.exit(2)
         except OSError as error:
             say(f"{error.filename}: {error.strerror}" if error.filename else error)
+            sys.exit(2)
+        except Exception as error:
+            if not users_place(error):
+                raise
+            say(in_one_line(error))
             sys.exit(2)
 
 

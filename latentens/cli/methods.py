@@ -27,6 +27,8 @@ METHOD_NAMES = tuple(name for name in methods.__all__ if issubclass(getattr(meth
 SETTINGS_NAMES = ("ExactTraining", "SampledTraining", "SingularValueRule")
 """Classes that are settings of methods."""
 
+ALL_NAMES = (*METHOD_NAMES, *models.__all__, *SETTINGS_NAMES)
+
 KNOWN: dict[str, Any] = (
     {name.lower(): type(model) for name, model in PAPER_MODELS.items()}
     | {name.lower(): getattr(methods, name) for name in METHOD_NAMES}
@@ -45,8 +47,9 @@ Sizes = Mapping[str, int]
 def find_model(text: str) -> tuple[str, GenerativeModel]:
     """A model and its name in tables; `text` may also be its name in the paper."""
     name, expression = _parse(text, "model")
-    made = _build(expression, {})
+    made = _build(expression, {}, models.__all__)
     if not isinstance(made, GenerativeModel):
+        _refuse_own(made, text, GenerativeModel)
         raise LatentensError(f"{text!r} is not a model; the models are {', '.join(models.__all__)}, and FILE.py:NAME")
     return name.rsplit(":", 1)[-1], made
 
@@ -63,11 +66,18 @@ def find_methods(texts: Sequence[str]) -> dict[str, Callable[[Votes], Method]]:
         if isinstance(made, GenerativeModel):
             raise LatentensError(f"{text!r} is a model; fit it by 'MaximumLikelihood({text})' or 'Nuts({text})'")
         if not isinstance(made, Method):
+            _refuse_own(made, text, Method)
             raise LatentensError(f"{text!r} is not a method; the methods are {', '.join(METHOD_NAMES)}")
         if name in found:
             raise LatentensError(f"{text!r} appears twice; give one of them another name: -m 'again={text}'")
         found[name] = partial(_for_votes, expression)
     return found
+
+
+def _refuse_own(made: Any, text: str, wanted: type) -> None:
+    """Refuse an object from a user's file that is neither a model nor a method."""
+    if QUOTED_OR_IN_FILE.search(text) and not type(made).__module__.startswith("latentens"):
+        raise LatentensError(f"{type(made).__name__} does not derive from latentens.{wanted.__name__}")
 
 
 def _for_votes(expression: ast.expr, votes: Votes) -> Method:
@@ -105,8 +115,14 @@ def _parse(text: str, kind: str) -> tuple[str, ast.expr]:
         raise LatentensError(f"{text!r} is not a {kind}; {remedy}") from None
 
 
-def _build(node: ast.expr, sizes: Sizes) -> Any:
-    """An object from its expression: a literal, a name, or a call whose arguments are such expressions."""
+def _build(node: ast.expr, sizes: Sizes, names: Sequence[str] = ALL_NAMES) -> Any:
+    """An object from its expression: a literal, a name, or a call whose arguments are such expressions.
+
+    Args:
+        node: The expression.
+        sizes: Settings of models that it does not give.
+        names: The names that messages suggest.
+    """
     if isinstance(node, ast.Tuple | ast.List):
         return tuple(_build(part, sizes) for part in node.elts)
     call = node if isinstance(node, ast.Call) else ast.Call(node, [], [])
@@ -117,7 +133,7 @@ def _build(node: ast.expr, sizes: Sizes) -> Any:
         except ValueError:
             raise LatentensError(f"{ast.unparse(node)!r} is neither a value nor a model") from None
     name = ast.unparse(call.func).strip("'")
-    found = _known(name) if in_file is None else _from_file(*in_file.groups())
+    found = _known(name, names) if in_file is None else _from_file(*in_file.groups())
     arguments = [_build(part, sizes) for part in call.args]
     settings = {str(part.arg): _build(part.value, sizes) for part in call.keywords}
     if inspect.isclass(found):
@@ -128,15 +144,15 @@ def _build(node: ast.expr, sizes: Sizes) -> Any:
     return GenerativeModel.from_program(found) if is_program else found
 
 
-def _known(name: str) -> Any:
+def _known(name: str, names: Sequence[str]) -> Any:
     if name.lower() in KNOWN:
         return KNOWN[name.lower()]
-    names = (*METHOD_NAMES, *models.__all__, *SETTINGS_NAMES)
-    if close := get_close_matches(name.lower(), KNOWN, n=1, cutoff=0.8):
+    candidates = [text for text, found in KNOWN.items() if found.__name__ in names]
+    if close := get_close_matches(name.lower(), candidates, n=1, cutoff=0.8):
         remedy = f"did you mean {next((known for known in names if known.lower() == close[0]), close[0])}?"
     else:
         remedy = f"available are {', '.join(names)}, and FILE.py:NAME"
-    raise LatentensError(f"there is no method or model {name!r}; {remedy}")
+    raise LatentensError(f"there is no {'method or ' * (names is ALL_NAMES)}model {name!r}; {remedy}")
 
 
 def _construct(found: type, arguments: list[Any], settings: dict[str, Any], sizes: Sizes) -> Any:
@@ -159,8 +175,8 @@ def _construct(found: type, arguments: list[Any], settings: dict[str, Any], size
 
 
 def _from_file(path: str, name: str) -> Any:
-    if not Path(path).is_file() or Path(path).suffix != ".py":
-        raise LatentensError(f"{path} is not a Python file")
+    if not Path(path).is_file():
+        raise LatentensError(f"{path}: no such file")
     module = _load(path, Path(path).stat().st_mtime_ns)
     if not hasattr(module, name):
         raise LatentensError(f"{path} has no model or program {name!r}")

@@ -37,15 +37,18 @@ def add_evidence(tree: Any, datasets: Iterable[Dataset], key: jax.Array, *, inde
 
 
 def print_comparison(tree: Any) -> list[str]:
-    """Print scores, predictions of votes, doubts about labels and failures; returns the failures."""
+    """Print scores, predictions of votes, warnings of fits and failures; returns the failures."""
     comparison = from_tree(tree)
     for table in (*score_tables(comparison), *gold_tables(comparison), *prediction_tables(comparison)):
         console.print(table)
     doubts, failures = dict[tuple[str, str], dict[str, None]](), list[str]()
     for data in comparison.datasets:
+        warned = set[str]()
         for (_, method), fit in data.fits.items():
             failures += [f"{method} failed on {data.name}: {fit.error}"] if fit.error else []
-            for words in fit.diagnostics.label_doubts:
+            problems = [] if method in warned else fit.diagnostics.warnings  # those of one repetition are enough
+            warned |= {method} if problems else set()
+            for words in (*problems, *fit.diagnostics.label_doubts):
                 doubts.setdefault((data.name, words), {})[method] = None  # each method once, in order
     for words in (*(f"{name}, {', '.join(each)}: {doubt}" for (name, doubt), each in doubts.items()), *failures):
         messages.print(words)

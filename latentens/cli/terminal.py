@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.text import Text
 
 from latentens.cli.options import as_option
-from latentens.errors import LatentensError, LatentensWarning
+from latentens.errors import FailedFitWarning, LatentensError, LatentensWarning
 from latentens.runtime.progress import Advance, task
 from latentens.runtime.text import printable
 
@@ -54,6 +54,7 @@ def warnings_as_sentences() -> Iterator[None]:
     """Show the package's own warnings as sentences, and others as Python does."""
     with warnings.catch_warnings():
         warnings.simplefilter("always", LatentensWarning)
+        warnings.simplefilter("ignore", FailedFitWarning)  # which is printed below the tables
         show = warnings.showwarning
         warnings.showwarning = lambda message, *where, **more: (
             say(message) if isinstance(message, LatentensWarning) else show(message, *where, **more)

@@ -17,7 +17,7 @@ from jaxtyping import Int, UInt32
 from latentens.checks import check_fit, held_out_log_likelihood, leave_one_out
 from latentens.comparison.result import CheckResult, HeldOut, Outcome, Pointwise
 from latentens.datasets.dataset import Dataset
-from latentens.errors import LatentensError
+from latentens.errors import LatentensError, in_one_line
 from latentens.methods.base import Diagnostics, Fit, GoldCodes, Method, Posterior, fit_known
 from latentens.methods.persistence import axis_names, plain, skill_of
 from latentens.programs.parameters import num_parameters
@@ -46,7 +46,6 @@ class Cell:
             log-likelihoods altogether.
         checks: Whether to check if the fitted model reproduces the votes.
         gold_folds: Number of folds of gold labels, if no other labels are known.
-        scores: Scores to compute beside the built-in ones.
     """
 
     dataset: Dataset
@@ -59,7 +58,6 @@ class Cell:
     folds: int | None = None
     checks: bool = False
     gold_folds: int = GOLD_FOLDS
-    scores: tuple[Score, ...] = ()
 
     @property
     def address(self) -> tuple[str, int, str]:
@@ -86,14 +84,14 @@ def run(cell: Cell, *, alone: bool = True) -> Outcome:
             if data.gold is not None and data.is_scored_by_gold:
                 found["held_out"] = held_out(cell.method, data.votes, data.gold, cell.gold_folds, key)
                 scored_probs = found["held_out"].put_into(fit.label_probs, data.gold)
-            found |= score(data, scored_probs, cell.exact, cell.resamples, key=key, extra=cell.scores)
+            found |= score(data, scored_probs, cell.exact, cell.resamples, key=key)
             if cell.folds is not None:
                 found["pointwise"] = judge_pointwise(fit, cell.method, data.votes, key=key, folds=cell.folds)
             if cell.checks:
                 found["check"] = predictive_check(fit, data.votes, key=key)
             return Outcome(seconds, memory, "", kind, settings, **found)
         except Exception as caught:  # whatever a user's method does, the other cells go on
-            error = str(caught) if isinstance(caught, LatentensError) else repr(caught)
+            error = in_one_line(caught)
     return Outcome(time.perf_counter() - start, peak_memory(), error, kind, settings)
 
 
@@ -123,10 +121,10 @@ def score(
     resamples: int,
     *,
     key: jax.Array,
-    extra: tuple[Score, ...] = (),
+    scores: tuple[Score, ...] = SCORES,
 ) -> dict[str, Any]:
     """The scores of a posterior and their intervals, by the names of `Outcome`."""
-    labels, scores = dataset.scored_labels, (*SCORES, *extra)
+    labels = dataset.scored_labels
     found = intervals(labels, probs, exact, key=key, resamples=resamples, scores=scores) if resamples else {}
     return {"scores": evaluate(labels, probs, exact, scores=scores), "intervals": found}
 

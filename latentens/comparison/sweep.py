@@ -1,5 +1,6 @@
 """Methods × data sets × repetitions: each cell is run once, kept on disk when done, and put into one tree."""
 
+import warnings
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -16,12 +17,13 @@ from latentens.comparison.cell import GOLD_FOLDS, Cell, describe, from_record, r
 from latentens.comparison.data_tree import Address, collect, data_trees, independence_group, to_tree
 from latentens.comparison.result import EXACT, Independence, Outcome
 from latentens.datasets.dataset import Dataset
-from latentens.errors import LatentensError, VotesError
+from latentens.errors import FailedFitWarning, LatentensError, LatentensWarning, VotesError, in_one_line
 from latentens.methods.base import Method, Posterior
+from latentens.runtime.numerics import check_key
 from latentens.runtime.parallel import completed
 from latentens.runtime.progress import track_late
 from latentens.runtime.store import Store
-from latentens.scores.scores import SCORES, Score
+from latentens.scores.scores import SCORES, Score, check_scores
 from latentens.votes import Votes
 
 if TYPE_CHECKING:
@@ -41,7 +43,7 @@ TRUTH_OUTSIDE_KEY: Mapping[str, Any] = {"name": "", "model": None, "params": Non
 
 def compare(
     datasets: Dataset | Iterable[Dataset],
-    methods: Iterable[Method] | Mapping[str, Method | MethodFactory],
+    methods: Method | Iterable[Method] | Mapping[str, Method | MethodFactory],
     *,
     key: jax.Array,
     repetitions: int = 1,
@@ -62,9 +64,9 @@ def compare(
 
     Args:
         datasets: One data set or several, with different names.
-        methods: Methods, or methods by name; the default name is the class and the changed settings. A function of
-            the votes that returns a method may take the place of a method, such as one whose model needs the number
-            of voters.
+        methods: A method, several, or methods by name; the default name is the class and the changed settings. A
+            function of the votes that returns a method may take the place of a method, such as one whose model needs
+            the number of voters.
         key: Random key; the same key gives the same tree except for seconds and memory.
         repetitions: Number of fits of each method to each data set, each with its own key.
         folder: Folder for finished fits, created if necessary. With the same folder, an interrupted comparison
@@ -77,7 +79,7 @@ def compare(
         checks: Whether to check if each fitted model reproduces the votes (`check_fit`).
         gold_folds: Number of cross-validation folds of the gold labels, for data sets without other labels. Scores
             come from the held-out predictions; the fits themselves use all gold labels.
-        scores: Scores of your own, computed beside the built-in ones.
+        scores: Scores of your own, computed beside the built-in ones; each is first tried on a few made-up items.
         client: A Dask client on whose workers the cells are run; by default they run in this process.
         workers: Number of cells that run at the same time in this process. With more than one, fits share the cores,
             so that seconds are longer, and their memory is not measured.
@@ -101,19 +103,29 @@ def compare(
         raise LatentensError(
             "compare takes data sets: Dataset(name, votes), with labels or gold labels if some are known"
         )
+    check_key(key)
     sets = [datasets] if isinstance(datasets, Dataset) else list(datasets)
     named, extra = named_methods(methods), tuple(scores)
     _check(sets, named, repetitions, extra)
-    asked = {"resamples": resamples, "folds": folds, "checks": checks, "gold_folds": gold_folds, "scores": extra}
+    asked = {"resamples": resamples, "folds": folds, "checks": checks, "gold_folds": gold_folds}
     cells = [cell for dataset in sets for cell in cells_of(dataset, named, key, repetitions, **asked)]
     outcomes: dict[Address, Outcome] = {}
     for cell in cells:
         if cell.exact is not None and (cell.dataset.name, 0, EXACT) not in outcomes:
             first = _cell_key(key, cell.dataset.name, 0)
-            scored = score(cell.dataset, cell.exact, cell.exact, resamples, key=first, extra=extra)
+            scored = score(cell.dataset, cell.exact, cell.exact, resamples, key=first)
             ours = Outcome(label_probs=cell.exact, **scored)
             outcomes |= {(cell.dataset.name, repetition, EXACT): ours for repetition in range(repetitions)}
     outcomes |= run_cells(cells, folder, client, workers, on_progress)
+    failed = {(name, data): outcome.error for (data, _, name), outcome in outcomes.items() if outcome.error}
+    for (name, data), error in failed.items():
+        warnings.warn(f"{name} failed on {data}: {error}", FailedFitWarning, stacklevel=2)
+    if extra:
+        of_set = {cell.dataset.name: cell for cell in cells}
+        outcomes = {
+            address: _with_scores(outcome, address, of_set[address[0]], key, extra)
+            for address, outcome in outcomes.items()
+        }
     signals = {dataset.name: signal_summary(dataset.votes, key=key) for dataset in sets}
     return to_tree(collect(sets, outcomes, key_data(key), signals, (*SCORES, *extra)))
 
@@ -144,12 +156,40 @@ def cells_of(
     ]
 
 
+def _with_scores(outcome: Outcome, address: Address, cell: Cell, key: jax.Array, scores: Sequence[Score]) -> Outcome:
+    """An outcome with scores of a user's own: they are no part of what is stored, so that new ones need no new fit.
+
+    Args:
+        outcome: The outcome.
+        address: Its address.
+        cell: Any cell of the same data set.
+        key: The key of the comparison.
+        scores: The scores.
+    """
+    name, repetition, method = address
+    probs = outcome.scored_probs(cell.dataset)
+    if probs is None:
+        return outcome
+    key = _cell_key(key, name, 0 if method == EXACT else repetition)
+    for own in scores:
+        try:
+            found = score(cell.dataset, probs, cell.exact, cell.resamples, key=key, scores=(own,))
+        except Exception as error:  # of a user's function
+            words = f"score {own.name!r} of {method} on {name} failed: {in_one_line(error)}"
+            warnings.warn(words, LatentensWarning, stacklevel=3)
+            found = {"scores": {own.name: np.nan}, "intervals": {}}
+        joined = {**outcome.scores, **found["scores"]}, {**outcome.intervals, **found["intervals"]}
+        outcome = replace(outcome, scores=joined[0], intervals=joined[1])
+    return outcome
+
+
 def named_methods(
-    methods: Iterable[Method] | Mapping[str, Method | MethodFactory],
+    methods: Method | Iterable[Method] | Mapping[str, Method | MethodFactory],
 ) -> Mapping[str, Method | MethodFactory]:
     """Methods by name: their class and changed settings, unless names are given."""
     if isinstance(methods, Mapping):
         return methods
+    methods = [methods] if isinstance(methods, Method) else methods
     named: dict[str, Method] = {}
     for method in methods:
         if not isinstance(method, Method):
@@ -169,13 +209,19 @@ def _check(datasets: Sequence[Dataset], methods: Mapping[str, Any], repetitions:
             raise LatentensError(f"two data sets are called {name!r}; give them different names")
     if EXACT in methods:
         raise LatentensError(f"{EXACT!r} is reserved for the exact posterior; give the method another name")
-    taken = ["error", *(built_in.name for built_in in SCORES)]
+    taken = [built_in.name for built_in in SCORES]
     for own in scores:
         if not isinstance(own, Score):
             raise LatentensError(f"{own!r} is not a score: pass a latentens.scores.Score with your function")
         if own.name in taken:
             raise LatentensError(f"there is already a score named {own.name!r}; give yours another name")
         taken.append(own.name)
+    for num_classes, has_exact in {(dataset.votes.num_classes, _has_exact(dataset)) for dataset in datasets}:
+        check_scores(scores, num_classes, has_exact)
+
+
+def _has_exact(dataset: Dataset) -> bool:
+    return dataset.model is not None and dataset.params is not None
 
 
 def run_cells(

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import jax
 import numpy as np
@@ -18,10 +18,10 @@ from latentens.programs.model import GenerativeModel, Params
 from latentens.programs.parameters import draw_params, unflatten
 from latentens.programs.tables import check_form, checked_tables
 from latentens.runtime.compilation import compile_quickly
-from latentens.runtime.numerics import double_precision, numpy_generator
+from latentens.runtime.numerics import check_key, double_precision, numpy_generator
 from latentens.votes import Triplets, Votes
 from latentens.votes.labels import MISSING, code_type
-from latentens.votes.matching import certain_where_known, gold_codes
+from latentens.votes.matching import certain_where_known, check_votes, checked_codes, gold_codes, positions
 
 ITEMS_PER_KEY = 2**16
 VOTES_PER_KEY = 2**22
@@ -38,7 +38,8 @@ class Dataset:
     Attributes:
         name: The name of the data in tables.
         votes: The votes.
-        labels: The true label of each item: its code, −1 if it is not known. By default none is known.
+        labels: The true label of each item: its code, −1 if it is not known; an array or a sequence in the order of
+            the items, or a Series by their names. By default none is known.
         model: The model that the votes come from, if known.
         params: Its true parameters, if known.
         gold: True labels that methods may use: in any form that `Method.fit` takes, kept as codes, −1 for the other
@@ -54,14 +55,20 @@ class Dataset:
     gold: Int[np.ndarray, " item"] | None = None
 
     def __post_init__(self) -> None:
-        given: dict[str, Any] = {"labels": self.labels, "gold": self.gold}  # looser than the types of the fields
-        if given["labels"] is None:
-            object.__setattr__(self, "labels", np.full(self.votes.num_items, MISSING))
-        if isinstance(given["gold"], Mapping | pd.Series):
-            object.__setattr__(self, "gold", gold_codes(self.votes, given["gold"]))
-        for labels in (self.labels, self.gold):
-            if labels is not None and labels.shape != (self.votes.num_items,):
-                raise VotesError(f"{self.name}: labels of shape {labels.shape} for {self.votes.num_items} items")
+        check_votes(self.votes, "a data set")
+        labels, gold = cast("Any", self.labels), cast("Any", self.gold)  # looser than the types of the fields
+        shape = self.votes.num_items, self.votes.num_classes
+        if labels is None:
+            labels = np.full(self.votes.num_items, MISSING)
+        try:
+            if isinstance(labels, pd.Series):
+                labels = _in_order(labels, self.votes)
+            if gold is not None and not (isinstance(gold, np.ndarray) and gold.dtype.kind in "iu"):
+                gold = gold_codes(self.votes, gold)
+            object.__setattr__(self, "labels", checked_codes(labels, shape))
+            object.__setattr__(self, "gold", None if gold is None else checked_codes(gold, shape))
+        except VotesError as error:
+            raise error.about(self.name) from None
 
     @property
     def scored_labels(self) -> Int[np.ndarray, " item"]:
@@ -81,6 +88,14 @@ class Dataset:
             return None
         probs = bayes_posterior(self.model, self.params, self.votes)
         return probs if self.gold is None or self.is_scored_by_gold else certain_where_known(probs, self.gold)
+
+
+def _in_order(labels: pd.Series, votes: Votes) -> np.ndarray:
+    """Labels by the names of the items in the order of the items."""
+    places = positions(votes.item_names, labels.index.to_numpy())
+    if len(labels) != votes.num_items or (places < 0).any():
+        raise VotesError("the index of the labels does not name the items: pass their values in the order of the items")
+    return labels.to_numpy()[places]
 
 
 def simulate(model: GenerativeModel, num_items: int, *, key: jax.Array, params: Params | None = None) -> Dataset:
@@ -135,6 +150,7 @@ def simulate_like(
         params: A value for each parameter; by default a draw from the priors.
         items_per_key: The most items that are drawn at a time, which bounds the memory; another number, other data.
     """
+    check_key(key)
     structure, pattern = check_form(model, pattern), pattern.to_hard()
     if pattern.num_categories < structure.num_vote_classes:
         raise VotesError(

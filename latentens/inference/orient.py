@@ -85,11 +85,10 @@ class Orientation(NamedTuple):
             ]
         if self.margin >= NEAR:
             return []
-        of = "items" if self.margin == self.by_items else "voters"
         return [
-            f"it is nearly a tie which label is {first!r} and which {second!r}: the votes agree with this order by "
-            f"only {self.margin:.1f} standard errors (of {of}) more than with the other; a few gold labels, or "
-            "an anchor (voters known to be better than chance), would settle it"
+            f"it is nearly a tie which label is {first!r} and which {second!r}: the votes do not say which order "
+            f"is right (difference: {self.margin:.1f} standard errors); a few gold labels, or an anchor (voters known "
+            "to be better than chance), would settle it"
         ]
 
 

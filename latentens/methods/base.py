@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, final
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, final
 
 import jax
 import numpy as np
@@ -22,12 +22,12 @@ from latentens.programs.contract import structure_of
 from latentens.programs.likelihood import draws_log_likelihood, pointwise_log_likelihood
 from latentens.programs.model import GenerativeModel
 from latentens.runtime.compilation import release_compiled
-from latentens.runtime.numerics import double_precision
+from latentens.runtime.numerics import check_key, double_precision, fault_of
 from latentens.runtime.parallel import one_blas_thread, time_limited
 from latentens.runtime.settings import Settings
 from latentens.votes import CountedVotes, Votes
 from latentens.votes.labels import Names, listed
-from latentens.votes.matching import Gold, align, certain_where_known, gold_codes
+from latentens.votes.matching import Gold, align, certain_where_known, check_votes, gold_codes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -277,6 +277,7 @@ class Fit(Estimate):
 
     def aligned(self, votes: Votes) -> Votes:
         """Votes with the voters and the categories of the fit, matched by name."""
+        check_votes(votes, "a fit")
         names = self.voter_names, self.class_names, self.other_names, self.grade_names
         return self.method.usable(align(votes, *names))
 
@@ -344,6 +345,13 @@ class Fit(Estimate):
 
 class Predictor(Settings, ABC):
     """A frozen dataclass of settings that turns fitted arrays and votes into posteriors."""
+
+    def __new__(cls, *_: Any, **__: Any) -> Self:
+        """Refuse a class whose settings could not be read, and so neither saved nor told from others."""
+        params = getattr(cls, "__dataclass_params__", None)
+        if params is None or not params.frozen:
+            raise LatentensError(f"{cls.__name__} must be a frozen dataclass: put @dataclass(frozen=True) above it")
+        return super().__new__(cls)
 
     @abstractmethod
     def posterior(self, estimate: Estimate, votes: Votes) -> Posterior:
@@ -489,9 +497,7 @@ class Method(Predictor):
         if isinstance(votes, CountedVotes):
             counted = votes.without_gold(gold)
             return self._run(replace(counted, rows=counted.rows.anchored(anchor)) if anchor else counted, None, key)
-        if not hasattr(votes, "anchored"):
-            kind = type(votes).__name__
-            raise VotesError(f"{type(self).__name__} takes Votes, not a {kind}: see Votes.from_matrix and from_long")
+        check_votes(votes, type(self).__name__)
         votes = votes.anchored(anchor) if anchor else votes
         return fit_known(self, votes, key, None if gold is None else gold_codes(votes, gold))
 
@@ -516,6 +522,7 @@ class Method(Predictor):
     @one_blas_thread()
     @double_precision
     def _run(self, source: Votes | CountedVotes, gold: GoldCodes | None, key: jax.Array, nested: bool = False) -> Fit:
+        check_key(key)
         name, start = type(self).__name__, time.perf_counter()
         votes = source.weighted if isinstance(source, CountedVotes) else source
         if votes.counts is not None and not self.counts_rows:
@@ -692,22 +699,12 @@ def model_params(model: GenerativeModel, estimate: Estimate) -> Arrays:
     return {name: estimate.params[name] for name in structure_of(model).parameter_shapes}
 
 
-def _are_distributions(probs: Any, shape: tuple[int, int], rounding: float = 1e-6) -> bool:
-    """Whether an array has this shape, and rows of probabilities."""
-    if np.shape(probs) != shape:
-        return False
-    return bool(np.all(probs >= -rounding) and np.allclose(np.sum(probs, axis=1), 1.0, rtol=0.0, atol=rounding))
-
-
 @one_blas_thread()
 def posterior_of(method: Predictor, estimate: Estimate, votes: Votes) -> Posterior:
     """What a method's estimate says about votes, asked once for each distinct row."""
     rows, _, inverse = method.usable(votes).patterns
     probs = method.posterior(estimate, rows)
-    if not _are_distributions(probs, (rows.num_items, votes.num_classes)):
-        raise LatentensError(
-            f"{type(method).__name__}.posterior must return an array of shape ({rows.num_items}, {votes.num_classes}) "
-            f"whose rows are probabilities that add up to 1; the one of shape {np.shape(probs)} is not such an array"
-        )
+    if fault := fault_of(probs, (rows.num_items, votes.num_classes)):
+        raise LatentensError(f"what {type(method).__name__}.posterior returned {fault}")
     probs = probs[inverse]
     return probs[:, estimate.state["label_order"]] if "label_order" in estimate.state else probs

@@ -55,6 +55,7 @@ def save_fit(fit: "Fit", path: str | Path) -> None:
     groups["settings"], groups["votes"] = _dataset(settings), _dataset({"by_item": fit.summary.by_item})
     groups["voters"] = _dataset(fit.summary.skill._asdict())
     content = xr.DataTree.from_dict(groups).to_netcdf(engine="h5netcdf")  # in memory: on a full disk HDF5 crashes
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
     with written_whole(path) as part:
         part.write_bytes(content)
 

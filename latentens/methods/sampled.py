@@ -107,7 +107,7 @@ def summarise(
     statistics = diagnostics.get("sample_stats")
     if diagnostics.converged is None and (chains[0] > 1 or statistics is not None):
         invariant = {"log density": statistics["lp"]} if statistics else {}
-        invariant["labels of common rows"] = found.watched.reshape(*chains, -1)
+        invariant["labels of frequent vote patterns"] = found.watched.reshape(*chains, -1)
         judged, words = judge_chains(shaped, invariant)
         words = [*diagnostics.warnings, *words]
         diagnostics = diagnostics.updated(**judged, converged=not words, warnings=words)

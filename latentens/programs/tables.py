@@ -29,6 +29,7 @@ from latentens.programs.model import GenerativeModel, Params
 from latentens.runtime.blocks import fetch
 from latentens.runtime.compilation import compile_quickly
 from latentens.votes import Votes
+from latentens.votes.matching import check_votes
 
 LOG_ZERO = float(np.log(np.finfo(np.float64).tiny))
 """Stands for the logarithm of probability zero, so that 0 · log 0 is 0 and gradients stay finite."""
@@ -172,6 +173,7 @@ def emits_other_votes(model: GenerativeModel) -> bool:
 
 def check_form(model: GenerativeModel, votes: Votes) -> Structure:
     """Raise `VotesError` unless the votes are of the form that the program makes."""
+    check_votes(votes, str(model))
     structure = structure_of(model)
     if votes.num_voters != structure.num_voters:
         raise VotesError(f"the votes are of {votes.num_voters} voters, but {model} is of {structure.num_voters}")

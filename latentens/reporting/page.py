@@ -75,6 +75,10 @@ def report(comparison: xr.DataTree | Comparison, out: str | Path) -> Path:
     Returns:
         The path of the page.
     """
+    if not isinstance(comparison, xr.DataTree | Comparison):
+        raise LatentensError(
+            f"report takes the result of compare, not {comparison!r}: a saved one is read by latentens.load_comparison"
+        )
     folder = Path(out)
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -16,8 +16,8 @@ from latentens.scores import CONFIDENT, PairedDifference, holm
 from latentens.scores.scores import Score
 
 WARNING = (
-    "The model that predicts votes best describes best how votes come about. Its labels need not be the best: most of "
-    "the votes may be explained by something other than the label."
+    "The model with the best prediction of the votes is the best description of how they arise. Its labels need not be "
+    "the best: most of the votes may be explained by something other than the label."
 )
 
 

@@ -5,9 +5,11 @@ from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from latentens.errors import LatentensError
 from latentens.runtime.compilation import compile_quickly
 
 Arguments = ParamSpec("Arguments")
@@ -44,8 +46,17 @@ def numpy_draw(method: Callable[..., dict[str, jax.Array]]) -> Callable[..., dic
     return numpy_result(compile_quickly(method, static_argnums=0))
 
 
+def check_key(key: Any) -> None:
+    """Refuse what is not a random key, such as the number of a seed."""
+    is_array = isinstance(key, jax.Array | np.ndarray)
+    if not is_array or not (jnp.issubdtype(key.dtype, jax.dtypes.prng_key) or key.dtype == np.uint32):
+        seed = key if isinstance(key, int) else 0
+        raise LatentensError(f"key must be a random key such as jax.random.key({seed}), not {key!r}")
+
+
 def numpy_generator(key: jax.Array) -> np.random.Generator:
     """NumPy's generator, seeded by a JAX key."""
+    check_key(key)
     return np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel().tolist())
 
 
@@ -73,6 +84,29 @@ SMALLEST = np.finfo(np.float64).tiny
 def safe_log(probs: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
     """Logarithms that stay finite at probability zero, so that 0 · log 0 is 0."""
     return np.log(np.maximum(probs, SMALLEST))
+
+
+def fault_of(probs: Any, shape: tuple[int, ...], rounding: float = 1e-6) -> str:
+    """Why an array does not have this shape and rows of probabilities, in words that follow its name; "" if it does.
+
+    Args:
+        probs: The array.
+        shape: The shape.
+        rounding: How far below 0 a probability may be, and how far from 1 the sum of a row.
+    """
+    if np.shape(probs) != shape:
+        return f"has the shape {np.shape(probs)}, not {shape}"
+    values = np.asarray(probs, dtype=float)
+    totals = values.sum(axis=1)
+    for words, wrong in (
+        ("is not finite", ~np.isfinite(values).all(axis=1)),
+        ("has a negative probability", (values < -rounding).any(axis=1)),
+        ("does not add up to 1", np.abs(totals - 1.0) > rounding),
+    ):
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            return f"{words} in row {row}: {', '.join(f'{value:.6g}' for value in values[row, :5])}"
+    return ""
 
 
 def entropy(probs: Float[np.ndarray, "*shape label"]) -> Float[np.ndarray, "*shape"]:

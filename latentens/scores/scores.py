@@ -4,6 +4,7 @@ A score is one `Score` record and one function. `SCORES` lists the package's own
 `latentens.compare` take others as `scores=`.
 """
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,18 +16,22 @@ from jaxtyping import Bool, Float, Int
 from scipy.optimize import isotonic_regression
 from scipy.sparse import csr_array
 
-from latentens.errors import LatentensError
+from latentens.errors import LatentensError, in_one_line
 from latentens.runtime.blocks import BLOCK_ELEMENTS, row_blocks
-from latentens.runtime.numerics import numpy_generator, safe_log
+from latentens.runtime.numerics import fault_of, numpy_generator, safe_log
 from latentens.runtime.parallel import one_blas_thread
 from latentens.scores import interval_rules as rules
 from latentens.scores import paired
 from latentens.scores.interval_rules import Estimate, Interval, Resampled
 from latentens.scores.paired import Labels, PairedDifference, Posterior, log_losses
+from latentens.votes.matching import checked_codes
 
 Group = Literal["Labels", "Probabilities", "Distance from the exact posterior", "Cost"]
 Unit = Literal["", "%", "nats", "s", "MB"]
 EXACT: Group = "Distance from the exact posterior"
+
+AXES = ("dataset", "repetition", "estimator", "other", "bound", "error")
+"""Names in the tables of scores that no score can have."""
 
 CONFIDENT = 0.99
 """A posterior above this is called confident."""
@@ -190,7 +195,17 @@ def ratio(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
 
 def averaged(values: Callable[[Items], Values]) -> Callable[[Sample], Scored]:
     """Make a score's function of a value per item: its mean over the items where it is not NaN."""
-    return lambda sample: sample.mean(values(sample.items))
+
+    def mean(sample: Sample) -> Scored:
+        found, shape = values(sample.items), sample.items.labels.shape
+        if np.shape(found) != shape:
+            raise LatentensError(
+                f"the function in averaged must return a value per item, an array of shape {shape}, "
+                f"not {np.shape(found)}"
+            )
+        return sample.mean(found)
+
+    return mean
 
 
 def accuracies(sample: Sample) -> Scored:
@@ -361,6 +376,10 @@ class Score:
     title: str = ""
 
     def __post_init__(self) -> None:
+        name: object = self.name
+        if not isinstance(name, str) or not name.strip() or "/" in name or not name.isprintable() or name in AXES:
+            axes = ", ".join(map(repr, AXES))
+            raise LatentensError(f"score {name!r}: its name must be a text without a slash, and none of {axes}")
         object.__setattr__(self, "title", self.title or self.name.replace("_", " "))
         for name, choices in (("group", Group), ("better", Literal["larger", "smaller", None]), ("unit", Unit)):
             if (value := getattr(self, name)) not in get_args(choices):
@@ -525,8 +544,72 @@ def find_score(name: str) -> Score:
     return next(score for score in SCORES if score.name == name)
 
 
+def check_scores(scores: Sequence[Score], num_classes: int, has_exact: bool) -> None:
+    """Try scores that are not the package's own on five items, so that mistakes in them are found before any fit.
+
+    Args:
+        scores: The scores.
+        num_classes: Number of classes.
+        has_exact: Whether the exact posterior is known.
+    """
+    own = [score for score in scores if score not in SCORES and (has_exact or score.group != EXACT)]
+    if not own:
+        return
+    first = np.array([0.9, 0.2, 0.6, 0.4, 0.7])[:, None]
+    others = np.broadcast_to((1 - first) / (num_classes - 1), (len(first), num_classes - 1))
+    probs, labels = np.concatenate([first, others], axis=1), np.array([0, 1, 0, 1, -1])
+    items = Items(labels, probs, probs if has_exact else None)
+    sample = Sample(items, np.ones((len(items.labels), 3)))
+    for score in own:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            try:
+                fault = _fault_of(score, sample)
+                if score.paired is not None:
+                    score.paired(labels, probs, probs)
+            except Exception as error:  # of a user's function
+                fault = in_one_line(error)
+        if fault:
+            raise LatentensError(f"score {score.name!r}: {fault}")
+
+
+def _fault_of(score: Score, sample: Sample) -> str:
+    """What is wrong with what the function of a score returns, and the remedy; "" if nothing is."""
+    if score.function is None:
+        return "it has no function"
+    resamples, fault = sample.weights.shape[1:], ""
+    try:
+        found = score.of(sample)
+        if found.shape[1:] == resamples:
+            score.interval(found[:, 0], found, 0.95)
+            return ""
+    except Exception as error:  # of a user's function
+        fault = in_one_line(error)
+    try:
+        is_per_item = np.shape(score.function(sample.items)) == sample.items.labels.shape  # type: ignore[arg-type]
+    except Exception:  # it is no function of items either
+        is_per_item = False
+    if is_per_item:
+        return "wrap its function in averaged, since it returns a value per item"
+    shape = np.shape(score.function(sample)) if not fault else ()
+    return fault or f"its function must return a value per resample, an array of shape {resamples}, not {shape}"
+
+
 def _computed(scores: Sequence[Score], exact: Posterior | None) -> list[Score]:
     return [score for score in scores if score.function and (exact is not None or score.group != EXACT)]
+
+
+def _checked(labels: Labels, probs: Posterior, exact: Posterior | None, scores: Sequence[Score]) -> Labels:
+    """The labels as codes; refuses posteriors that are none, and scores that do not work."""
+    shape = np.shape(probs)
+    if len(shape) != 2 or shape[1] < 2:
+        raise LatentensError(f"a posterior has a row per item and a column per class, not the shape {shape}")
+    for name, posterior in {"the posterior": probs, "the exact posterior": exact}.items():
+        # probabilities that were rounded to three decimals are good enough
+        if posterior is not None and (fault := fault_of(posterior, shape, rounding=1e-3)):
+            raise LatentensError(f"{name} {fault}")
+    check_scores(scores, shape[1], exact is not None)
+    return checked_codes(labels, shape)
 
 
 @one_blas_thread()
@@ -554,6 +637,7 @@ def evaluate(
         exact: The exact posterior, where known; without it, the four distances from it are left out.
         scores: The scores.
     """
+    labels = _checked(labels, probs, exact, scores)
     sample = Sample(Items(labels, probs, exact))
     return {score.name: float(score.of(sample)[0, 0]) for score in _computed(scores, exact)}
 
@@ -600,6 +684,7 @@ def intervals(
     Returns:
         The ends of each score's interval, NaN where the score is undefined.
     """
+    labels = _checked(labels, probs, exact, scores)
     items, computed = Items(labels, probs, exact), _computed(scores, exact)
     original = Sample(items)
     resampled: dict[str, list[Resampled]] = {score.name: [] for score in computed}

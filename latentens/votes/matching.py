@@ -9,11 +9,17 @@ import pandas as pd
 from jaxtyping import Float, Int
 
 from latentens.errors import LatentensWarning, VotesError
-from latentens.votes.labels import MISSING, ORDERED, Names, code_type, listed, suggestion
+from latentens.votes.labels import MISSING, ORDERED, Names, as_numbers, code_type, listed, suggestion
 from latentens.votes.triplets import Triplets
 from latentens.votes.votes import Votes
 
 Gold = Mapping[Hashable, Hashable] | pd.Series | np.ndarray | Sequence[Any]
+
+
+def check_votes(votes: object, taker: str) -> None:
+    """Refuse what is not `Votes`, such as a matrix; `taker` is what takes them."""
+    if not isinstance(votes, Votes):
+        raise VotesError(f"{taker} takes Votes, not a {type(votes).__name__}: see Votes.from_matrix and from_long")
 
 
 def align(
@@ -50,7 +56,7 @@ def align(
         raise VotesError(f"some votes are for {name!r}, not a class of the fit: {suggestion(name, categories)}")
     strangers = [name for name, position in zip(votes.voter_names, voters, strict=True) if position < 0]
     if len(strangers) == votes.num_voters:
-        raise VotesError(f"none of the voters {listed(strangers)} is a voter of the fit, {listed(voter_names)}")
+        raise VotesError(f"none of the voters {listed(strangers)} was fitted; the fit has {listed(voter_names)}")
     if strangers:
         message = (
             f"{listed(strangers)} did not vote in the fit, so nothing is known about them: their votes are left out"
@@ -96,6 +102,27 @@ def gold_codes(votes: Votes, gold: Gold) -> Int[np.ndarray, " item"]:
 def named_labels(votes: Votes, codes: Int[np.ndarray, " item"]) -> dict[Hashable, Hashable]:
     """Known labels by the names of items and classes: codes might be mistaken for classes whose names are numbers."""
     return {votes.item_names[item]: votes.class_names[codes[item]] for item in np.flatnonzero(codes >= 0).tolist()}
+
+
+def checked_codes(labels: object, votes_shape: tuple[int, int]) -> Int[np.ndarray, " item"]:
+    """Codes of the items' true labels as an array of integers, −1 where a label is unknown.
+
+    Args:
+        labels: An array or a sequence.
+        votes_shape: Number of items and of classes.
+    """
+    values, (items, classes) = np.asarray(labels), votes_shape
+    if values.shape != (items,):
+        raise VotesError(f"labels of shape {values.shape} for {items} items")
+    numbers = as_numbers(values, truth_values=True)
+    codes = f"the codes of labels are 0 … {classes - 1}, the places of the classes, and −1 where a label is unknown"
+    if numbers is None:
+        text = next(value for value in values.tolist() if isinstance(value, str) or not np.isscalar(value))
+        raise VotesError(f"label {text!r} is not a number: {codes}")
+    wrong = ~np.isin(numbers, np.arange(MISSING, classes))  # as is NaN
+    if wrong.any():
+        raise VotesError(f"label {numbers[wrong][0]} is not possible: {codes}")
+    return numbers if numbers.dtype.kind == "i" else numbers.astype(code_type(classes))
 
 
 def certain_where_known(

@@ -113,7 +113,7 @@ def readable(path: str | Path, kind: str) -> Iterator[None]:
     except IsADirectoryError:
         raise VotesError(f"{path} is a folder, not a {kind} file") from None
     except UnicodeError:
-        raise VotesError(f"{path} is not a readable {kind} file: save it as UTF-8, which it is not") from None
+        raise VotesError(f"{path} is not UTF-8: save it as UTF-8") from None
     except (ValueError, OSError, EOFError, NotImplementedError, csv.Error, zlib.error) as error:
         raise VotesError(f"{path} is not a readable {kind} file ({' '.join(str(error).split())})") from None
 
