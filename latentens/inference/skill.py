@@ -288,7 +288,7 @@ def independent_skill(
     added = added * (most / np.maximum(added.sum(axis=(1, 2)), most))[:, None, None]
     # parameters are log shares, then log confusion matrices by voter and label: their derivatives are these blocks
     distributions = [shares, *confusion.reshape(-1, confusion.shape[2])]
-    curvatures = [np.diag(each) - np.outer(each, each) for each in distributions]
+    curvatures = [sparse.coo_array(np.diag(each) - np.outer(each, each)) for each in distributions]
     seen = [votes.num_items + len(shares) * added.min(), *(counts + added).sum(axis=2).ravel()]
     complete = sparse.block_diag([times * each for times, each in zip(seen, curvatures, strict=True)])
     information = complete.toarray() - _missing(confusion, votes, probs)

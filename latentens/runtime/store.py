@@ -122,7 +122,8 @@ def _code_parts(code: Any) -> Iterator[tuple[str, Any]]:
     elif own:
         yield "bases", code.__bases__
         for name, part in vars(code).items():
-            if isinstance(part, types.FunctionType) or not name.startswith(("__", "_abc_")):
+            runs = isinstance(part, types.FunctionType) and not name.startswith("__annotate")  # lazy ones, Python 3.14
+            if runs or not name.startswith(("__", "_abc_")):
                 yield name, part
 
 
