@@ -14,7 +14,7 @@ from latentens.checks import posterior_sbc, sbc, simulation_based_calibration
 from latentens.checks.sbc import uniformity
 from latentens.errors import LatentensError
 from latentens.methods import MajorityVote, Nuts
-from latentens.models import DawidSkene
+from latentens.models import DawidSkene, GradedResponse
 from latentens.runtime.numerics import numpy_generator
 from latentens.scores.reliability import reliabilities, reliability
 from tests.reference import as_triplets
@@ -212,6 +212,13 @@ def test_nuts_is_calibrated_on_dawid_skene():
         *(f"confusion[{voter}, {label}, {vote}]" for voter, label, vote in np.ndindex(4, 2, 2)),
     )
     assert result.p_value > 0.01
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", [DawidSkene(4, num_categories=3), GradedResponse(4, 2, 4)], ids=["ties", "grades"])
+def test_nuts_is_calibrated_where_votes_are_not_labels(model):
+    method = Nuts(model, num_chains=2, num_warmup=300, num_samples=500)
+    assert simulation_based_calibration(model, method, num_simulations=60, num_items=40, key=KEY).p_value > 0.01
 
 
 def test_labels_have_ranks_too_and_coverage_follows_from_ranks():

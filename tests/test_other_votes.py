@@ -205,3 +205,14 @@ def test_commands_take_them_and_ask_for_them(invoke, tmp_path):
     assert code == 0, error
     code, _, error = invoke("report", "result/tree.nc", cwd=tmp_path)
     assert code == 0, error
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", [MaximumLikelihood, lambda model: DawidSkeneEM()], ids=["program", "EM"])
+def test_recovery(method):
+    model = DawidSkene(6, 2, num_categories=3)
+    params = model.example_params(jax.random.key(3))
+    made = simulate(model, 100_000, key=KEY, params=params)
+    fit = method(model).fit(made.votes, key=KEY)
+    for name, value in params.items():
+        np.testing.assert_allclose(fit.params[name], value, atol=0.02, err_msg=name)
