@@ -71,7 +71,8 @@ def seconds_in(checkout: Path, votes: str, method: str) -> dict[str, float]:
     """Cold and warm seconds of one fit in a new process of a checkout; NaN where it has no such method."""
     environment = {**os.environ, "PYTHONPATH": str(checkout), "LATENTENS_CACHE": "off"}
     probe = PROBE.format(votes=votes, method=method)
-    done = subprocess.run([sys.executable, "-c", probe], env=environment, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-c", probe]  # in the checkout: Python looks in the present folder first
+    done = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         print(checkout, done.stderr.strip().rpartition("\n")[2], file=sys.stderr)
         return {"cold": float("nan"), "warm": float("nan")}
@@ -94,8 +95,8 @@ def main() -> None:
             for side, checkout in (("before", given.before), ("after", given.after))
         )
         before, after = (runs[runs["side"] == side].drop(columns="side").median() for side in ("before", "after"))
-        row = {f"{when}, seconds": after[when] for when in before.index}
-        row |= {f"{when}, ratio": after[when] / before[when] for when in before.index}
+        row = {f"{when}, seconds": round(float(after[when]), 3) for when in before.index}
+        row |= {f"{when}, ratio": round(float(after[when] / before[when]), 2) for when in before.index}
         rows.append({"fit": fit} | row)
         print(rows[-1], flush=True)
     given.out.mkdir(parents=True, exist_ok=True)

@@ -176,9 +176,12 @@ class _Transform(NamedTuple):
     pull_back: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 
 
+LARGEST_EXPONENT = np.log(np.finfo(float).max) / 2
+"""A line search may try any point: positive parameters and their squares, as in normal priors, stay finite."""
+
 _REAL = _Transform(lambda point: point, lambda params: params, lambda _point, _params, gradient: gradient)
 _POSITIVE = _Transform(
-    np.exp,
+    lambda point: np.exp(np.minimum(point, LARGEST_EXPONENT)),
     lambda params: np.log(np.maximum(params, 0.0)),
     lambda _point, params, gradient: gradient * params,
 )
