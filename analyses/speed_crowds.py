@@ -141,7 +141,8 @@ def reference_bound(votes: Votes, reference: Reference) -> float:
     label = np.arange(num_classes).repeat(num_subtypes)
     subtypes = Subtypes(label, held.sum(axis=0), vote_indicator(votes, num_classes).T @ held)
     once = np.ones(votes.num_items, dtype=int)
-    ascent = SubtypeAscent(incidence_of(votes), once, None, num_classes, num_subtypes, 1.0, 1)
+    categories = votes.num_categories
+    ascent = SubtypeAscent(incidence_of(votes), once, None, num_classes, categories, num_subtypes, 1.0, 1)
     return ascent.stand(subtypes.at(subtypes.items > EMPTY)).bound
 
 
