@@ -250,7 +250,7 @@ class Run:
             about |= {"seed": self.seed, "data": digest_of_data(self.data)}
             about |= {"versions": {package: version(package) for package in PACKAGES}}
             about |= {"files": {file: digest_of(published(file)) for file in sorted(files)}}
-            self.entries[name] = about | {"code": code_of(name)}
+            self.entries = recorded() | {name: about | {"code": code_of(name)}}  # with those of a run beside this one
             record(self.entries)
             pages.rewrite()
 
