@@ -5,7 +5,7 @@
 Between `<!-- table NAME -->` and `<!-- end -->` stands what `TABLES[NAME]` makes of its file. Between
 `<!-- value FILE / COLUMN / FORMAT / A=x; B=y -->` and `<!-- end -->` stands one number: the value of a column in the
 rows in which column A is x and column B is y, in Python's format. There must be one such row; with `max COLUMN`,
-`min`, `mean`, `sum` or `count` there may be several. Between `<!-- figure PATH / TEXT -->` and `<!-- end -->` stands a
+`min`, `mean`, `median`, `sum` or `count` there may be several. Between `<!-- figure PATH / TEXT -->` and `<!-- end -->` stands a
 picture. Without a file all three say that nothing was measured. Analyses write their files to DIR/NAME, and `all.py`
 copies those that a page shows to `results/`.
 """
@@ -451,7 +451,7 @@ def value_of(table: pd.DataFrame, column: str, form: str, where: str | None) -> 
     for condition in filter(None, (where or "").split(";")):
         name, _, wanted = condition.strip().partition("=")
         table = table[table[name].astype(str) == wanted]
-    how, _, name = column.rpartition(" ") if column.split(" ")[0] in AGGREGATES else ("", "", column)
+    how, _, name = column.partition(" ") if column.split(" ")[0] in AGGREGATES else ("", "", column)
     if not how and len(table) != 1:
         raise ValueError(f"{len(table)} rows, and not one, have {where}")
     found = table[name].agg(how) if how else table[name].iloc[0]
