@@ -5,9 +5,9 @@
 Between `<!-- table NAME -->` and `<!-- end -->` stands what `TABLES[NAME]` makes of its file. Between
 `<!-- value FILE / COLUMN / FORMAT / A=x; B=y -->` and `<!-- end -->` stands one number: the value of a column in the
 rows in which column A is x and column B is y, in Python's format. There must be one such row; with `max COLUMN`,
-`min`, `mean`, `median`, `sum` or `count` there may be several. Between `<!-- figure PATH / TEXT -->` and `<!-- end -->` stands a
-picture. Without a file all three say that nothing was measured. Analyses write their files to DIR/NAME, and `all.py`
-copies those that a page shows to `results/`.
+`min`, `mean`, `median`, `sum` or `count` there may be several. Between `<!-- figure PATH / TEXT -->` and `<!-- end -->`
+stands a picture. Without a file all three say that nothing was measured. Analyses write their files to DIR/NAME, and
+`all.py` copies those that a page shows to `results/`.
 """
 
 import argparse
