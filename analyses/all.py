@@ -8,6 +8,9 @@ on where it stopped: each analysis keeps its finished work in DIR/NAME, and comp
 soon as an analysis has ended, its tables and figures that a page shows are copied to `results/` and `figures/`, the
 pages are written from them, and `results/provenance.json` records version, code, seed, data, seconds and load.
 
+Sizes are such that all of it takes less than an hour on two cores: sets, keys, draws and resamples are few, and slow
+methods run on fewer sets than quick ones. A larger run is that of a script by its options (`gold.py --draws 5`).
+
 `--check` runs nothing and lists the results whose code has changed since, with the pages that show them. `--quick` runs
 every analysis with tiny settings, to see that it runs, and publishes nothing.
 """
@@ -273,6 +276,15 @@ def keep_state(folder: Path, **about: Any) -> None:
     (folder / "state.json").write_text(json.dumps(about), encoding="utf-8")
 
 
+def time_left(waiting: dict[str, float | None], cores: int) -> str:
+    """How long analyses took last time: those that measure speed one after the other, the others on all cores."""
+    alone = sum(seconds or 0.0 for name, seconds in waiting.items() if name in ALONE)
+    beside = [seconds or 0.0 for name, seconds in waiting.items() if name not in ALONE]
+    minutes = (alone + max([sum(beside) / cores, *beside])) / 60
+    unknown = sum(seconds is None for seconds in waiting.values())
+    return f"about {minutes:.0f} min" + (f" and {unknown} never timed" if unknown else "")
+
+
 def run(settings: Run, names: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Run analyses side by side, and those that measure speed one after the other at the end."""
     everywhere = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [*range(os.cpu_count() or 1)]
@@ -298,14 +310,12 @@ def run(settings: Run, names: Sequence[str]) -> dict[str, dict[str, Any]]:
         found[name] = outcome
         del waiting[name]
         how = "done" if outcome["exit"] == 0 else f"FAILED, see {settings.out / f'{name}.log'};"
-        left = sum(each or 0.0 for each in waiting.values()) / len(everywhere) / 60
-        unknown = sum(each is None for each in waiting.values())
-        rest = (
-            f"about {left:.0f} min left" + (f" and {unknown} never timed" if unknown else "") if waiting else "all done"
-        )
+        rest = f"{time_left(waiting, len(everywhere))} left" if waiting else "all done"
         taken = f"{outcome.get('seconds', 0)} s ({outcome.get('processor', 0)} s of processor time)"
         print(f"{len(found)} of {len(names)}: {name} {how} in {taken}; {rest}", flush=True)
 
+    if waiting:
+        print(f"{time_left(waiting, len(everywhere))} by the last run", flush=True)
     order = sorted(names, key=lambda name: -(settings.expected(name) or float("inf")))
     with ThreadPoolExecutor(len(everywhere)) as pool:
         try:

@@ -2,6 +2,7 @@
 
 import argparse
 import inspect
+import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -202,6 +203,32 @@ def score_table(
             table.loc[(family, method), "paper"] = figure.mean
             table.loc[(family, method), "paper_deviation"] = np.nan if figure.deviation is None else figure.deviation
     return table
+
+
+class Records:
+    """Finished fits, one line of a file each, by their first columns."""
+
+    def __init__(self, path: Path, by: tuple[str, ...]) -> None:
+        self.path, self.by = path, by
+        lines = path.read_text().splitlines() if path.is_file() else []
+        self.found = {self._place(record): record for record in map(json.loads, lines)}
+
+    def _place(self, record: dict[str, object]) -> tuple[object, ...]:
+        return tuple(record[name] for name in self.by)
+
+    def has(self, *place: object) -> bool:
+        """Whether this fit is finished."""
+        return place in self.found
+
+    def add(self, record: dict[str, object]) -> None:
+        """Keep a fit."""
+        self.found[self._place(record)] = record
+        with self.path.open("a") as file:
+            file.write(json.dumps(record) + "\n")
+
+    def frame(self) -> pd.DataFrame:
+        """All of them."""
+        return pd.DataFrame([*self.found.values()])
 
 
 def write(

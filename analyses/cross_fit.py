@@ -1,6 +1,6 @@
 """What does a wrong model cost? Data of every program × every program fitted: accuracy, log score, divergence, fit.
 
-    python analyses/cross_fit.py [--out DIR] [--sets 2] [--items 10000]
+    python analyses/cross_fit.py [--out DIR] [--sets 2] [--items 4000]
 
 Rows are programs that votes are drawn from, columns those that are fitted to them without labels; the diagonal is the
 reference. Predictive fit is the exact log-likelihood per item of another set from the same parameters. `DeepBeliefNet`
@@ -17,7 +17,7 @@ import pandas as pd
 from common import run, write
 
 from latentens.comparison.own_program import fitted_program
-from latentens.datasets import PAPER_ITEMS, PAPER_MODELS, Dataset, paper_params, simulate
+from latentens.datasets import PAPER_MODELS, Dataset, paper_params, simulate
 from latentens.methods import TopDownMLE
 from latentens.methods.base import Method
 from latentens.models import DeepBeliefNet, TopDown
@@ -72,7 +72,7 @@ def main(
     out: Path,
     seed: int,
     sets: int = 2,
-    items: int = PAPER_ITEMS,
+    items: int = 4_000,
     sources: tuple[str, ...] = tuple(SOURCES),
     programs: tuple[str, ...] = tuple(FITTED),
 ) -> pd.DataFrame:

@@ -1,9 +1,10 @@
 """Judges who score from 0 to 9: the graded model beside thresholds at the middle and categories without an order.
 
-    python analyses/graded.py [--out DIR] [--sets 20] [--items 300] [--keys 0 1 2] [--designs NAME …]
+    python analyses/graded.py [--out DIR] [--sets 10] [--items 300] [--keys 0 1 2] [--designs NAME …]
 
 The label is No or Yes. In four of the five designs the scores do not come from the graded model. `graded.csv` has the
-accuracy and the log score of each method on each set, summarised by design and key.
+accuracy and the log score of each method on each set, summarised by design. Every fit is a line of DIR/graded.jsonl, so
+that an interrupted run resumes.
 """
 
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pandas as pd
-from common import run, write
+from common import Records, run, write
 from jaxtyping import Int
 
 from latentens import simulate
@@ -104,13 +105,14 @@ def main(
     data: Path | None,
     out: Path,
     seed: int,
-    sets: int = 20,
+    sets: int = 10,
     items: int = 300,
     keys: tuple[int, ...] = (0, 1, 2),
     designs: tuple[str, ...] = tuple(DESIGNS),
 ) -> pd.DataFrame:
     del data  # everything is simulated
-    records = []
+    out.mkdir(parents=True, exist_ok=True)
+    done = Records(out / "graded.jsonl", ("design", "method", "key", "set", "items"))
     for design in designs:
         for key in keys:
             for place in range(sets):
@@ -118,11 +120,14 @@ def main(
                 scores, labels = DESIGNS[design](generator, items)
                 votes = Votes.from_matrix(scores, classes=("No", "Yes"), ordered=tuple(range(GRADES)))
                 for name, (method, by_threshold) in METHODS.items():
+                    if done.has(design, name, key, place, items):
+                        continue
                     fit = method.fit(votes.without_other_votes() if by_threshold else votes, key=jax.random.key(key))
                     probs = fit.label_probs[np.arange(items), labels].clip(1e-15)
-                    records.append((design, name, np.mean(fit.codes == labels), -np.mean(np.log(probs))))
-    table = pd.DataFrame(records, columns=["design", "method", "accuracy", "log_score"])
-    table["accuracy"] *= 100
+                    record = {"design": design, "method": name, "key": key, "set": place, "items": items}
+                    scores_of_fit = {"accuracy": 100 * float(np.mean(fit.codes == labels))}
+                    done.add(record | scores_of_fit | {"log_score": -float(np.mean(np.log(probs)))})
+    table = done.frame()
     by = table.groupby(["design", "method"], sort=False)
     summary = by.agg(
         accuracy=("accuracy", "mean"),

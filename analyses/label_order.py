@@ -1,6 +1,6 @@
 """Is a fit ever on the wrong side in silence? Every method on every panel over many keys, and warnings on ensembles.
 
-    python analyses/label_order.py --data ROOT [--out DIR] [--keys 3]
+    python analyses/label_order.py --data ROOT [--out DIR] [--keys 5]
 
 ROOT is as for `real_votes.py`. Every fit is kept in DIR/label_order.csv, so that a run resumes. Two tables:
 accuracy over keys on each panel, with the share of fits that warn and the number of fits on two classes that are below
@@ -55,18 +55,20 @@ NOT_RANDOM = (
     "Glad",
     "Cubam",
 )
+SLOW = "TreeMLE", "TopDownMLE"
+"""Methods that have one key."""
 ON_ENSEMBLES = ("DawidSkeneEM", "Ebcc", "RBMStack")
 
 SERIOUS = ("nearly a tie", "voters form camps", "weakly identified", "not identified", "hardly support a label")
 """What a warning says that is about the label; others are about the climb."""
 
 
-def main(data: Path | None, out: Path, seed: int, keys: int = 3, methods: tuple[str, ...] = tuple(METHODS)) -> None:
+def main(data: Path | None, out: Path, seed: int, keys: int = 5, methods: tuple[str, ...] = tuple(METHODS)) -> None:
     path = out / "label_order.csv"
     out.mkdir(parents=True, exist_ok=True)
     for folder, dataset in real_sets(data, ("panels", "ensembles"), ("",)):
         for name in methods if folder == "panels" else [name for name in ON_ENSEMBLES if name in methods]:
-            number = 1 if folder == "ensembles" or name in NOT_RANDOM else keys
+            number = 1 if folder == "ensembles" or name in (*NOT_RANDOM, *SLOW) else keys
             for key in range(seed, seed + number):
                 done = pd.read_csv(path) if path.is_file() else pd.DataFrame(columns=["dataset", "method", "key"])
                 if not ((done["dataset"] == dataset.name) & (done["method"] == name) & (done["key"] == key)).any():

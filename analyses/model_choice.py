@@ -1,6 +1,6 @@
 """Which model predicts unseen votes best: the true one? And are its labels the best?
 
-    python analyses/model_choice.py [--data DATA] [--out DIR] [--seed 0] [--sets 3] [--items 3000] [--folds 2]
+    python analyses/model_choice.py [--data DATA] [--out DIR] [--seed 0] [--sets 2] [--items 3000] [--folds 2]
         [--families condInd Tree LG TG] [--real magic/1 magic/2 S1]
 
 Sets of the paper's four families are drawn anew; on each, every model is fitted to a part of the items and judged by
@@ -69,7 +69,7 @@ def main(
     data: Path | None,
     out: Path,
     seed: int,
-    sets: int = 3,
+    sets: int = 2,
     items: int = 3000,
     folds: int = 2,
     families: tuple[str, ...] = ("condInd", "Tree", "LG", "TG"),

@@ -1,6 +1,6 @@
 """Balanced accuracy of the RBM stack on three and four classes, beside Dawid–Skene, the vote and exact Bayes.
 
-    python analyses/rbm_classes.py --out DIR [--seed 0] [--sets 5] [--items 10000] [--classes 3 4]
+    python analyses/rbm_classes.py --out DIR [--seed 0] [--sets 3] [--items 10000] [--classes 3 4]
 
 Sets are simulated: trees 15-3-1 whose hidden units have as many states as there are classes, and voters who are
 independent given the label.
@@ -23,7 +23,7 @@ METHODS = {"RBM stack": RBMStack(), "Dawid–Skene": DawidSkeneEM(), "vote": Maj
 
 
 def main(
-    data: Path | None, out: Path, seed: int, sets: int = 5, items: int = 10_000, classes: tuple[int, ...] = (3, 4)
+    data: Path | None, out: Path, seed: int, sets: int = 3, items: int = 10_000, classes: tuple[int, ...] = (3, 4)
 ) -> pd.DataFrame:
     del data  # all sets are simulated
     records = []

@@ -1,13 +1,14 @@
 """Every method and its peers on votes that nobody here made: panels, ensembles and crowds.
 
-    python analyses/real_votes.py --data ROOT [--out DIR] [--keys 3] [--simulated 1] [--methods NAME …] [--folders …]
-        [--sets NAME …] [--kinds …]
+    python analyses/real_votes.py --data ROOT [--out DIR] [--keys 3] [--simulated 1] [--most-votes 6500]
+        [--methods NAME …] [--folders …] [--sets NAME …] [--kinds …]
 
 ROOT has folders `ensembles`, `panels` and `crowds` of sets: votes (`votes.csv`, wide, or `label.csv`, long) and
 `truth.csv`. Votes that are not classes of the truth ("tie", "Unsure") count as missing. Sets of known kinds are drawn
 besides (`simulated_kinds.py`, `--simulated` of each). Every fit is kept in DIR, so that an interrupted run resumes.
-Methods that take long have one key (`ONE_KEY`), some of them no simulated sets (`SLOW`). Peers (extra `peers`) run at
-their defaults, and those that are not installed are left out.
+Methods that take long have one key (`ONE_KEY`), some of them no simulated sets (`SLOW`), and peers that take longest
+(`SMALL_SETS`) only sets of up to `--most-votes`. Peers (extra `peers`) run at their defaults, and those that are not
+installed are left out.
 
 True labels are used for scoring only, but for two rows that say so: the best single voter, and a supervised reference
 (logistic regression of the labels on the votes, by five folds).
@@ -81,6 +82,12 @@ LEFT_OUT = "SpectralMetaLearner", "LatentSpectral", "Cubam", "deem, its own sett
 
 SLOW = ("TreeMLE", "RBMStack", *PEERS)
 ONE_KEY = ("Consensus", "Tempered(DawidSkeneEM)", "Tempered(Ebcc)", *SLOW)
+SMALL_SETS = "deem", "deem, its own settings", "crowd-kit GLAD"
+MOST_CLASSES = {"TreeMLE": 10}
+"""With more classes a fit takes minutes."""
+FEW_CLASSES = tuple(kind for kind, (_, classes, _) in KINDS.items() if classes <= 10)
+"""The kinds of simulated sets that are drawn by default; with more classes fits take longest."""
+NOT_SIMULATED = ("Tempered(Ebcc)",)
 LONGEST = 120
 """A fit that has not ended after this many seconds is left out."""
 
@@ -98,18 +105,19 @@ def main(
     seed: int,
     keys: int = 3,
     simulated: int = 1,
+    most_votes: int = 6_500,
     methods: tuple[str, ...] = tuple(name for name in METHODS if name not in LEFT_OUT),
     folders: tuple[str, ...] = FOLDERS,
     sets: tuple[str, ...] = ("",),
-    kinds: tuple[str, ...] = tuple(KINDS),
+    kinds: tuple[str, ...] = FEW_CLASSES,
 ) -> pd.DataFrame:
     os.environ.setdefault("LATENTENS_SECONDS", str(LONGEST))
     for folder, dataset in real_sets(data, folders, sets):
-        for name in methods:
+        for name in (name for name in methods if takes(name, dataset, most_votes)):
             for number in range(1 if name in ONE_KEY else keys):
                 measured(out / "real", folder, dataset, name, seed + number)
     for folder, dataset in simulated_sets(kinds, simulated, seed):
-        for name in (name for name in methods if name not in SLOW):
+        for name in (name for name in methods if name not in (*SLOW, *NOT_SIMULATED)):
             measured(out / "simulated", folder, dataset, name, seed)
     table, drawn = means(out / "real"), means(out / "simulated")
     reference = pd.DataFrame(
@@ -125,6 +133,13 @@ def main(
     write(out, "real_votes", figure=figure(table))
     print(summarise(table).round(3).to_string())
     return table
+
+
+def takes(name: str, dataset: Dataset, most_votes: int) -> bool:
+    """Whether a method is measured on a real set."""
+    votes = dataset.votes
+    is_small = votes.num_items * votes.num_voters - votes.num_missing <= most_votes
+    return (is_small or name not in SMALL_SETS) and votes.num_classes <= MOST_CLASSES.get(name, votes.num_classes)
 
 
 def real_sets(data: Path | None, folders: tuple[str, ...], sets: tuple[str, ...]) -> Iterator[tuple[str, Dataset]]:

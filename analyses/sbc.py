@@ -1,7 +1,7 @@
 """Simulation-based calibration of posterior draws: where true parameters and labels rank among them.
 
     python analyses/sbc.py [--out DIR] [--simulations 30] [--items 200] [--draws 99] [--models NAME …]
-        [--methods Nuts Laplace Variational] [--alarms 20]
+        [--methods Nuts Laplace Variational] [--alarms 10]
 
 Parameters come from the priors, votes from the parameters. If the draws are right the ranks are uniform, and the
 distribution function of each parameter's ranks stays in the band around the diagonal. `sbc.csv` has the p-value of
@@ -48,9 +48,11 @@ MODELS: dict[str, GenerativeModel] = {
     "HierarchicalDawidSkene": HierarchicalDawidSkene(6),
     "Mace": Mace(5, num_classes=3),
     "ItemDifficulty": ItemDifficulty(5),
-    "Confounder": Confounder(5),
     "GradedResponse": GradedResponse(5, 2, 4),
+    "Confounder": Confounder(5),
 }
+"""By default all but the last two, which take longest."""
+
 APPROXIMATED = ("DawidSkene", "Tree", "OneCoin")
 """Models on which approximations are ranked, too."""
 
@@ -107,9 +109,9 @@ def main(
     items: int = 200,
     draws: int = 99,
     warmup: int = 300,
-    models: tuple[str, ...] = tuple(MODELS)[:-1],
+    models: tuple[str, ...] = tuple(MODELS)[:-2],
     methods: tuple[str, ...] = ("Nuts", "Laplace", "Variational"),
-    alarms: int = 20,
+    alarms: int = 10,
 ) -> pd.DataFrame:
     del data  # everything is simulated
     settings = {"num_simulations": simulations, "num_items": items, "num_draws": draws, "labels": True}

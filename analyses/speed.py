@@ -64,7 +64,7 @@ def main(data: Path | None, out: Path, seed: int, small: int = 0) -> pd.DataFram
 
 
 def compare_tables(seed: int, quick: bool) -> Iterator[Comparison]:
-    times = speed_tables.main(2_000 if quick else 10_000, seed + 1, repeats=5 if quick else 20)
+    times = speed_tables.main(2_000 if quick else 10_000, seed + 1, repeats=5)
     yield Comparison("gradient, layered graph 15-5-5-1", "ms", times["tables"], "NumPyro with funsor", times["funsor"])
 
 
@@ -106,7 +106,7 @@ def compare_aggregators(data: Path | None, seed: int, quick: bool) -> Iterator[C
 
 
 def compare_nuts(seed: int, quick: bool) -> Iterator[Comparison]:
-    items, draws = (1_000, 30) if quick else (10_000, 100)
+    items, draws = (1_000, 30) if quick else (10_000, 50)
     settings = speed_nuts.Settings(chains=1, warmup=draws, draws=draws)
     for model, program in ((DawidSkene(), speed_nuts.dawid_skene), (Tree(), speed_nuts.tree_by_unit)):
         params = model.example_params(jax.random.key(seed))

@@ -1,6 +1,6 @@
 """Confidence calibrated without labels: posteriors before and after tempering.
 
-    python analyses/tempered.py [--data ROOT] [--out DIR] [--sets 5] [--items 1000] [--parts simulated robustness real]
+    python analyses/tempered.py [--data ROOT] [--out DIR] [--sets 2] [--items 1000] [--parts simulated robustness real]
 
 Simulated sets come from the paper's families and from all programs of the catalogue whose label votes can tell, each
 with its exact posterior. Log scores and divergences are in nats per item; `by labels` is the best temperature that the
@@ -54,7 +54,7 @@ def main(
     data: Path | None,
     out: Path,
     seed: int,
-    sets: int = 5,
+    sets: int = 2,
     items: int = 1_000,
     parts: tuple[str, ...] = ("simulated", "robustness", "real"),
 ) -> pd.DataFrame:

@@ -1,12 +1,12 @@
 """Votes that are not labels ("tie", "Unsure"), as votes and as missing.
 
-    python analyses/vote_kinds.py [--data ROOT] [--out DIR] [--sets 20] [--keys 3] [--designs …] [--methods …]
+    python analyses/vote_kinds.py [--data ROOT] [--out DIR] [--sets 10] [--slow-sets 2] [--keys 2]
+        [--designs …] [--methods …]
 
 ROOT has a folder `panels` with `rewardbench2` (about a fifth of the votes are "tie") and `dices350` ("Unsure"); without
 it only simulated judges are measured. Every fit is a line of DIR/vote_kinds.jsonl, so that an interrupted run resumes.
 """
 
-import json
 import time
 import warnings
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pandas as pd
-from common import run
+from common import Records, run
 
 from latentens import Votes
 from latentens.datasets import Dataset
@@ -116,14 +116,14 @@ def main(
     data: Path | None,
     out: Path,
     seed: int,
-    sets: int = 20,
-    slow_sets: int = 5,
-    keys: int = 3,
+    sets: int = 10,
+    slow_sets: int = 2,
+    keys: int = 2,
     designs: tuple[str, ...] = tuple(DESIGNS),
     methods: tuple[str, ...] = tuple(METHODS),
 ) -> pd.DataFrame:
     out.mkdir(parents=True, exist_ok=True)
-    done = Records(out / "vote_kinds.jsonl")
+    done = Records(out / "vote_kinds.jsonl", ("design", "set", "method", "key", "ties"))
     found = [*real_panels(data)]
     found += [(design, draw_set(design, place, seed)) for place in range(sets) for design in designs]
     for place, (design, dataset) in enumerate(found, 1):
@@ -136,32 +136,6 @@ def main(
     table.to_csv(out / "vote_kinds.csv", index=False)
     print(table.round(3).to_string())
     return table
-
-
-class Records:
-    """Finished fits, one line of a file each, by their first columns."""
-
-    def __init__(self, path: Path, by: tuple[str, ...] = ("design", "set", "method", "key", "ties")) -> None:
-        self.path, self.by = path, by
-        lines = path.read_text().splitlines() if path.is_file() else []
-        self.found = {self._place(record): record for record in map(json.loads, lines)}
-
-    def _place(self, record: dict[str, object]) -> tuple[object, ...]:
-        return tuple(record[name] for name in self.by)
-
-    def has(self, *place: object) -> bool:
-        """Whether this fit is finished."""
-        return place in self.found
-
-    def add(self, record: dict[str, object]) -> None:
-        """Keep a fit."""
-        self.found[self._place(record)] = record
-        with self.path.open("a") as file:
-            file.write(json.dumps(record) + "\n")
-
-    def frame(self) -> pd.DataFrame:
-        """All of them."""
-        return pd.DataFrame([*self.found.values()])
 
 
 def measure(done: Records, design: str, dataset: Dataset, name: str, key: int) -> None:

@@ -1,6 +1,6 @@
 """Soft votes, read in several ways: as statements of confidence, as fractions of a vote, and as hard votes.
 
-    python analyses/vote_soft.py [--out DIR] [--sets 20] [--keys 3] [--designs …] [--readings …]
+    python analyses/vote_soft.py [--out DIR] [--sets 12] [--slow-sets 3] [--keys 2] [--designs …] [--readings …]
 
 Simulated judges state probabilities. Every fit is a line of DIR/vote_soft.jsonl, so that an interrupted run resumes.
 Methods without random numbers have one key.
@@ -13,9 +13,9 @@ from pathlib import Path
 import jax
 import numpy as np
 import pandas as pd
-from common import run
+from common import Records, run
 from scipy.special import softmax
-from vote_kinds import ITEMS, JUDGES, LEAST, Records
+from vote_kinds import ITEMS, JUDGES, LEAST
 
 from latentens import Votes
 from latentens.datasets import Dataset
@@ -77,9 +77,9 @@ def main(
     data: Path | None,
     out: Path,
     seed: int,
-    sets: int = 20,
-    slow_sets: int = 5,
-    keys: int = 3,
+    sets: int = 12,
+    slow_sets: int = 3,
+    keys: int = 2,
     designs: tuple[str, ...] = tuple(DESIGNS),
     readings: tuple[str, ...] = tuple(READINGS),
 ) -> pd.DataFrame:
