@@ -443,7 +443,7 @@ TABLES: dict[str, tuple[str, Callable[[pd.DataFrame], str]]] = {
 def result(name: str) -> pd.DataFrame | None:
     """A file of results, if it is there."""
     path = FOLDER / "results" / f"{name}.csv"
-    return pd.read_csv(path, float_precision="round_trip") if path.is_file() else None
+    return pd.read_csv(path) if path.is_file() else None
 
 
 def value_of(table: pd.DataFrame, column: str, form: str, where: str | None) -> str:
