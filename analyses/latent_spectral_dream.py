@@ -13,12 +13,12 @@ import pandas as pd
 from common import find, run, write
 
 from latentens.datasets import Dataset
-from latentens.inference.independent import vote_indicator
 from latentens.methods.groups import candidate_groups, group_residual, group_scores
 from latentens.methods.latent_spectral import TreeEstimates, estimate_tree, tree_log_likelihoods
 from latentens.methods.moments import vote_moments
 from latentens.runtime.numerics import numpy_generator
 from latentens.scores.scores import balanced_accuracy
+from latentens.votes.layout import vote_indicator
 
 IMBALANCES = ("likelihood", "tensor", "published")
 

@@ -19,7 +19,7 @@ from rich.console import Console
 from threadpoolctl import threadpool_limits
 
 from latentens.datasets import load
-from latentens.inference.independent import log_likelihoods, vote_indicator
+from latentens.inference.independent import log_likelihoods
 from latentens.methods import (
     Cubam,
     DawidSkeneEM,
@@ -32,6 +32,7 @@ from latentens.methods import (
     SpectralMetaLearner,
 )
 from latentens.votes import Votes
+from latentens.votes.layout import vote_indicator
 
 METHODS = (
     MajorityVote(),

@@ -24,12 +24,11 @@ from scaling import load_per_core
 from speed_aggregators import SHAPES, crowdkit_log_likelihood, simulated_crowd
 
 from latentens.datasets import load
-from latentens.inference.independent import vote_indicator
 from latentens.methods import Cubam, DawidSkeneEM, Ebcc, Glad, LatentSpectral
 from latentens.methods.ebcc import EMPTY, SubtypeAscent, Subtypes
 from latentens.runtime.parallel import one_blas_thread
 from latentens.votes import Votes
-from latentens.votes.incidence import incidence_of
+from latentens.votes.layout import incidence_of, vote_indicator
 
 
 def main(

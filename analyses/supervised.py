@@ -13,12 +13,12 @@ from sklearn.neural_network import MLPClassifier
 
 from latentens.datasets import Dataset
 from latentens.errors import VotesError
-from latentens.inference.independent import vote_indicator
 from latentens.methods.base import Diagnostics, Estimate, Fit, Posterior, Predictor, finished
 from latentens.methods.rows import in_blocks
 from latentens.runtime.numerics import numpy_generator
 from latentens.runtime.settings import Count
 from latentens.votes import Votes
+from latentens.votes.layout import vote_indicator
 
 LAYER = ("weights", "bias")
 """The arrays of a layer of the network."""

@@ -3,11 +3,10 @@ import pytest
 from scipy.optimize import minimize
 from scipy.stats import norm
 
-from latentens.inference.independent import vote_indicator
 from latentens.methods import Cubam, cubam
 from latentens.methods.cubam import SIGNAL_GRID, Voters, estimate_signals, estimate_voters
-from latentens.methods.rows import Cells
 from latentens.scores.scores import balanced_accuracy
+from latentens.votes.layout import Cells, vote_indicator
 from tests.reference import KEY, independent_votes, load_or_skip, percent
 
 

@@ -5,11 +5,12 @@ import pytest
 from latentens import log_likelihood
 from latentens.datasets import load
 from latentens.inference import independent as ascent
-from latentens.inference.independent import Ascent, VotePrior, count_rows, expectation, maximisation, vote_indicator
+from latentens.inference.independent import Ascent, VotePrior, count_rows, expectation, maximisation
 from latentens.methods import DawidSkeneEM
 from latentens.methods.dawid_skene_em import random_estimates
 from latentens.models import DawidSkene
 from latentens.votes import Triplets, Votes
+from latentens.votes.layout import vote_indicator
 from tests.reference import KEY, independent_votes, largest_standard_score, load_or_skip, percent, votes_of_classes
 from tests.test_spectral import SENSITIVITY, SPECIFICITY, TRUTH, all_params
 

@@ -3,11 +3,10 @@ import pytest
 from scipy.special import digamma, gammaln
 from scipy.stats import dirichlet
 
-from latentens.inference.independent import vote_indicator
 from latentens.methods import DawidSkeneEM, Ebcc, ebcc
 from latentens.methods.ebcc import Concentrations, SubtypeAscent, _all_subtypes, _prior
 from latentens.votes import Votes
-from latentens.votes.incidence import incidence_of
+from latentens.votes.layout import incidence_of, vote_indicator
 from tests.reference import KEY, as_triplets, independent_votes, load_or_skip, percent, votes_of_classes
 
 

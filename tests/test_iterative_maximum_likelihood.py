@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from latentens.inference.independent import vote_indicator
 from latentens.methods import IterativeMaximumLikelihood, MajorityVote, RestrictedLikelihood
 from latentens.methods.rank_one import hard_confusion
+from latentens.votes.layout import vote_indicator
 from tests.reference import KEY, independent_votes, percent
 from tests.test_spectral import SENSITIVITY, SPECIFICITY
 

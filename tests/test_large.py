@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from latentens.errors import LimitError
-from latentens.inference import independent as indicator
-from latentens.inference.independent import count_rows, expectation, vote_indicator
+from latentens.inference.independent import count_rows, expectation
 from latentens.methods import SpectralMetaLearner, dawid_skene_em, moments
 from latentens.methods import moments as imbalance
 from latentens.methods import rank_one as spectral
@@ -29,7 +28,7 @@ from latentens.runtime.blocks import count_row_blocks, few_lengths, row_blocks
 from latentens.runtime.limits import MEMORY_VARIABLE, TIME_VARIABLE, memory_limit, time_limit
 from latentens.runtime.numerics import double_precision
 from latentens.votes import Triplets, Votes, distinct
-from latentens.votes.incidence import incidence_of
+from latentens.votes.layout import incidence_of, vote_indicator
 from tests.reference import KEY, as_triplets, independent_votes, votes_of_classes
 
 RATES = np.linspace(0.6, 0.9, 7), np.linspace(0.85, 0.65, 7)
@@ -226,10 +225,10 @@ def test_moments_and_imbalance_by_blocks_are_those_of_all_rows(monkeypatch):
     matrix = np.where(np.random.default_rng(0).random(votes.shape) < 0.2, -1, votes.matrix)
     votes = Votes.from_matrix(matrix, 2)
     whole = SpectralMetaLearner().fit(votes, key=KEY)
-    monkeypatch.setattr(indicator, "DENSE_ELEMENTS", 0)
     monkeypatch.setattr(imbalance, "SCREENED_ROWS", 400)
     for module in (moments, imbalance):
         monkeypatch.setattr(module, "row_blocks", partial(row_blocks, block_elements=1000))
+        monkeypatch.setattr(module, "vote_indicator", partial(vote_indicator, dense_elements=0))
     in_blocks = SpectralMetaLearner().fit(Votes.from_matrix(matrix, 2), key=KEY)
     assert len(votes.patterns.counts) > 800
     for name, value in whole.params.items():

@@ -4,7 +4,6 @@ from scipy import stats
 
 from latentens import simulate
 from latentens.datasets import simulate_paper
-from latentens.inference.independent import vote_indicator
 from latentens.methods import LatentSpectral
 from latentens.methods import groups as groups_module
 from latentens.methods import latent_spectral as tree_estimates
@@ -19,6 +18,7 @@ from latentens.methods.moments import Rates, vote_moments
 from latentens.models import Tree
 from latentens.programs.likelihood import bayes_posterior, log_likelihood
 from latentens.scores.scores import balanced_accuracy
+from latentens.votes.layout import vote_indicator
 from tests.reference import KEY, independent_votes, largest_standard_score, load_or_skip, percent, two_class_tree
 
 TREE = Tree((0, 0, 0, 1, 1, 1, 2, 2, 2))

@@ -10,11 +10,11 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from latentens.inference.independent import by_blocks, count_votes
 from latentens.programs.tables import Tables
 from latentens.runtime.blocks import BLOCK_ELEMENTS, row_blocks
 from latentens.votes import Votes
 from latentens.votes.labels import MISSING, Names, code_type
+from latentens.votes.layout import by_blocks, count_votes
 
 
 class States(NamedTuple):

@@ -6,7 +6,7 @@ votes say about that label itself is the same sum for any parameters, so that ea
 other labels only.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -20,48 +20,13 @@ from latentens.runtime.numerics import safe_log
 from latentens.runtime.parallel import stop_if_asked
 from latentens.runtime.progress import Advance, task
 from latentens.votes import Votes
-from latentens.votes.incidence import Block, Incidence, Sums, incidence_of
+from latentens.votes.layout import Block, Incidence, Indicator, Sums, by_blocks, incidence_of, vote_indicator
 
 ROUNDING = 1e-12
 """A score this close to zero is zero."""
 
 Confusion = Float[np.ndarray, "voter label vote"]
 Posterior = Float[np.ndarray, "row label"]
-
-Indicator = Float[np.ndarray, "row voter_vote"] | sparse.csr_array
-"""One where the voter cast the vote, or its probability if it is soft; a missing vote is all zeros. Either kind takes
-part in `@`."""
-
-DENSE_ELEMENTS = 2**25
-"""Votes that are stored as a matrix become a dense indicator if it has at most this many elements."""
-
-
-def vote_indicator(votes: Votes, num_categories: int) -> Indicator:
-    """The votes as an indicator matrix, dense where that is affordable.
-
-    Args:
-        votes: The votes.
-        num_categories: Number of columns of each voter, at least that of the different votes.
-    """
-    width = votes.num_voters * num_categories
-    if not votes.is_sparse and votes.num_items * width <= DENSE_ELEMENTS:
-        return (votes.matrix[:, :, None] == np.arange(num_categories)).reshape(-1, width).astype(np.float64)
-    _, voter, vote = votes.triplets
-    columns = voter * np.int32(num_categories) + vote
-    values = np.ones(len(columns)) if votes.weights is None else votes.weights
-    return sparse.csr_array((values, columns, votes.bounds), shape=(votes.num_items, width))
-
-
-def count_votes(votes: Votes, num_categories: int) -> Float[np.ndarray, "row voter vote"]:
-    """How often each voter cast each vote on each item, as a whole array."""
-    indicator = vote_indicator(votes, num_categories)
-    dense = indicator if isinstance(indicator, np.ndarray) else indicator.toarray()
-    return dense.reshape(votes.num_items, votes.num_voters, num_categories)
-
-
-def by_blocks(function: Callable[[Votes], np.ndarray], rows: Votes) -> np.ndarray:
-    """What a function says about each row, asked about some rows at a time to bound its memory."""
-    return np.concatenate([function(block) for _, block in rows.blocks()])
 
 
 def log_likelihoods(indicator: Indicator, confusion: Confusion) -> Float[np.ndarray, "row label"]:

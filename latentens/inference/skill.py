@@ -14,7 +14,7 @@ from scipy.linalg import eigh
 from scipy.special import expit, logit, ndtri
 
 from latentens.errors import LatentensError
-from latentens.inference.independent import Confusion, Posterior, count_by_label, count_votes, posterior_of_votes
+from latentens.inference.independent import Confusion, Posterior, count_by_label, posterior_of_votes
 from latentens.models import DawidSkene
 from latentens.programs.contract import structure_of
 from latentens.programs.likelihood import Observations, bayes_posterior, marginal_log_likelihood, observe
@@ -26,6 +26,7 @@ from latentens.runtime.compilation import compile_quickly
 from latentens.runtime.numerics import double_precision
 from latentens.runtime.parallel import one_blas_thread
 from latentens.votes import Votes
+from latentens.votes.layout import count_votes
 from latentens.votes.matching import certain_where_known
 
 

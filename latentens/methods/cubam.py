@@ -8,15 +8,15 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.special import erfcx, expit, log_ndtr, ndtr
 
-from latentens.inference.independent import Indicator, vote_indicator
 from latentens.methods.base import Diagnostics, Estimate, GoldCodes, Method, Posterior
-from latentens.methods.rows import Cells, Values, in_blocks, require_two_classes
+from latentens.methods.rows import in_blocks, require_two_classes
 from latentens.programs.components import two_class_confusion
 from latentens.programs.tables import labelled_rows
 from latentens.runtime.numerics import FIVE_POINT_DERIVATIVES, numpy_generator
 from latentens.runtime.parallel import stop_if_asked
 from latentens.runtime.settings import Count
 from latentens.votes import Votes
+from latentens.votes.layout import Cells, Indicator, Values, vote_indicator
 
 SIGNAL_SPREAD = 0.8
 WEIGHT_MEAN, WEIGHT_SPREAD = 1.0, 1.0

@@ -38,7 +38,6 @@ from latentens.inference.independent import (
     Optimum,
     PriorRule,
     VotePrior,
-    by_blocks,
     count_rows,
     expect_labels,
     expectation,
@@ -46,7 +45,6 @@ from latentens.inference.independent import (
     log_joint,
     maximisation,
     posterior_of_votes,
-    vote_indicator,
 )
 from latentens.inference.optimise import list_optima, local_optimum_warnings
 from latentens.inference.orient import orientation, vote_shares
@@ -58,6 +56,7 @@ from latentens.programs.model import GenerativeModel
 from latentens.runtime.numerics import numpy_generator
 from latentens.runtime.settings import Count, CountOrZero, NotNegative, Positive
 from latentens.votes import Votes
+from latentens.votes.layout import by_blocks, vote_indicator
 
 Form = Literal["confusion", "class", "coin"]
 Counts = Float[np.ndarray, "label start voter vote"]

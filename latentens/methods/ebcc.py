@@ -15,15 +15,7 @@ from jaxtyping import Float, Int
 from scipy.special import digamma, gammaln, logsumexp, softmax
 
 from latentens.inference.identification import Labelling, label_change
-from latentens.inference.independent import (
-    FIRST_JUMP,
-    PLAIN_ROUNDS,
-    Indicator,
-    gold_posterior,
-    next_bound,
-    squared_jump,
-    vote_indicator,
-)
+from latentens.inference.independent import FIRST_JUMP, PLAIN_ROUNDS, gold_posterior, next_bound, squared_jump
 from latentens.inference.orient import orientation, vote_shares
 from latentens.methods.base import Diagnostics, Estimate, GoldCodes, Method, Posterior
 from latentens.methods.rows import in_blocks
@@ -32,7 +24,7 @@ from latentens.runtime.numerics import numpy_generator, safe_log
 from latentens.runtime.parallel import stop_if_asked
 from latentens.runtime.settings import Count, Positive
 from latentens.votes import Votes
-from latentens.votes.incidence import Block, Incidence, Sums, incidence_of
+from latentens.votes.layout import Block, Incidence, Indicator, Sums, incidence_of, vote_indicator
 from latentens.votes.matching import certain_where_known
 
 CLASS_CONCENTRATION = 1.0

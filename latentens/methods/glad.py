@@ -9,14 +9,13 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import expit, logsumexp, softmax
 
-from latentens.inference.independent import Indicator, vote_indicator
 from latentens.methods.base import Diagnostics, Estimate, GoldCodes, Method, Posterior
-from latentens.methods.rows import Cells, Values
 from latentens.programs.tables import labelled_rows
 from latentens.runtime.parallel import in_threads, stop_if_asked
 from latentens.runtime.progress import track_late
 from latentens.runtime.settings import Count, Positive
 from latentens.votes import Votes
+from latentens.votes.layout import Cells, Indicator, Values, vote_indicator
 
 ABILITY_MEAN = EASE_MEAN = 1.0
 LARGEST_STEP = 1.0

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import softmax
 
-from latentens.inference.independent import Indicator, lean_to_score, log_likelihoods, vote_indicator
+from latentens.inference.independent import lean_to_score, log_likelihoods
 from latentens.inference.orient import vote_shares
 from latentens.methods.base import Diagnostics, Estimate, GoldCodes, Posterior
 from latentens.methods.groups import Groups, candidate_groups, group_residual, group_scores, large_groups
@@ -35,6 +35,7 @@ from latentens.runtime.numerics import numpy_generator
 from latentens.runtime.settings import Count
 from latentens.votes import Votes
 from latentens.votes.distinct import Patterns
+from latentens.votes.layout import Indicator, vote_indicator
 
 ByLabel = Float[np.ndarray, "row label"]
 

@@ -10,11 +10,11 @@ from scipy import linalg, sparse
 from scipy.optimize import minimize_scalar
 from scipy.sparse.linalg import eigsh
 
-from latentens.inference.independent import Indicator, vote_indicator
 from latentens.runtime.blocks import row_blocks
 from latentens.runtime.limits import check_memory
 from latentens.votes import Votes
 from latentens.votes.distinct import Patterns
+from latentens.votes.layout import Indicator, vote_indicator
 
 Vector = Float[np.ndarray, " voter"]
 Matrix = Float[np.ndarray, "voter voter"]

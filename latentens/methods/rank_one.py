@@ -12,16 +12,7 @@ import jax
 import numpy as np
 from jaxtyping import Int
 
-from latentens.inference.independent import (
-    Confusion,
-    Indicator,
-    by_blocks,
-    lean_to_score,
-    log_odds,
-    most_likely_posterior,
-    posterior,
-    vote_indicator,
-)
+from latentens.inference.independent import Confusion, lean_to_score, log_odds, most_likely_posterior, posterior
 from latentens.inference.orient import orientation, vote_shares
 from latentens.methods.base import Diagnostics, Estimate, GoldCodes, Method, Posterior, nested_fit
 from latentens.methods.moments import (
@@ -50,6 +41,7 @@ from latentens.runtime.parallel import stop_if_asked
 from latentens.runtime.settings import Count
 from latentens.votes import Votes
 from latentens.votes.distinct import Patterns
+from latentens.votes.layout import Indicator, by_blocks, vote_indicator
 
 DENSE_VOTERS = 3000
 """Covariances of up to this many voters are a full matrix, those of more who share few items a sparse one."""

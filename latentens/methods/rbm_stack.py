@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from scipy.special import logsumexp, softmax
 
 from latentens.errors import SettingError
-from latentens.inference.independent import by_blocks, log_joint, vote_indicator
+from latentens.inference.independent import log_joint
 from latentens.inference.orient import orientation, vote_shares
 from latentens.methods.base import Diagnostics, Estimate, GoldCodes, Method, Posterior, posterior_of
 from latentens.methods.dawid_skene_em import DawidSkeneEM
@@ -27,6 +27,7 @@ from latentens.rbm.units import Units
 from latentens.rbm.width import FEWEST, SingularValueRule, Width
 from latentens.runtime.settings import Count
 from latentens.votes import Votes
+from latentens.votes.layout import by_blocks, vote_indicator
 
 
 @dataclass(frozen=True)

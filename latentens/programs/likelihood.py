@@ -115,7 +115,7 @@ def _pieces(votes: Votes, num_vote_classes: int, num_rows: int) -> SparseRows:
     columns = np.full((width, num_pieces), votes.num_voters * num_vote_classes, dtype=np.int32)
     place = np.arange(len(votes.triplets.item), dtype=np.int32) - np.repeat(votes.bounds[:-1], lengths)
     piece = np.repeat(first, lengths) + place // width
-    columns[place % width, piece] = votes.triplets.voter * np.int32(num_vote_classes) + votes.triplets.vote
+    columns[place % width, piece] = votes.triplets.columns(num_vote_classes)
     weights = None
     if votes.weights is not None:
         by_place = np.zeros(columns.shape)

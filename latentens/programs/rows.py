@@ -36,7 +36,7 @@ from latentens.runtime.limits import check_memory
 from latentens.runtime.numerics import SMALLEST
 from latentens.runtime.parallel import stop_if_asked
 from latentens.votes import Votes
-from latentens.votes.incidence import Block, Incidence, Sums, incidence_of
+from latentens.votes.layout import Block, Incidence, Sums, incidence_of
 
 Weights = Float[np.ndarray, " row"] | Float[np.ndarray, "row label"]
 

@@ -13,9 +13,6 @@ from latentens.runtime.blocks import BLOCK_ELEMENTS, row_blocks
 if TYPE_CHECKING:
     from latentens.votes.votes import Votes
 
-JOINT_VOTES = 2**13
-"""A group of voters has at most this many joint votes, so that a table of them stays in a core's cache."""
-
 
 class Patterns(NamedTuple):
     """The distinct rows of some votes: `rows[inverse]` are the votes again."""
@@ -50,7 +47,7 @@ def find_patterns(votes: "Votes") -> Patterns:
 def _distinct_rows(votes: "Votes") -> "Distinct":
     if isinstance(votes.storage, np.ndarray):
         return distinct_matrix_rows(votes.storage)
-    return distinct_entry_rows(votes.indicator_columns, votes.bounds)
+    return distinct_entry_rows(votes.triplets.columns(votes.num_categories), votes.bounds)
 
 
 class Distinct(NamedTuple):

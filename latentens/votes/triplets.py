@@ -33,6 +33,12 @@ class Triplets(NamedTuple):
         place = np.arange(len(self.item))
         return place - np.maximum.accumulate(np.where(self.repeated, 0, place))
 
+    def columns(self, num_categories: int) -> Int[np.ndarray, " entry"]:
+        """Each vote as `voter · num_categories + vote`, its column of an indicator matrix."""
+        columns = self.voter * np.int32(num_categories)
+        columns += self.vote
+        return columns
+
     def at(self, entries: np.ndarray | slice) -> "Triplets":
         """Some of the entries."""
         return Triplets(*(column[entries] for column in self))
@@ -101,7 +107,7 @@ def entries_of(items: Int[np.ndarray, " chosen"], bounds: Int[np.ndarray, " boun
     return np.repeat(bounds[items] - np.cumsum(lengths) + lengths, lengths) + np.arange(lengths.sum())
 
 
-def count_votes(
+def count_labels(
     storage: Int[np.ndarray, "item voter"] | Triplets,
     out: Num[np.ndarray, "item label"],
     weights: Float[np.ndarray, " entry"] | None = None,

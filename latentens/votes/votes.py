@@ -31,7 +31,7 @@ from latentens.votes.labels import (
 )
 from latentens.votes.readers import Only, tabulate_tool
 from latentens.votes.soft import tabulate_soft_data, tabulate_soft_file
-from latentens.votes.triplets import Triplets, count_votes, entries_of, to_matrix, to_triplets
+from latentens.votes.triplets import Triplets, count_labels, entries_of, to_matrix, to_triplets
 
 __all__ = ["Patterns", "Triplets", "Votes"]
 
@@ -503,7 +503,7 @@ class Votes:
             return self.without_other_votes().tally
         tally = np.empty((self.num_items, self.num_classes), dtype=np.float64 if self.is_soft else np.int32)
         for start, block in self.blocks():
-            count_votes(block.storage, tally[start : start + block.num_items], block.weights)
+            count_labels(block.storage, tally[start : start + block.num_items], block.weights)
         return tally
 
     def blocks(self, block_elements: int = BLOCK_ELEMENTS) -> Iterator[tuple[int, "Votes"]]:
@@ -527,13 +527,6 @@ class Votes:
     def num_cases(self) -> int:
         """Number of items; of counted rows, the sum of their counts."""
         return self.num_items if self.counts is None else int(self.counts.sum())
-
-    @property
-    def indicator_columns(self) -> Int[np.ndarray, " entry"]:
-        """The triplets' votes as `voter · V + vote`, the columns of an indicator matrix."""
-        columns = self.triplets.voter * np.int32(self.num_categories)
-        columns += self.triplets.vote
-        return columns
 
     @cached_property
     def bounds(self) -> Int[np.ndarray, " bound"]:
