@@ -296,9 +296,9 @@ class Encoded(NamedTuple):
     """Votes as codes: those for classes first, then those for categories that are not labels; or grades in order."""
 
     codes: Int[np.ndarray, "..."]
-    class_names: tuple[Any, ...]
-    other_names: tuple[Any, ...]
-    grade_names: tuple[Any, ...] = ()
+    class_names: Names
+    other_names: Names
+    grade_names: Names = ()
 
 
 def encode_labels(column: Coded, classes: Classes = None) -> Encoded:

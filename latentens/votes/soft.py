@@ -1,7 +1,7 @@
 """Soft votes: probabilities of categories instead of one category, as arrays, data frames or files."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,13 +17,6 @@ ROUNDED = 0.005
 """Probabilities may be rounded to two digits, so that the sum of a vote may differ from one by this per category."""
 
 
-class Soft(NamedTuple):
-    """Soft votes: the fields of `Votes`, and the probability of each entry; None if every vote is certain."""
-
-    content: Content
-    weights: Float[np.ndarray, " entry"] | None
-
-
 def voter_categories(names: Sequence[str]) -> tuple[Coded, Coded] | None:
     """Voter and category of each column named `voter:category`; None unless each voter has every category."""
     pairs = [tuple(str(name).rpartition(":")[::2]) for name in names]
@@ -32,7 +25,7 @@ def voter_categories(names: Sequence[str]) -> tuple[Coded, Coded] | None:
     return (voters, categories) if complete and all(map(all, pairs)) and len(categories.names) > 1 else None
 
 
-def tabulate_soft_file(table: Table, reading: Reading) -> Soft | None:
+def tabulate_soft_file(table: Table, reading: Reading) -> Content | None:
     """The soft votes in a file; None if it has none."""
     with tables.naming(table.path):
         layout = tables.find_layout(table.names, table.index, reading)
@@ -53,7 +46,7 @@ def tabulate_soft_file(table: Table, reading: Reading) -> Soft | None:
         return _tabulate_wide(rows, named, np.stack([_numbers(column) for column in columns], axis=1), reading)
 
 
-def tabulate_soft_data(probs: Any, reading: Reading) -> Soft:
+def tabulate_soft_data(probs: Any, reading: Reading) -> Content:
     """The soft votes in an array (item, voter, category) or in a data frame, wide or long."""
     if not isinstance(probs, pd.DataFrame):
         return _tabulate_array(np.asarray(probs, dtype=np.float64), reading)
@@ -73,7 +66,7 @@ def tabulate_soft_data(probs: Any, reading: Reading) -> Soft:
     return _tabulate_wide(frame.index.to_numpy(), named, numbers, reading)
 
 
-def _tabulate_array(probs: Float[np.ndarray, "item voter category"], reading: Reading) -> Soft:
+def _tabulate_array(probs: Float[np.ndarray, "item voter category"], reading: Reading) -> Content:
     if probs.ndim != 3 or not probs.size:
         raise VotesError(f"soft votes form an array (item, voter, category), but this one has shape {probs.shape}")
     listing = probs.shape[2] if reading.classes is None else reading.classes
@@ -84,12 +77,12 @@ def _tabulate_array(probs: Float[np.ndarray, "item voter category"], reading: Re
     item, voter, vote = (Coded(place, np.arange(size)) for place, size in zip(places, probs.shape, strict=True))
     vote = Coded(vote.codes, np.array([*names], dtype=object))
     found = _tabulate(item, voter, vote, probs.ravel(), Reading(classes=tuple(names)))
-    return found._replace(content=(*found.content[:4], (), (), *found.content[6:]))
+    return found._replace(item_names=range(probs.shape[0]), voter_names=range(probs.shape[1]))
 
 
 def _tabulate_wide(
     rows: np.ndarray, named: tuple[Coded, Coded], numbers: Float[np.ndarray, "row column"], reading: Reading
-) -> Soft:
+) -> Content:
     """Soft votes with one row per item and one column for each voter and category, which are named in this order."""
     voter, vote = (Coded(np.tile(part.codes, len(rows)), part.names) for part in named)
     item = code(rows)
@@ -99,7 +92,7 @@ def _tabulate_wide(
     return _tabulate(item, voter, vote, numbers.ravel(), reading)
 
 
-def _tabulate(item: Coded, voter: Coded, vote: Coded, weight: Float[np.ndarray, " entry"], reading: Reading) -> Soft:
+def _tabulate(item: Coded, voter: Coded, vote: Coded, weight: Float[np.ndarray, " entry"], reading: Reading) -> Content:
     """Soft votes, one entry for each item, voter and category; NaN where there is none. Voters are in order."""
     for name, column in (("item", item), ("voter", voter)):
         tables.refuse_gap(name, column)
@@ -120,18 +113,18 @@ def _tabulate(item: Coded, voter: Coded, vote: Coded, weight: Float[np.ndarray, 
             f"the probabilities of voter {listed(voter.names[[who]])} on item {listed(item.names[[which]])} sum to "
             f"{total[wrong][0]:g}, not to 1: divide them by their sum, or leave all of them empty if there is no vote"
         )
-    codes, class_names, others, _ = encode_labels(vote, reading.classes)
-    if pd.DataFrame({"pair": pair[cast], "code": codes[cast]}).duplicated().any():
+    found = encode_labels(vote, reading.classes)
+    if pd.DataFrame({"pair": pair[cast], "code": found.codes[cast]}).duplicated().any():
         raise VotesError("a voter gives two probabilities to the same category of an item: leave one of them")
     kept = cast & (weight > 0)
     weight = weight / np.where(asked, total, 1.0)[pair]
-    triplets = Triplets(item.codes.astype(np.int32), voter.codes.astype(np.int32), codes).at(kept)
+    triplets = Triplets(item.codes.astype(np.int32), voter.codes.astype(np.int32), found.codes).at(kept)
     weight, triplets = weight[kept][triplets.order], triplets.in_order()
-    shape = len(item.names), len(voter.names)
-    soft = triplets.repeated.any()  # else every vote is certain
-    storage = triplets if soft else tables.stored_triplets(triplets, shape)
-    names = item.names, tuple(voter.names.tolist()), class_names, others, ()
-    return Soft((storage, *shape, len(class_names), *names, ""), weight if soft else None)
+    if triplets.repeated.any():
+        content = Content.of(triplets, item.names, tuple(voter.names.tolist()), found)
+        return content._replace(weights=weight)
+    storage = tables.stored_triplets(triplets, (len(item.names), len(voter.names)))  # every vote is certain
+    return Content.of(storage, item.names, tuple(voter.names.tolist()), found)
 
 
 def _numbers(column: Coded) -> Float[np.ndarray, " entry"]:

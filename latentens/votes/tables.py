@@ -15,7 +15,7 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Int
+from jaxtyping import Float, Int
 
 from latentens.errors import Keyword, VotesError
 from latentens.votes.labels import (
@@ -29,6 +29,7 @@ from latentens.votes.labels import (
     Chunk,
     Coded,
     Duplicates,
+    Encoded,
     Names,
     Reading,
     as_numbers,
@@ -51,8 +52,28 @@ SAMPLE_BYTES = 2**16
 SEPARATORS = ",;\t|"
 
 Storage = Int[np.ndarray, "item voter"] | Triplets
-Content = tuple[Storage, int, int, int, Names, Names, Names, Names, Names, str]
-"""The fields of `Votes`: storage, numbers and names of items, voters and classes, other votes, grades, and a note."""
+
+
+class Content(NamedTuple):
+    """The fields of `Votes` of the same names."""
+
+    storage: Storage
+    num_items: int
+    num_voters: int
+    num_classes: int
+    item_names: Names
+    voter_names: Names
+    class_names: Names
+    other_names: Names
+    grade_names: Names
+    note: str = ""
+    weights: Float[np.ndarray, " entry"] | None = None
+
+    @classmethod
+    def of(cls, storage: Storage, items: Names, voters: Names, votes: Encoded) -> "Content":
+        """Votes on named items by named voters."""
+        sizes = len(items), len(voters), len(votes.class_names)
+        return cls(storage, *sizes, items, voters, votes.class_names, votes.other_names, votes.grade_names)
 
 
 @dataclass(frozen=True)
@@ -393,19 +414,17 @@ CELLS_PER_VOTE = 9
 def tabulate_matrix(array: Any, num_classes: int | None, reading: Reading) -> Content:
     """The votes in a matrix with one row per item and one column per voter, as codes or as labels."""
     refuse_arrow(array)
-    items: Names = ()
-    voters: Names = ()
-    if isinstance(array, pd.DataFrame):
-        for axis, names in (("rows", array.index), ("columns", array.columns)):
-            if names.has_duplicates:
-                twice = listed(names[names.duplicated()][:1])
-                raise VotesError(f"two {axis} are named {twice}: give each its own name")
-        items, voters = array.index.to_numpy(), tuple(array.columns)
+    frame = array if isinstance(array, pd.DataFrame) else None
+    for axis, index in () if frame is None else (("rows", frame.index), ("columns", frame.columns)):
+        if index.has_duplicates:
+            raise VotesError(f"two {axis} are named {listed(index[index.duplicated()][:1])}: give each its own name")
     array = np.array(array, dtype=object) if isinstance(array, list | tuple) else np.asarray(array)
     if array.ndim != 2:
         raise VotesError(f"votes form a matrix (item, voter), but this array has shape {array.shape}")
     if array.size == 0:
         raise VotesError(f"no votes: the matrix has shape {array.shape}")
+    items: Names = range(array.shape[0]) if frame is None else frame.index.to_numpy()
+    voters: Names = range(array.shape[1]) if frame is None else tuple(frame.columns)
     if num_classes is not None and reading.ordered and reading.classes is None:
         reading, num_classes = replace(reading, classes=num_classes), None
     if reading.classes is None and not reading.ordered:
@@ -414,12 +433,11 @@ def tabulate_matrix(array: Any, num_classes: int | None, reading: Reading) -> Co
             absent = [value for value in reading.missing if isinstance(value, int | float)]
             missing = np.int8(MISSING)  # typed: numbers without a sign widen for it
             codes, number = encode_codes(np.where(np.isin(numbers, absent), missing, numbers), num_classes)
-            return _stored(codes), *array.shape, number, items, voters, (), (), (), ""
+            return Content.of(_stored(codes), items, voters, Encoded(codes, range(number), ()))
     found = encode(without(code(array.ravel()), reading.missing), reading)
     if num_classes not in (None, len(found.class_names)):
         raise VotesError(f"{num_classes} classes were asked for, but the labels are {found.class_names}")
-    storage = _stored(found.codes.reshape(array.shape))
-    return storage, *array.shape, len(found.class_names), items, voters, *found[1:], ""
+    return Content.of(_stored(found.codes.reshape(array.shape)), items, voters, found)
 
 
 def long_columns(names: Sequence[str], reading: Reading) -> Long:
@@ -463,9 +481,8 @@ def _tabulate_long(columns: Long, item: Coded, voter: Coded, vote: Coded, readin
     items, voters = in_order(item), in_order(voter)
     found = encode(without(vote, reading.missing), reading)
     triplets = sort_triplets(items, voters, found.codes, reading.duplicates)
-    shape = len(items.names), len(voters.names)
-    names = _short(items.names), tuple(voters.names.tolist()), *found[1:]
-    return stored_triplets(triplets, shape), *shape, len(found.class_names), *names, ""
+    storage = stored_triplets(triplets, (len(items.names), len(voters.names)))
+    return Content.of(storage, _short(items.names), tuple(voters.names.tolist()), found)
 
 
 def stored_triplets(triplets: Triplets, shape: tuple[int, int]) -> Storage:
@@ -490,20 +507,19 @@ def _tabulate_wide(layout: Wide, table: Table, reading: Reading) -> Content:
     classes = reading.label_texts
     if not items and first_names_items(layout.voters, votes, classes):
         first, *voters = layout.voters
-        found = _tabulate_wide(Wide(tuple(voters), (first,)), table, reading)
-        return *found[:-1], f"items named by the first column, {first!r}"
+        content = _tabulate_wide(Wide(tuple(voters), (first,)), table, reading)
+        return content._replace(note=f"items named by the first column, {first!r}")
     if not reading.ordered:
         refuse_scores(votes, classes)
         refuse_strange_columns(layout.voters, bool(items), votes, classes)
-    coded = encode(votes, reading)
-    codes, number, voters_and_votes = coded.codes, len(coded.class_names), (layout.voters, *coded[1:])
+    found = encode(votes, reading)
     if not items:
-        return _stored(codes), *codes.shape, number, (), *voters_and_votes, ""
+        return Content.of(_stored(found.codes), range(len(found.codes)), layout.voters, found)
     item = join(items)
     refuse_gap(layout.items[0], item)
-    names = natural_names(item.names)
-    storage = _by_item(Coded(item.codes, names), codes, reading.duplicates)
-    return storage, len(names), len(layout.voters), number, _short(names), *voters_and_votes, ""
+    item = Coded(item.codes, natural_names(item.names))
+    storage = _by_item(item, found.codes, reading.duplicates)
+    return Content.of(storage, _short(item.names), layout.voters, found)
 
 
 def _by_item(item: Coded, codes: Int[np.ndarray, "row voter"], duplicates: Duplicates) -> Storage:

@@ -134,7 +134,7 @@ class Votes:
                    [ 1, -1,  1]], dtype=int8)
         """
         reading = Reading(classes=classes, missing=missing, ordered=ordered, bins=bins)
-        return cls(*tables.tabulate_matrix(array, num_classes, reading))
+        return cls(**tables.tabulate_matrix(array, num_classes, reading)._asdict())
 
     @classmethod
     def from_patterns(cls, rows: Any, counts: Any, num_classes: int | None = None, *, classes: Classes = None) -> Self:
@@ -200,7 +200,8 @@ class Votes:
         reading = Reading(item, voter, vote, **options)  # type: ignore[arg-type]
         tables.refuse_arrow(frame)
         table = pd.DataFrame(frame)
-        return cls(*tables.tabulate_frame(table, tables.long_columns([*table.columns], reading), reading))
+        columns = tables.long_columns([*table.columns], reading)
+        return cls(**tables.tabulate_frame(table, columns, reading)._asdict())
 
     @classmethod
     def from_soft(
@@ -233,8 +234,8 @@ class Votes:
             weight: Name of the column of probabilities of a long data frame.
             classes: The labels in order; other categories of a data frame are votes that are not labels.
         """
-        found = tabulate_soft_data(probs, Reading(item, voter, vote, classes=classes, weight=weight))
-        return cls(*found.content, weights=found.weights)
+        reading = Reading(item, voter, vote, classes=classes, weight=weight)
+        return cls(**tabulate_soft_data(probs, reading)._asdict())
 
     @classmethod
     def from_csv(cls, path: str | Path, **options: Unpack[TableOptions]) -> Self:
@@ -286,8 +287,7 @@ class Votes:
 
     @classmethod
     def _from_table(cls, table: tables.Table, reading: Reading) -> Self:
-        soft = tabulate_soft_file(table, reading)
-        return cls(*tables.tabulate_file(table, reading)) if soft is None else cls(*soft.content, weights=soft.weights)
+        return cls(**(tabulate_soft_file(table, reading) or tables.tabulate_file(table, reading))._asdict())
 
     @classmethod
     def from_arrow(cls, data: Any, **options: Unpack[TableOptions]) -> Self:
@@ -313,7 +313,7 @@ class Votes:
                 unless `duplicates` says otherwise.
         """
         options.setdefault("duplicates", "keep")
-        return cls(*tabulate_tool(source, tool, only or {}, Reading(**options)))
+        return cls(**tabulate_tool(source, tool, only or {}, Reading(**options))._asdict())
 
     @property
     def shape(self) -> tuple[int, int]:
