@@ -1,5 +1,6 @@
 import re
 from dataclasses import dataclass, field
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -206,7 +207,7 @@ def test_unhashable_model_is_refused():
 
 
 def test_limit_counts_joint_configurations(monkeypatch):
-    monkeypatch.setattr(structure, "MAX_CONFIGURATIONS", 31)
+    monkeypatch.setattr(structure, "refuse_too_many", partial(structure.refuse_too_many, limit=31))
     with pytest.raises(ContractError, match="'hidden_1' would be summed over 32 joint"):
         structure_of(LayeredGraph(num_voters=7))
 

@@ -1,3 +1,5 @@
+from functools import partial
+
 import jax
 import numpy as np
 import pandas as pd
@@ -192,7 +194,7 @@ def test_columns_of_a_long_file_can_be_named(tmp_path):
 
 
 def test_many_voters_with_few_votes_are_stored_as_triplets(monkeypatch):
-    monkeypatch.setattr(tabulation, "SMALL_CELLS", 50)
+    monkeypatch.setattr(tabulation, "_is_dense", partial(tabulation._is_dense, small=50))
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(
         {"item": np.repeat(np.arange(30), 2), "voter": rng.permutation(60), "vote": rng.integers(0, 2, 60)}

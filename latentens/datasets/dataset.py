@@ -24,8 +24,7 @@ from latentens.votes.labels import MISSING, code_type
 from latentens.votes.matching import certain_where_known, check_votes, checked_codes, gold_codes, positions
 
 ITEMS_PER_KEY = 2**16
-VOTES_PER_KEY = 2**22
-"""Items and votes that are drawn with one random key, which limits the memory. The draws of a key depend on them."""
+"""Items that are drawn with one random key, which limits the memory. The draws of a key depend on it."""
 
 Drawn = tuple[dict[str, Array], Int[Array, "item voter"]]
 """The hidden sites of items, and their votes."""
@@ -138,6 +137,7 @@ def simulate_like(
     key: jax.Array,
     params: Params | None = None,
     items_per_key: int = ITEMS_PER_KEY,
+    votes_per_key: int = 2**22,
 ) -> Dataset:
     """Draw labels and votes from a program, in a given pattern of who voted on what and how often.
 
@@ -149,6 +149,7 @@ def simulate_like(
         key: Random key; the same key gives the same data.
         params: A value for each parameter; by default a draw from the priors.
         items_per_key: The most items that are drawn at a time, which bounds the memory; another number, other data.
+        votes_per_key: The most votes that are drawn at a time; another number, other data.
     """
     check_key(key)
     structure, pattern = check_form(model, pattern), pattern.to_hard()
@@ -162,7 +163,7 @@ def simulate_like(
         params = unflatten(draw_params(model, numpy_generator(params_key)), structure.parameter_shapes)
     checked_tables(model, params)
     params = {name: np.asarray(value, dtype=np.float64) for name, value in params.items()}
-    size = min(pattern.num_items, items_per_key, max(1, VOTES_PER_KEY // pattern.num_voters))
+    size = min(pattern.num_items, items_per_key, max(1, votes_per_key // pattern.num_voters))
     starts = range(0, pattern.num_items, size)
     parts = [pattern.between(start, min(start + size, pattern.num_items)) for start in starts]
     keys = jax.random.split(items_key, len(parts))

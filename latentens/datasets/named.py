@@ -39,9 +39,6 @@ PAPER_MODELS: Mapping[str, GenerativeModel] = {
 
 PAPER_ITEMS, PAPER_VOTERS = 10_000, 15
 
-LARGEST_STANDARD_SCORE = 6.0
-"""Votes whose rates are farther than this from those of some parameters were not drawn from them."""
-
 
 class PaperParams(NamedTuple):
     """Parameters that sets of the paper were drawn from."""
@@ -77,11 +74,13 @@ def simulate_paper(family: str, number: int, num_items: int = PAPER_ITEMS) -> Da
     return Dataset(f"{family}/{number}", drawn.votes, drawn.labels, drawn.model, drawn.params)
 
 
-def true_params(family: str, votes: Votes, labels: Int[np.ndarray, " item"]) -> dict[str, np.ndarray] | None:
+def true_params(
+    family: str, votes: Votes, labels: Int[np.ndarray, " item"], *, standard_errors: float = 6.0
+) -> dict[str, np.ndarray] | None:
     """The parameters that votes of a family were drawn from, if these are the authors' and the votes agree with them.
 
     Somebody who runs the authors' scripts anew draws other parameters; every voter's rate in each class must therefore
-    be the one that the parameters give, within the error of sampling.
+    be the one that the parameters give, within some standard errors.
     """
     known = paper_params(family)
     if known.is_estimate:
@@ -89,7 +88,7 @@ def true_params(family: str, votes: Votes, labels: Int[np.ndarray, " item"]) -> 
     for label, rates in enumerate(_rates(PAPER_MODELS[family], known.params)):
         own = votes.matrix[labels == label]
         error = np.sqrt(rates * (1 - rates) / max(len(own), 1))
-        if len(own) and np.max(np.abs(own.mean(axis=0) - rates) / error) > LARGEST_STANDARD_SCORE:
+        if len(own) and np.max(np.abs(own.mean(axis=0) - rates) / error) > standard_errors:
             return None
     return known.params
 

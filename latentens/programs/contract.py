@@ -139,10 +139,6 @@ def _named(file: str, line: int) -> str:
     return f"{Path(file).name}, line {line}"
 
 
-MAX_CONFIGURATIONS = 2**20
-"""The largest number of joint configurations of hidden sites in one table."""
-
-
 @dataclass(frozen=True, eq=False)
 class HiddenSite:
     """A site inside the plate `item` other than `vote`: the label or a hidden unit.
@@ -346,20 +342,20 @@ def _support(
     if name == "vote":
         return values, None
     repeats = prod(distribution.event_shape[: len(distribution.event_shape) - len(base.event_shape)])
-    if len(values) ** repeats > MAX_CONFIGURATIONS:
-        raise too_many_configurations(model, len(values) ** repeats, [name])
+    refuse_too_many(model, {name: len(values) ** repeats})
     index = np.indices((len(values),) * repeats).reshape(repeats, -1).T
     support = values[index].reshape(-1, *distribution.event_shape)
     return support, None if log_weights is None else log_weights[index].sum(-1)
 
 
-def too_many_configurations(model: GenerativeModel, count: int, names: list[str]) -> ContractError:
-    """The error for a table that would be too large."""
-    sites = ", ".join(repr(name) for name in names)
-    return ContractError(
-        f"{site_place(model, names[0])}: {model}: the site{'s' * (len(names) > 1)} {sites} would be summed over "
-        f"{count:,} joint configurations, more than the limit of {MAX_CONFIGURATIONS:,}; use fewer hidden units"
-    )
+def refuse_too_many(model: GenerativeModel, sizes: Mapping[str, int], limit: int = 2**20) -> None:
+    """Raise `ContractError` if sites with these numbers of values have more joint configurations than a table may."""
+    if (count := prod(sizes.values())) > limit:
+        sites = ", ".join(map(repr, sizes))
+        raise ContractError(
+            f"{site_place(model, next(iter(sizes)))}: {model}: the site{'s' * (len(sizes) > 1)} {sites} would be "
+            f"summed over {count:,} joint configurations, more than the limit of {limit:,}; use fewer hidden units"
+        )
 
 
 def _broken(model: GenerativeModel, name: str, fault: str, remedy: str) -> ContractError:

@@ -35,9 +35,6 @@ from latentens.runtime.numerics import double_precision
 from latentens.votes import Votes
 from latentens.votes.labels import MISSING
 
-WIDTHS = 1, 2, 3, 4, 6, 8, 12, 16
-"""Sparse rows are cut into pieces of one of these lengths: few shapes, so that little is compiled."""
-
 
 class DenseRows(NamedTuple):
     """Rows as an indicator matrix; a missing vote is a column of zeros."""
@@ -128,15 +125,22 @@ def _pieces(votes: Votes, num_vote_classes: int, num_rows: int) -> SparseRows:
     return SparseRows(shard_rows(columns), shard_rows(row), shard_rows(np.zeros(num_rows, dtype=np.int8)), weights)
 
 
-def _piece_width(lengths: Int[np.ndarray, " row"], least_filled: float = 0.25) -> int:
-    """The length of the longest row, or twice that of an average row if fewer places than a quarter were filled."""
-    whole = _next_width(lengths.max())
+def _piece_width(
+    lengths: Int[np.ndarray, " row"],
+    least_filled: float = 0.25,
+    widths: tuple[int, ...] = (1, 2, 3, 4, 6, 8, 12, 16),
+) -> int:
+    """The length of the longest row, or twice that of an average row if fewer places than a quarter were filled.
+
+    It is rounded up to one of a few widths: few shapes, so that little is compiled.
+    """
+
+    def rounded_up(length: float) -> int:
+        return next((width for width in widths if width >= length), widths[-1])
+
+    whole = rounded_up(lengths.max())
     filled = lengths.sum() / (whole * len(lengths))
-    return whole if whole >= lengths.max() and filled >= least_filled else _next_width(2 * lengths.mean())
-
-
-def _next_width(length: float) -> int:
-    return next((width for width in WIDTHS if width >= length), WIDTHS[-1])
+    return whole if whole >= lengths.max() and filled >= least_filled else rounded_up(2 * lengths.mean())
 
 
 def log_joint(tables: Tables, rows: EncodedRows) -> Float[Array, "label row"]:

@@ -6,7 +6,7 @@ product and one log-sum over states, and everything else follows from it.
 """
 
 from collections.abc import Iterable, Mapping
-from functools import partial
+from math import prod
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -17,12 +17,11 @@ from numpyro import handlers
 
 from latentens.errors import ContractError, ParameterError, VotesError
 from latentens.programs.contract import (
-    MAX_CONFIGURATIONS,
     Structure,
     improper,
+    refuse_too_many,
     run_alone,
     structure_of,
-    too_many_configurations,
 )
 from latentens.programs.distributions import is_proper, log_probabilities
 from latentens.programs.model import GenerativeModel, Params
@@ -74,7 +73,6 @@ def lay_out(model: GenerativeModel, params: Params) -> LaidOut:
     log_prior = _eliminate(model, structure, [log_factor for log_factor, _ in factors.values()])
     # log p(vote | state): one run with the joint states of the votes' parents as items; the label's axis comes first
     family = _in_order(structure, structure.vote_parents)
-    _refuse_too_many(model, structure, family)
     trace = _run(model, structure, params, family)
     votes = trace["vote"]["fn"]
     log_emission = log_probabilities(votes.base_dist, structure.num_vote_classes)
@@ -109,7 +107,6 @@ def _log_factor(
         family, log_factor = [name], jnp.asarray(site.log_weights)
     else:
         family = _in_order(structure, site.parents | {name})
-        _refuse_too_many(model, structure, family)
         drawn = _run(model, structure, params, family)[name]
         log_factor, proper = drawn["fn"].log_prob(drawn["value"]), is_proper(drawn["fn"])
     sizes = [len(hidden.support) if hidden.name in family else 1 for hidden in structure.hidden.values()]
@@ -133,19 +130,8 @@ def _eliminate(
 
 def _product(model: GenerativeModel, names: list[str], factors: list[Float[Array, "..."]]) -> Float[Array, "..."]:
     shape = np.broadcast_shapes(*(factor.shape for factor in factors))
-    if np.prod(shape, dtype=float) > MAX_CONFIGURATIONS:
-        raise too_many_configurations(
-            model,
-            int(np.prod(shape, dtype=object)),
-            [name for name, size in zip(names, shape, strict=True) if size > 1],
-        )
+    refuse_too_many(model, {name: size for name, size in zip(names, shape, strict=True) if size > 1})
     return sum(factors[1:], start=factors[0])
-
-
-def _refuse_too_many(model: GenerativeModel, structure: Structure, family: list[str]) -> None:
-    count = int(np.prod([len(structure.hidden[name].support) for name in family], dtype=object))
-    if count > MAX_CONFIGURATIONS:
-        raise too_many_configurations(model, count, family)
 
 
 def _in_order(structure: Structure, names: frozenset[str]) -> list[str]:
@@ -154,9 +140,10 @@ def _in_order(structure: Structure, names: frozenset[str]) -> list[str]:
 
 def _run(model: GenerativeModel, structure: Structure, params: Params, family: list[str]) -> dict[str, dict[str, Any]]:
     """Trace the program with the joint configurations of `family` as its items, other hidden sites held fixed."""
-    sizes = [len(structure.hidden[name].support) for name in family]
-    index = dict(zip(family, np.indices(sizes).reshape(len(family), -1), strict=True))
-    num_items = int(np.prod(sizes, dtype=int))
+    sizes = {name: len(structure.hidden[name].support) for name in family}
+    refuse_too_many(model, sizes)
+    index = dict(zip(family, np.indices([*sizes.values()]).reshape(len(family), -1), strict=True))
+    num_items = prod(sizes.values())
     fixed = np.zeros(num_items, dtype=int)
     values = {name: jnp.asarray(site.support[index.get(name, fixed)]) for name, site in structure.hidden.items()}
     votes = jnp.zeros((num_items, structure.num_voters), dtype=int)
@@ -227,9 +214,7 @@ def checked_params(model: GenerativeModel, params: Params) -> dict[str, Float[np
     return arrays
 
 
-@partial(compile_quickly, static_argnums=0)
-def _laid_out(model: GenerativeModel, params: Params) -> LaidOut:
-    return lay_out(model, params)
+_laid_out = compile_quickly(lay_out, static_argnums=0)
 
 
 class LabelledRows(NamedTuple):

@@ -17,8 +17,7 @@ BLOCK_ELEMENTS = 2**20
 """Size of the arrays of a block: 8 MiB of floats, about the cache of a core."""
 
 SMALL_ROWS = 256
-SMALL_ELEMENTS = 2**16
-"""Below these sizes padding is essentially free."""
+"""Up to this number of rows padding is essentially free."""
 
 COPIES = 6
 """Arrays of a block's size in memory at a time, those of a gradient included."""
@@ -36,7 +35,13 @@ def row_blocks(num_rows: int, elements_per_row: float, block_elements: int = BLO
     return [slice(start, min(start + size, num_rows)) for start in range(0, num_rows, size)]
 
 
-def few_lengths(num_rows: int, elements_per_row: float, possible: int = SMALL_ROWS, digits: int = 4) -> int:
+def few_lengths(
+    num_rows: int,
+    elements_per_row: float,
+    possible: int = SMALL_ROWS,
+    digits: int = 4,
+    small_elements: int = 2**16,
+) -> int:
     """A number of rows to pad to, one of few, so that data of about the same size share compiled programs.
 
     Small data are padded to one size, which costs less than the overhead of a call, unless the arrays of a row are
@@ -47,9 +52,10 @@ def few_lengths(num_rows: int, elements_per_row: float, possible: int = SMALL_RO
         elements_per_row: Size of the arrays of a row.
         possible: The most rows that such data can have; they are not padded beyond it.
         digits: Larger numbers have this many leading binary digits, and zeros after them.
+        small_elements: Arrays up to this size are small.
     """
     small = min(SMALL_ROWS, possible)
-    if num_rows <= small and small * elements_per_row <= SMALL_ELEMENTS:
+    if num_rows <= small and small * elements_per_row <= small_elements:
         return small
     step = 2 ** max(0, num_rows.bit_length() - digits)
     return -(-num_rows // step) * step

@@ -13,17 +13,14 @@ MEMORY_VARIABLE = "LATENTENS_MEMORY"
 TIME_VARIABLE = "LATENTENS_SECONDS"
 """The variable with the most seconds that one step may take; no limit if unset."""
 
-AVAILABLE_SHARE = 0.8
-"""By default one step may take this share of the memory that is available."""
-
 UNITS = {"": 1, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
 
-def memory_limit() -> float:
-    """Bytes that one step may take."""
+def memory_limit(available_share: float = 0.8) -> float:
+    """Bytes that one step may take; by default a share of the memory that is available."""
     given = os.environ.get(MEMORY_VARIABLE)
     if given is None:
-        return AVAILABLE_SHARE * psutil.virtual_memory().available
+        return available_share * psutil.virtual_memory().available
     match = re.fullmatch(r"(\d+\.?\d*|\.\d+)\s*(\w*)", given.strip())
     if match is None or match.group(2) not in UNITS:
         raise LimitError(f"{MEMORY_VARIABLE}={given} is not a valid memory size (example: 4GiB)")

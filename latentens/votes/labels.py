@@ -224,14 +224,10 @@ def _check_bins(bins: Bins) -> None:
 
 
 MISSING = -1
-MAX_CLASSES = 2**15 - 1
-MAX_GRADES = 127
+MAX_CLASSES, MAX_GRADES = np.iinfo(np.int16).max, np.iinfo(np.int8).max
 
 FEW_LABELS = 10
 """More distinct labels than this are doubted if there are few votes for each."""
-
-MOST_OTHERS = 20
-"""More votes than this beside the classes are scores or names, not categories."""
 
 MOST_GRADES = 20
 """More different numbers than this are sorted into bins: grades that hardly any vote has teach nothing."""
@@ -331,8 +327,11 @@ def encode_labels(column: Coded, classes: Classes = None) -> Encoded:
     )
 
 
-def _other_votes(labels: Sequence[str], classes: Sequence[Hashable]) -> list[Any]:
-    """The votes that are not among the classes, sorted; refused where they are likely misspelt or are no categories."""
+def _other_votes(labels: Sequence[str], classes: Sequence[Hashable], most: int = 20) -> list[Any]:
+    """The votes that are not among the classes, sorted.
+
+    They are refused if they are likely misspelt, or so many that they are scores or names, not categories.
+    """
     known = {label_text(name) for name in classes}
     others = sorted(set(labels) - known)
     lowered = {name.casefold() for name in known}
@@ -346,10 +345,10 @@ def _other_votes(labels: Sequence[str], classes: Sequence[Hashable]) -> list[Any
             CLASSES,
             ORDERED,
         )
-    if len(others) > MOST_OTHERS:
+    if len(others) > most:
         raise VotesError(
             f"{len(others)} different votes ({listed(others)}) are not among the classes {listed(classes)}, but "
-            f"{MOST_OTHERS} at most can be categories of their own: sort them into fewer, or list all labels by "
+            f"{most} at most can be categories of their own: sort them into fewer, or list all labels by "
             f"{CLASSES}",
             CLASSES,
         )

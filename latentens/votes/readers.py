@@ -8,7 +8,8 @@ import json
 import warnings
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,13 @@ class Rows:
     single: tuple[str, ...] = ()
     rows: list[dict[str, Any]] = field(default_factory=list)
     unread: Counter[str] = field(default_factory=Counter)
+
+    def add_without_votes(self, items: Sequence[Mapping[str, Any]], description: str) -> None:
+        """Add items on which nobody voted, for example because of an error: they are items all the same."""
+        _, voter, vote = self.columns
+        voters = dict.fromkeys(row[voter] for row in self.rows)
+        self.rows += [{**about, voter: name, vote: None} for about in items for name in voters]
+        self.unread[description] += len(items)
 
 
 def tabulate_tool(source: Any, tool: str, only: Only, reading: Reading) -> Content:
@@ -136,10 +144,7 @@ def read_inspect(source: Any) -> Rows:
                     found.rows.append(
                         {**about, "scorer": voter, "value": None if missing else vote, "answer": score.get("answer")}
                     )
-    # samples that ended with an error stay items, without votes
-    scorers = dict.fromkeys(row["scorer"] for row in found.rows)
-    found.rows += [{**about, "scorer": scorer, "value": None} for about in without_scores for scorer in scorers]
-    found.unread["samples without scores"] += len(without_scores)
+    found.add_without_votes(without_scores, "samples without scores")
     return found
 
 
@@ -173,12 +178,10 @@ def _unzipped(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
         raise VotesError(
             "it is compressed by Zstandard; install inspect-ai or the extra `latentens[parquet]` to read it"
         ) from None
-    with Path(str(archive.filename)).open("rb") as file:
-        file.seek(entry.header_offset + 26)  # lengths of the name and the extra field, which precede the data
-        skipped = int.from_bytes(file.read(2), "little") + int.from_bytes(file.read(2), "little")
-        file.seek(skipped, 1)
-        packed = file.read(entry.compress_size)
-    with pyarrow.input_stream(pyarrow.py_buffer(packed), compression="zstd") as stream:
+    packed = copy(entry)  # to be read as it is, without the checksum of what is in it
+    packed.compress_type, packed.file_size = zipfile.ZIP_STORED, entry.compress_size
+    del packed.CRC
+    with pyarrow.input_stream(pyarrow.py_buffer(archive.read(packed)), compression="zstd") as stream:
         return stream.read()
 
 
@@ -206,23 +209,23 @@ def read_promptfoo(source: Any) -> Rows:
         graded = (result.get("gradingResult") or {}).get("componentResults") or ()
         if not graded:
             without_grades.append(about)
-        seen: Counter[str] = Counter()
-        for grade in graded:
-            assertion = grade.get("assertion") or {}
-            grader = assertion.get("provider")
-            grader = (grader.get("label") or grader["id"]) if isinstance(grader, dict) else grader
-            name = assertion.get("metric") or assertion.get("type") or "assertion"
-            name += f" by {grader}" if grader else ""
-            seen[name] += 1
-            name = name if seen[name] == 1 else f"{name} #{seen[name]}"
+        assertions = _numbered((_assertion_name(grade), place) for place, grade in enumerate(graded))
+        for name, grade in zip(assertions.values(), graded, strict=True):
             failed = bool((grade.get("metadata") or {}).get("graderError"))
             found.unread["errors of graders"] += failed
             vote = None if failed else grade["pass"]
             found.rows.append({**about, "assertion": name, "pass": vote, "score": grade.get("score")})
-    voters = dict.fromkeys(row["assertion"] for row in found.rows)
-    found.rows += [{**about, "assertion": voter, "pass": None} for about in without_grades for voter in voters]
-    found.unread["outputs without grades"] += len(without_grades)
+    found.add_without_votes(without_grades, "outputs without grades")
     return found
+
+
+def _assertion_name(grade: Mapping[str, Any]) -> str:
+    """An assertion's metric or type and its grader."""
+    assertion = grade.get("assertion") or {}
+    grader = assertion.get("provider")
+    grader = (grader.get("label") or grader["id"]) if isinstance(grader, dict) else grader
+    name = assertion.get("metric") or assertion.get("type") or "assertion"
+    return f"{name} by {grader}" if grader else name
 
 
 def read_deepeval(source: Any) -> Rows:

@@ -46,9 +46,6 @@ from latentens.votes.labels import (
 from latentens.votes.triplets import Triplets, sort_triplets, to_matrix, to_triplets
 from latentens.votes.validation import first_names_items, refuse_strange_columns
 
-SAMPLE_BYTES = 2**16
-"""The beginning of a text file, from which its encoding and separator are found."""
-
 SEPARATORS = ",;\t|"
 
 Storage = Int[np.ndarray, "item voter"] | Triplets
@@ -139,14 +136,19 @@ def readable(path: str | Path, kind: str) -> Iterator[None]:
         raise VotesError(f"{path} is not a readable {kind} file ({' '.join(str(error).split())})") from None
 
 
-def csv_table(path: str | Path) -> Table:
-    """The table in a text file whose cells are separated by commas, semicolons, tabs or bars."""
+def csv_table(path: str | Path, *, sample_bytes: int = 2**16) -> Table:
+    """The table in a text file whose cells are separated by commas, semicolons, tabs or bars.
+
+    Args:
+        path: The file.
+        sample_bytes: Size of its beginning, from which encoding and separator are found.
+    """
     path = Path(path)
     with readable(path, "CSV"):
         with _open(path) as file:
-            sample = file.read(SAMPLE_BYTES)
+            sample = file.read(sample_bytes)
         encoding = "utf-16" if sample.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
-        whole = len(sample) < SAMPLE_BYTES
+        whole = len(sample) < sample_bytes
         text = codecs.getincrementaldecoder(encoding)().decode(sample, final=whole)
         if "\0" in text:
             raise ValueError("it is not text")
@@ -404,13 +406,6 @@ def _plain(name: str) -> str:
     return re.sub(r"_(id|name)$", "", words)
 
 
-SMALL_CELLS = 2**12
-"""Up to this many cells a matrix is kept however few of them are filled."""
-
-CELLS_PER_VOTE = 9
-"""Above, triplets are kept where a matrix would have more cells than this for each vote: a triplet takes nine bytes."""
-
-
 def tabulate_matrix(array: Any, num_classes: int | None, reading: Reading) -> Content:
     """The votes in a matrix with one row per item and one column per voter, as codes or as labels."""
     refuse_arrow(array)
@@ -539,9 +534,9 @@ def _by_item(item: Coded, codes: Int[np.ndarray, "row voter"], duplicates: Dupli
     return triplets if triplets.repeated.any() else to_matrix(triplets, (len(item.names), num_voters))
 
 
-def _is_dense(shape: tuple[int, ...], num_votes: int) -> bool:
-    """Whether a matrix is the smaller way of keeping votes."""
-    return np.prod(shape, dtype=float) <= max(SMALL_CELLS, CELLS_PER_VOTE * num_votes)
+def _is_dense(shape: tuple[int, ...], num_votes: int, *, small: int = 2**12) -> bool:
+    """Whether to keep votes as a matrix: if it is small or smaller than triplets, which take nine bytes per vote."""
+    return np.prod(shape, dtype=float) <= max(small, 9 * num_votes)
 
 
 def _stored(codes: Int[np.ndarray, "item voter"]) -> Storage:
