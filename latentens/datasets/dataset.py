@@ -120,12 +120,12 @@ def simulate(model: GenerativeModel, num_items: int, *, key: jax.Array, params: 
         raise VotesError(f"{num_items} items cannot be simulated; ask for at least one")
     structure = structure_of(model)
     complete = np.broadcast_to(np.int8(0), (num_items, structure.num_voters))
-    classes = min(structure.num_labels, structure.num_vote_classes)  # votes beyond the labels are other categories
-    others = range(classes, structure.num_vote_classes)
-    pattern = Votes(complete, num_items, structure.num_voters, classes, other_names=others)
+    labels, categories = structure.num_labels, range(structure.num_vote_classes)
     if model.ordered_votes:
-        grades, labels = range(structure.num_vote_classes), range(structure.num_labels)
-        pattern = replace(pattern, num_classes=len(labels), class_names=labels, other_names=(), grade_names=grades)
+        pattern = Votes(complete, num_items, structure.num_voters, labels, grade_names=categories)
+    else:  # votes beyond the labels are other categories
+        classes = min(labels, len(categories))
+        pattern = Votes(complete, num_items, structure.num_voters, classes, other_names=categories[classes:])
     return simulate_like(model, pattern, key=key, params=params)
 
 

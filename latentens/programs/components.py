@@ -25,11 +25,9 @@ Pair = tuple[float, float]
 
 def keep_positive(model: GenerativeModel, name: str, *shapes: tuple[int, ...]) -> None:
     """Check that a setting holds positive numbers in an array of one of the shapes; None stands for the default."""
-    if getattr(model, name) is not None:
-        array = _array(model, name, shapes)
-        if (array <= 0).any():
-            raise _wrong(model, name, f"positive, but holds {array.min():g}")
-        _keep(model, name, array)
+    array = _kept(model, name, shapes)
+    if array is not None and (array <= 0).any():
+        raise _wrong(model, name, f"positive, but holds {array.min():g}")
 
 
 def check_categories(num_classes: int, num_categories: int | None, model: GenerativeModel) -> int:
@@ -41,15 +39,16 @@ def check_categories(num_classes: int, num_categories: int | None, model: Genera
 
 def keep_normal(model: GenerativeModel, name: str, *shapes: tuple[int, ...]) -> None:
     """Check that a setting holds pairs (mean, standard deviation) in an array of one of the shapes, by default one."""
-    if getattr(model, name) is not None:
-        array = _array(model, name, tuple((*shape, 2) for shape in shapes or ((),)))
-        if (array[..., 1] <= 0).any():
-            raise _wrong(model, name, f"(mean, standard deviation), but holds the deviation {array[..., 1].min():g}")
-        _keep(model, name, array)
+    array = _kept(model, name, tuple((*shape, 2) for shape in shapes or ((),)))
+    if array is not None and (array[..., 1] <= 0).any():
+        raise _wrong(model, name, f"(mean, standard deviation), but holds the deviation {array[..., 1].min():g}")
 
 
-def _array(model: GenerativeModel, name: str, shapes: tuple[tuple[int, ...], ...]) -> np.ndarray:
+def _kept(model: GenerativeModel, name: str, shapes: tuple[tuple[int, ...], ...]) -> np.ndarray | None:
+    """The numbers of a setting, which become tuples in the model; None if they are left to the default."""
     value = getattr(model, name)
+    if value is None:
+        return None
     try:
         array = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError):
@@ -58,15 +57,12 @@ def _array(model: GenerativeModel, name: str, shapes: tuple[tuple[int, ...], ...
         raise _wrong(model, name, f"{' or '.join(map(_form, shapes))}, not {_form(array.shape)}")
     if not np.isfinite(array).all():
         raise _wrong(model, name, f"finite, not {value!r}")
+    object.__setattr__(model, name, _tuples(array.tolist()))  # frozen for users, not while the model is made
     return array
 
 
 def _form(shape: tuple[int, ...]) -> str:
     return f"of shape {shape}" if shape else "one number"
-
-
-def _keep(model: GenerativeModel, name: str, array: np.ndarray) -> None:
-    object.__setattr__(model, name, _tuples(array.tolist()))  # frozen for users, not while the model is made
 
 
 def _tuples(value: Any) -> Prior:

@@ -47,17 +47,6 @@ WORDS: tuple[tuple[type[Exception], str], ...] = (
 """Errors of JAX caused by Python control flow or NumPy calls on traced values, with remedies."""
 
 
-@contextmanager
-def located_errors(model: GenerativeModel) -> Iterator[None]:
-    """Turn any error of a model's program into a `ContractError` that names the line."""
-    try:
-        yield
-    except LatentensError:
-        raise
-    except Exception as error:
-        raise ContractError(f"{_running(model, error)}: {model}: {in_words(error)}") from error
-
-
 def in_words(error: BaseException) -> str:
     """The first line of an error, with a remedy where one is known."""
     first = str(error).strip().partition("\n")[0]
@@ -115,13 +104,6 @@ class _SiteLines(Messenger):
                 self.places[msg.get("name", "")] = _named(self._code.co_filename, frame.f_lineno)
                 return
             frame = frame.f_back
-
-
-def _running(model: GenerativeModel, error: BaseException) -> str:
-    """The line of a program that raised an error, or where the program begins."""
-    code = _code(model)
-    line = code and last_line(code.co_filename, error)
-    return _named(code.co_filename, line) if code and line else _beginning(model)
 
 
 def _beginning(model: GenerativeModel) -> str:
@@ -197,8 +179,16 @@ def structure_of(model: GenerativeModel) -> Structure:
         raise ContractError(
             f"{type(model).__name__} cannot be hashed ({error}); use tuples instead of arrays"
         ) from None
-    with located_errors(model), run_alone():
-        return _structure(model)
+    try:
+        with run_alone():
+            return _structure(model)
+    except LatentensError:
+        raise
+    except Exception as error:  # whatever the user's program raises, with its line
+        code = _code(model)
+        line = code and last_line(code.co_filename, error)
+        place = _named(code.co_filename, line) if code and line else _beginning(model)
+        raise ContractError(f"{place}: {model}: {in_words(error)}") from error
 
 
 @lru_cache(maxsize=256)

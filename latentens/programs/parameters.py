@@ -312,8 +312,7 @@ def to_point(model: GenerativeModel, params: Params) -> dict[str, np.ndarray]:
 
 def normal_point(model: GenerativeModel, generator: np.random.Generator) -> Flat:
     """A point of unconstrained space with standard normal coordinates."""
-    shapes = transform_of(model).point_shapes
-    return flatten({name: generator.normal(size=shape) for name, shape in shapes.items()}, shapes)
+    return generator.normal(size=num_parameters(model))
 
 
 def draw_params(model: GenerativeModel, generator: np.random.Generator) -> Flat:

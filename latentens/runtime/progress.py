@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager
 from importlib.util import find_spec
-from itertools import chain, islice
 from typing import TypeVar
 
 from rich.console import Console, RenderableType
@@ -16,8 +15,8 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from latentens.runtime.text import printable
 
 Step = TypeVar("Step")
-Advance = Callable[[str], None]
-"""Called after each step with the new description; "" leaves it as it is."""
+Advance = Callable[..., None]
+"""Called after each step with the new description, "" to leave it as it is, and perhaps another number of steps."""
 
 
 class _Bars(Progress):
@@ -52,7 +51,7 @@ def task(description: str, total: int | None = None, patience: float = 2.0) -> I
         patience: Seconds until the bar appears.
     """
     if not is_shown():
-        yield lambda _: None
+        yield lambda _text, _steps=1: None
         return
     with _lock:
         if not _bars:
@@ -63,7 +62,7 @@ def task(description: str, total: int | None = None, patience: float = 2.0) -> I
         progress = _bars[0]
         number = progress.add_task(printable(description), total=total, visible=False, patience=patience)
     try:
-        yield lambda words: progress.update(number, advance=1, description=printable(words) or None)
+        yield lambda text, steps=1: progress.update(number, advance=steps, description=printable(text) or None)
     finally:
         with _lock:
             progress.remove_task(number)
@@ -85,11 +84,7 @@ def track_late(
     """
     total = len(steps) if isinstance(steps, Sized) else total
     text = (lambda _: description) if isinstance(description, str) else description
-    rest = iter(steps)
-    first = list(islice(rest, 0 if isinstance(description, str) else 1))  # may take long to come
-    begin = description if isinstance(description, str) else "".join(map(text, first))
-    with task(begin, total, patience) as advance:
-        for number, step in enumerate(chain(first, rest)):
-            if number:
-                advance(text(step))
+    with task(description if isinstance(description, str) else "", total, patience) as advance:
+        for number, step in enumerate(steps):
+            advance(text(step), min(number, 1))
             yield step

@@ -76,6 +76,10 @@ class Coded(NamedTuple):
     names: np.ndarray
     """The distinct values as they are written: integers or text."""
 
+    def each(self, values: Any, dtype: Any = np.int32, missing: Any = -1) -> np.ndarray:
+        """A value for each entry, given those of the names."""
+        return np.append(np.asarray(values, dtype=dtype), dtype(missing))[self.codes]
+
 
 Chunk = Mapping[str, Coded]
 
@@ -87,8 +91,8 @@ def code(values: Any) -> Coded:
     if names.dtype.kind == "i":
         return Coded(codes.astype(_index_type(len(names))), names)
     names[names == ""] = None
-    merged, names = pd.factorize(names)
-    return Coded(np.append(merged, -1).astype(_index_type(len(names)))[codes], names)
+    merged, distinct = pd.factorize(names)
+    return Coded(Coded(codes, names).each(merged, _index_type(len(distinct))), distinct)
 
 
 def join(parts: Sequence[Coded]) -> Coded:
@@ -97,19 +101,17 @@ def join(parts: Sequence[Coded]) -> Coded:
     if len({part.dtype.kind for part in values}) > 1:  # integers here and text there
         values = [part.astype(str).astype(object) for part in values]
     everywhere, names = pd.factorize(np.concatenate(values))
-    ends = np.cumsum([len(part.names) for part in parts])
-    new_codes = [np.append(piece, -1).astype(_index_type(len(names))) for piece in np.split(everywhere, ends[:-1])]
-    codes = [new[part.codes] for new, part in zip(new_codes, parts, strict=True)]
+    pieces = np.split(everywhere, np.cumsum([len(part.names) for part in parts])[:-1])
+    codes = [part.each(piece, _index_type(len(names))) for part, piece in zip(parts, pieces, strict=True)]
     return Coded(np.concatenate(codes), names)
 
 
 def in_order(column: Coded) -> Coded:
     """The same column with its names sorted."""
     order = np.argsort(column.names, kind="stable")
-    rank = np.empty(len(order) + 1, dtype=column.codes.dtype)
+    rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
-    rank[-1] = -1
-    return Coded(rank[column.codes], column.names[order])
+    return Coded(column.each(rank, column.codes.dtype.type), column.names[order])
 
 
 def _index_type(size: int) -> type[np.signedinteger]:
@@ -322,9 +324,7 @@ def encode_labels(column: Coded, classes: Classes = None) -> Encoded:
     others = _other_votes([labels[place] for place in used.tolist()], classes)
     code_of = {label_text(name): code for code, name in enumerate((*classes, *others))}
     codes = [code_of.get(label, MISSING) for label in labels]
-    return Encoded(
-        np.array([*codes, MISSING], dtype=code_type(len(code_of)))[column.codes], tuple(classes), tuple(others)
-    )
+    return Encoded(column.each(codes, code_type(len(code_of))), tuple(classes), tuple(others))
 
 
 def _other_votes(labels: Sequence[str], classes: Sequence[Hashable], most: int = 20) -> list[Any]:
@@ -361,8 +361,8 @@ def without(column: Coded, missing: Collection[Hashable]) -> Coded:
     kept = np.array([label_text(name) not in absent for name in column.names.tolist()], dtype=bool)
     if kept.all():
         return column
-    codes = np.append(np.where(kept, np.cumsum(kept) - 1, MISSING), MISSING).astype(column.codes.dtype)
-    return Coded(codes[column.codes], column.names[kept])
+    places = np.where(kept, np.cumsum(kept) - 1, MISSING)
+    return Coded(column.each(places, column.codes.dtype.type), column.names[kept])
 
 
 def label_text(name: Any) -> str:
@@ -478,8 +478,7 @@ def _encode_grades(column: Coded, reading: Reading) -> Encoded:
         if not 2 <= number <= MAX_GRADES:
             kind = what if number == 1 else {"grade": "grades", "class": "classes"}[what]
             raise VotesError(f"ordered votes have {number} {kind}, but 2 to {MAX_GRADES} are possible")
-    coded = np.array([*codes, MISSING], dtype=code_type(len(grades)))[column.codes]
-    return Encoded(coded, names, (), grades)
+    return Encoded(column.each(codes, code_type(len(grades))), names, (), grades)
 
 
 def _cut_points(values: np.ndarray, cast: Int[np.ndarray, " value"], bins: Bins) -> np.ndarray | None:

@@ -132,7 +132,7 @@ def _numbers(column: Coded) -> Float[np.ndarray, " entry"]:
     values = pd.to_numeric(pd.Series(column.names, dtype=object), errors="coerce").to_numpy(np.float64)
     if np.isnan(values).any():
         raise VotesError(f"{listed(column.names[np.isnan(values)][:1])} is not a probability: give numbers from 0 to 1")
-    return np.append(values, np.nan)[column.codes]
+    return column.each(values, np.float64, np.nan)
 
 
 def _are_fractions(columns: Sequence[Coded]) -> bool:

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float, Int, Num
+from jaxtyping import Bool, Int
 
 from latentens.errors import VotesError
 from latentens.runtime.blocks import BLOCK_ELEMENTS, row_blocks
@@ -105,24 +105,6 @@ def entries_of(items: Int[np.ndarray, " chosen"], bounds: Int[np.ndarray, " boun
     """The places of the entries of some items; those of item i are from `bounds[i]` on."""
     lengths = np.diff(bounds)[items]
     return np.repeat(bounds[items] - np.cumsum(lengths) + lengths, lengths) + np.arange(lengths.sum())
-
-
-def count_labels(
-    storage: Int[np.ndarray, "item voter"] | Triplets,
-    out: Num[np.ndarray, "item label"],
-    weights: Float[np.ndarray, " entry"] | None = None,
-) -> None:
-    """Write into `out` how many votes each item got for each class; soft votes count with their weights."""
-    if isinstance(storage, Triplets):
-        cell = storage.item.astype(np.int64) * out.shape[1] + storage.vote
-        if storage.vote.max(initial=0) >= out.shape[1]:  # votes for categories that are not labels
-            is_class = storage.vote < out.shape[1]
-            cell, weights = cell[is_class], None if weights is None else weights[is_class]
-        out[:] = np.bincount(cell, weights, minlength=out.size).reshape(out.shape)
-    else:
-        each = np.ones(storage.shape[1], dtype=np.float32)  # a product is quicker than a sum over few voters
-        for k in range(out.shape[1]):
-            out[:, k] = (storage == k) @ each
 
 
 def _is_sorted(triplets: Triplets) -> bool:

@@ -31,7 +31,7 @@ from latentens.votes.labels import (
 )
 from latentens.votes.readers import Only, tabulate_tool
 from latentens.votes.soft import tabulate_soft_data, tabulate_soft_file
-from latentens.votes.triplets import Triplets, count_labels, entries_of, to_matrix, to_triplets
+from latentens.votes.triplets import Triplets, entries_of, to_matrix, to_triplets
 
 __all__ = ["Patterns", "Triplets", "Votes"]
 
@@ -502,8 +502,16 @@ class Votes:
         if len(self.grade_names):
             return self.without_other_votes().tally
         tally = np.empty((self.num_items, self.num_classes), dtype=np.float64 if self.is_soft else np.int32)
+        each = np.ones(self.num_voters, dtype=np.float32)  # a product is quicker than a sum over few voters
         for start, block in self.blocks():
-            count_labels(block.storage, tally[start : start + block.num_items], block.weights)
+            part = tally[start : start + block.num_items]
+            if isinstance(block.storage, np.ndarray):
+                for label in range(self.num_classes):
+                    part[:, label] = (block.storage == label) @ each
+            else:
+                cast = block.without_other_votes()
+                cell = cast.triplets.item.astype(np.int64) * self.num_classes + cast.triplets.vote
+                part[:] = np.bincount(cell, cast.weights, minlength=part.size).reshape(part.shape)
         return tally
 
     def blocks(self, block_elements: int = BLOCK_ELEMENTS) -> Iterator[tuple[int, "Votes"]]:
