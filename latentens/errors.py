@@ -54,7 +54,7 @@ class ParameterError(LatentensError):
 
 
 class LatentensWarning(UserWarning):
-    """Input of which a part cannot be used, or a result that needs caution."""
+    """Input that can be used only in part, or a result that needs caution."""
 
 
 class FailedFitWarning(LatentensWarning):

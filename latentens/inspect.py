@@ -1,11 +1,11 @@
-"""A panel of graders in Inspect: a scorer that keeps every grade, and a metric that says what the panel is worth.
+"""A panel of graders in Inspect: a scorer that keeps every grade, and a metric with the panel's effective size.
 
     Task(dataset=…, solver=…, scorer=panel({"strict": strict(), "kind": kind(), "brief": brief()}))
 
 The log then has, beside the grades of each sample, the share of every label by `latentens`, the number of graders, and
-how many independent ones they are worth. Epochs are repeated grades. A reducer sees one sample and cannot learn which
-graders to trust, so it is a metric; labels of single samples are read from the log by `Votes.from_tool`. Other runners
-call `latentens.grade_panel` on lists of grades.
+the number of independent graders that would carry as much information. Epochs are repeated grades. A reducer sees one
+sample and cannot learn which graders to trust, so it is a metric; labels of single samples are read from the log by
+`Votes.from_tool`. Other runners call `latentens.grade_panel` on lists of grades.
 """
 
 import logging
@@ -54,13 +54,13 @@ def panel_worth(
 
 
 def _by_grader(value: Any) -> Mapping[Any, Any]:
-    """The grades of a sample by grader, who is known by name or by place in a list."""
+    """The grades of a sample by the name of the grader, or by its position in a list."""
     return value if isinstance(value, Mapping) else dict(enumerate(value))
 
 
 @scorer(metrics=[panel_worth()])
 def panel(graders: dict[str, Scorer]) -> Scorer:
-    """All grades of a panel, by the names of the graders; one who does not answer has none.
+    """All grades of a panel by the names of the graders; a grader that does not answer has none.
 
     Args:
         graders: The scorers by name; each gives one grade.

@@ -119,7 +119,7 @@ class VotesClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
 
     Args:
         classifier: A classifier whose `fit` takes `sample_weight`.
-        aggregator: What turns votes into probabilities; `LabelAggregator()` by default.
+        aggregator: The estimator of label probabilities from votes; `LabelAggregator()` by default.
         hard: Whether to train on the most probable labels only, without weights.
 
     Attributes:

@@ -105,8 +105,8 @@ def test_names_of_scores_are_checked(name):
 @pytest.mark.parametrize(
     ("labels", "probs", "words"),
     [
-        ([0, 1, 1], [[0.5, 0.5], [0.2, 0.8]], r"labels of shape \(3,\) for 2 items"),
-        ([0, 2], [[0.5, 0.5], [0.2, 0.8]], "label 2 is not possible: the codes of labels are 0 … 1"),
+        ([0, 1, 1], [[0.5, 0.5], [0.2, 0.8]], r"labels have shape \(3,\), but there are 2 items"),
+        ([0, 2], [[0.5, 0.5], [0.2, 0.8]], "label 2 is out of range: the codes of labels are 0 … 1"),
         ([0, 1], [[0.5, 0.5], [0.2, 0.7]], "the posterior does not add up to 1 in row 1"),
         ([0, 1], [0.5, 0.8], r"a column per class, not the shape \(2,\)"),
     ],
@@ -175,12 +175,12 @@ def test_labels_come_in_many_forms(labels):
 @pytest.mark.parametrize(
     ("labels", "words"),
     [
-        (LABELS + 1, "a: label 2 is not possible: the codes of labels are 0 … 1"),
-        (np.where(LABELS, 1, -2), "a: label -2 is not possible"),
-        (np.where(LABELS, 1, np.nan), "a: label nan is not possible: .* −1 where a label is unknown"),
-        (np.where(LABELS, 0.5, 1), "a: label 0.5 is not possible"),
+        (LABELS + 1, "a: label 2 is out of range: the codes of labels are 0 … 1"),
+        (np.where(LABELS, 1, -2), "a: label -2 is out of range"),
+        (np.where(LABELS, 1, np.nan), "a: label nan is out of range: .* −1 where a label is unknown"),
+        (np.where(LABELS, 0.5, 1), "a: label 0.5 is out of range"),
         (["no", "yes"] * 20, "a: label 'no' is not a number"),
-        (LABELS[:-1], r"a: labels of shape \(39,\) for 40 items"),
+        (LABELS[:-1], r"a: labels have shape \(39,\), but there are 40 items"),
         (pd.Series(LABELS, index=LABELS), "a: the index of the labels does not name the items"),
     ],
 )

@@ -479,7 +479,7 @@ def test_a_damaged_or_foreign_cell_is_set_aside_and_fitted_again(tmp_path, sets)
     assert len(kept) == 4
     kept[0].write_bytes(b"\x89HDF garbage")
     kept[1].write_bytes(kept[2].read_bytes())
-    with pytest.warns(UserWarning, match="set aside|is now called") as said:
+    with pytest.warns(UserWarning, match="set aside|was renamed to") as said:
         again = compare(sets, [MajorityVote(), Draws()], **options)
     assert len(said) == 2
     xr.testing.assert_identical(without_times(again), without_times(whole))

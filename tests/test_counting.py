@@ -128,14 +128,14 @@ def test_what_counted_rows_cannot_do_is_refused(tmp_path, monkeypatch):
     with pytest.raises(LatentensError, match="voters cannot be judged by counted rows"):
         _ = MajorityVote().fit(counted, key=KEY).voters
     votes.to_long().to_csv(tmp_path / "long.csv", index=False)
-    with pytest.raises(VotesError, match=r"long.csv: rows are counted in tables with one column per voter"):
+    with pytest.raises(VotesError, match=r"long.csv: only tables with one column per voter can be counted"):
         count_votes_in(tmp_path / "long.csv")
     with pytest.raises(VotesError, match="no Parquet files"):
         count_votes_in(tmp_path)
     frame = frame_of(votes)
     frame.to_parquet(tmp_path / "a.parquet")
     frame.drop(columns="v0").to_parquet(tmp_path / "b.parquet")
-    with pytest.raises(VotesError, match=r"b.parquet: its voters are not those of the files before"):
+    with pytest.raises(VotesError, match=r"b.parquet: its voters differ from those of the previous files"):
         count_votes_in(tmp_path)
     monkeypatch.setenv(MEMORY_VARIABLE, "0.1KiB")
     with pytest.raises(LimitError, match="distinct rows of votes would take about .* fit a sample"):

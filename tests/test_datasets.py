@@ -109,7 +109,7 @@ def test_file_without_votes_is_refused(root):
 
 def test_labels_that_do_not_match_the_votes(root):
     savemat(root / "datasets/simulated/Tree/dataset1.mat", {"f": VOTES.T, "y": LABELS[:2]})
-    with pytest.raises(VotesError, match=r"labels of shape \(2,\) for 4 items"):
+    with pytest.raises(VotesError, match=r"labels have shape \(2,\), but there are 4 items"):
         load("Tree/1", root)
 
 

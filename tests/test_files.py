@@ -294,7 +294,7 @@ def test_rows_of_their_own_are_no_items(file):
         ("item,a,b\n1,0,1\n1,1,1\n", "duplicates='last'"),
         ("item,a,b\n1,0,1\n,1,1\n", "row 1 has no item"),
         ("item,id,a,b\n1,x,0,1\n2,y,1,1\n", "give item='item' or item='id'"),
-        ("item\n1\n2\n", "no column of votes"),
+        ("item\n1\n2\n", "no columns of votes"),
         ("item,voter,vote\n" + "".join(f"{i // 2},{i % 2},remark {i}\n" for i in range(30)), "30 different labels"),
     ],
 )

@@ -138,7 +138,7 @@ def test_all_labels_known_give_the_frequencies(name):
         (np.zeros(7, dtype=int), "shape"),
         (
             pd.Series(["yes", "no"], index=["q1", "q1"]),
-            "item 'q1' has more than one gold label, 'yes', 'no': leave one",
+            "item 'q1' has more than one gold label, 'yes', 'no': keep one",
         ),
     ],
 )

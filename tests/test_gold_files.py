@@ -96,7 +96,7 @@ def test_gold_labels_of_items_without_votes_are_ignored_aloud(file):
             {"q1": "maybe"},
             "the gold labels 'maybe' are not among the classes of the votes: the classes are 'no', 'yes'",
         ),
-        (pd.Series(["no", "yes"], ["q1", "q1"]), "item 'q1' has more than one gold label, 'no', 'yes': leave one"),
+        (pd.Series(["no", "yes"], ["q1", "q1"]), "item 'q1' has more than one gold label, 'no', 'yes': keep one"),
     ],
     ids=["other items", "other classes", "contradictions"],
 )
@@ -116,7 +116,7 @@ def test_names_that_read_alike_are_one_item():
 
 def test_contradictory_rows_of_a_file_name_the_item_and_both_labels(file):
     path = file("item,gold\nq1,no\nq2,yes\nq1,yes\n", "gold.csv")
-    with pytest.raises(VotesError, match=r"gold.csv: item 'q1' has more than one true label, 'no', 'yes': leave one$"):
+    with pytest.raises(VotesError, match=r"gold.csv: item 'q1' has more than one true label, 'no', 'yes': keep one$"):
         read_labels(path)
 
 

@@ -159,7 +159,7 @@ def test_label_that_votes_say_nothing_about_is_refused():
 
 
 def test_wrong_gold_labels(voters):
-    with pytest.raises(VotesError, match="gold labels of shape"):
+    with pytest.raises(VotesError, match="gold labels have shape"):
         MaximumLikelihood(voters.model).fit(voters.votes, key=KEY, gold=np.array([0, 1]))
 
 

@@ -110,7 +110,7 @@ def test_threads_within_threads_stop_too():
 def test_time_is_up_in_threads_too(monkeypatch):
     monkeypatch.setenv("LATENTENS_SECONDS", "0.05")
     with (
-        pytest.raises(LimitError, match="The work has not ended within the limit of 0.05 seconds"),
+        pytest.raises(LimitError, match="The work did not finish within the limit of 0.05 seconds"),
         time_limited("The work"),
     ):
         in_threads(endless, range(2), workers=2)
@@ -120,7 +120,7 @@ def test_time_is_up_in_threads_too(monkeypatch):
 def test_an_outer_limit_is_not_prolonged(monkeypatch):
     monkeypatch.setenv("LATENTENS_SECONDS", "0")
     with time_limited("outer"):
-        with time_limited("inner"), pytest.raises(LimitError, match="outer has not ended"):
+        with time_limited("inner"), pytest.raises(LimitError, match="outer did not finish"):
             stop_if_asked()
-        with pytest.raises(LimitError, match="outer has not ended"):
+        with pytest.raises(LimitError, match="outer did not finish"):
             stop_if_asked()

@@ -98,7 +98,7 @@ def test_scoring_announces_no_training(capfd):
 
 def test_a_fit_that_takes_too_long_is_ended(monkeypatch):
     monkeypatch.setenv("LATENTENS_SECONDS", "0.01")
-    with pytest.raises(LimitError, match=r"RBMStack has not ended within the limit of 0\.01 seconds"):
+    with pytest.raises(LimitError, match=r"RBMStack did not finish within the limit of 0\.01 seconds"):
         RBMStack(hidden=(3, 1)).fit(sparse_crowd(), key=jax.random.key(0))
 
 

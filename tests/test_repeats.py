@@ -107,7 +107,7 @@ def test_votes_are_matched_by_name(counts, data):
 def test_repeated_votes_are_no_matrix_and_no_wide_table():
     votes = votes_from(random_counts(5, 3, 2))
     for refused in (lambda: votes.matrix, votes.to_frame):
-        with pytest.raises(VotesError, match=r"takes one vote of each voter on an item.*duplicates='last'"):
+        with pytest.raises(VotesError, match=r"takes one vote per voter and item.*duplicates='last'"):
             refused()
     with pytest.raises(VotesError, match=r"by duplicates='last', or count them all by duplicates='keep'"):
         Votes.from_long(votes.to_long())
@@ -145,7 +145,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_methods_that_need_single_votes_say_so(name):
-    with pytest.raises(VotesError, match=f"{name} takes one vote of each voter on an item.*'last'"):
+    with pytest.raises(VotesError, match=f"{name} takes one vote per voter and item.*'last'"):
         REFUSED[name].fit(votes_from(random_counts(30, 4, 2)), key=KEY)
 
 
@@ -281,5 +281,5 @@ def test_simulated_repeats_occur_as_often_as_the_likelihood_says():
 def test_a_pattern_must_have_the_classes_of_the_model():
     with pytest.raises(VotesError, match="the pattern has 2 classes, but votes of .* have 3"):
         simulate_like(DawidSkene(4, 3), votes_from(random_counts(5, 4, 2)), key=KEY)
-    with pytest.raises(VotesError, match="the votes are of 4 voters"):
+    with pytest.raises(VotesError, match="the votes have 4 voters"):
         simulate_like(DawidSkene(5), votes_from(random_counts(5, 4, 2)), key=jax.random.key(0))

@@ -123,5 +123,5 @@ def test_bad_requests():
             key=jax.random.key(0),
             params=two_class(2, [1, 1], [1, 1]),
         )
-    with pytest.raises(VotesError, match="labels of shape"):
+    with pytest.raises(VotesError, match="labels have shape"):
         Dataset("mine", Votes.from_matrix([[0, 1]]), np.zeros(3, dtype=int))

@@ -350,7 +350,9 @@ def test_a_file_copied_over_another_is_not_believed(tmp_path):
     mine, other = store.key("mine"), store.key("other")
     store.put(other, RECORD)
     (tmp_path / f"{mine}.npz").write_bytes((tmp_path / f"{other}.npz").read_bytes())
-    with pytest.warns(UserWarning, match="holds the result of other work .*is now called .*damaged.*done again"):
+    with pytest.warns(
+        UserWarning, match="holds the result of another computation.*was renamed to .*damaged.*computed again"
+    ):
         assert store.get(mine) is None
     assert_recorded(store.get(other))
 
@@ -358,7 +360,7 @@ def test_a_file_copied_over_another_is_not_believed(tmp_path):
 def test_nothing_that_would_be_executed_is_written_or_read(tmp_path):
     store = Store(tmp_path)
     key = store.key("work")
-    with pytest.raises(LatentensError, match="x holds Python objects"):
+    with pytest.raises(LatentensError, match="x contains Python objects"):
         store.put(key, Record({}, {"x": np.array([print], dtype=object)}))
     np.savez(tmp_path / f"{key}.npz", about=np.array([print], dtype=object), key=key)
     with pytest.warns(UserWarning, match="cannot be used"):
@@ -368,7 +370,7 @@ def test_nothing_that_would_be_executed_is_written_or_read(tmp_path):
 def test_a_place_that_cannot_be_written_is_refused_at_once(tmp_path):
     (tmp_path / "file").touch()
     for place in (tmp_path / "file", tmp_path / "file" / "below"):
-        with pytest.raises(LatentensError, match="finished work cannot be kept in .*file.*choose another folder"):
+        with pytest.raises(LatentensError, match="results cannot be saved in .*file.*choose another folder"):
             Store(place)
 
 
@@ -379,6 +381,6 @@ def test_a_full_disk_loses_nothing_but_the_file(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(np, "savez", full)
-    with pytest.warns(UserWarning, match="could not be kept .*No space left on device"):
+    with pytest.warns(UserWarning, match="could not be saved .*No space left on device"):
         assert_recorded(store.recall(store.key("work"), lambda: RECORD))
     assert list(tmp_path.iterdir()) == []

@@ -65,12 +65,12 @@ def test_items_that_have_no_votes_are_counted_and_ignored(file):
     ("text", "message"),
     [
         ("item,truth\nq1,yes\n", r"none of the items with a true label \('q1', …\) is an item of the votes \(1, …\)"),
-        ("item,truth\n1,yes\n1,no\n", "item 1 has more than one true label, 'yes', 'no': leave one"),
+        ("item,truth\n1,yes\n1,no\n", "item 1 has more than one true label, 'yes', 'no': keep one"),
         ("item,truth\n", "there is a header but no rows"),
-        ("truth\nyes\n", "there is no column of items among 'truth'"),
+        ("truth\nyes\n", "none of the columns 'truth' is named like the items"),
         ("item,truth,gold\n1,yes,no\n", "which of the columns 'truth', 'gold' holds the true labels"),
         ("item,truth\n1,yes\n,no\n", "row 1 has no item"),
-        ("item,truth\n1,\n", "it has no true label"),
+        ("item,truth\n1,\n", "it contains no true labels"),
     ],
 )
 def test_bad_truth(file, text, message):

@@ -125,7 +125,7 @@ def test_one_voter_constant_voter_and_no_vote_at_all():
         ([[0, 3]], 2, "vote 3 is out of range: with 2 classes"),
         ([[0, -2]], None, "vote -2 is out of range"),
         ([[-1, 1], [1, -1]], None, r"recode them as \(votes \+ 1\) // 2"),
-        ([[0, 40_000]], None, "40001 classes; between 2 and 32767"),
+        ([[0, 40_000]], None, "40001 classes are not supported: the number must be between 2 and 32767"),
         ([["a", "a"]], None, "1 class .*list them by classes"),
         ([["a", "1"]], None, "mix numbers and text"),
         ([["a", "b"]], 3, "3 classes were asked for"),

@@ -139,7 +139,7 @@ def simulate_like(
     items_per_key: int = ITEMS_PER_KEY,
     votes_per_key: int = 2**22,
 ) -> Dataset:
-    """Draw labels and votes from a program, in a given pattern of who voted on what and how often.
+    """Draw labels and votes from a program, with the pattern of present and repeated votes of other votes.
 
     A voter's repeated votes on an item are independent of each other given the item's label and hidden units.
 

@@ -58,7 +58,7 @@ def read_labels(
         refuse_gap(columns[0], items)
         labels = without(labels, reading.missing)
         if not len(labels.names):
-            raise VotesError("it has no true label")
+            raise VotesError("it contains no true labels")
         texts = np.array([label_text(name) for name in labels.names.tolist()], dtype=object)
         known, names = labels.codes != MISSING, natural_names(items.names)
         found: dict[Hashable, Hashable] = {}
@@ -66,7 +66,7 @@ def read_labels(
         for which, label in pairs:
             if found.setdefault(which, label) != label:
                 both = listed([found[which], label])
-                raise VotesError(f"item {listed([which])} has more than one true label, {both}: leave one")
+                raise VotesError(f"item {listed([which])} has more than one true label, {both}: keep one")
         return found
 
 

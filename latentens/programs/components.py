@@ -14,7 +14,7 @@ from latentens.runtime.settings import at_least
 
 Classes = Annotated[int, at_least(2)]
 Categories = Annotated[int, at_least(2)] | None
-"""Number of different votes, at least that of the classes; None: as many as classes."""
+"""Number of different votes, at least that of the classes; None: the number of classes."""
 
 Prior = float | tuple[Any, ...] | list[Any] | np.ndarray
 """A number, or numbers in nested tuples, lists or an array; kept as tuples."""

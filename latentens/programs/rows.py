@@ -268,5 +268,5 @@ def tables_at_draws(model: GenerativeModel, draws: Params) -> Iterator[Tables]:
 
 @lru_cache(maxsize=256)
 def compiled_program(model: GenerativeModel, use_prior: bool) -> CompiledProgram:
-    """The compiled program of a model, of which there is one, or two if its prior is used as well."""
+    """The compiled program of a model, with or without its prior; compiled once."""
     return CompiledProgram(model, use_prior)

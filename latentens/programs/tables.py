@@ -163,7 +163,7 @@ def check_form(model: GenerativeModel, votes: Votes) -> Structure:
     check_votes(votes, str(model))
     structure = structure_of(model)
     if votes.num_voters != structure.num_voters:
-        raise VotesError(f"the votes are of {votes.num_voters} voters, but {model} is of {structure.num_voters}")
+        raise VotesError(f"the votes have {votes.num_voters} voters, but {model} has {structure.num_voters}")
     if model.ordered_votes and len(votes.other_names):
         raise VotesError(f"{model} takes grades in order: read the votes with ordered=True")
     form = structure.num_labels, structure.num_vote_classes

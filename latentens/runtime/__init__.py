@@ -1,1 +1,1 @@
-"""What everything else runs on: precision, devices, limits, progress and randomness."""
+"""Infrastructure: precision, devices, limits, progress and randomness."""

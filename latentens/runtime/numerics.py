@@ -47,7 +47,7 @@ def numpy_draw(method: Callable[..., dict[str, jax.Array]]) -> Callable[..., dic
 
 
 def check_key(key: Any) -> None:
-    """Refuse what is not a random key, such as the number of a seed."""
+    """Raise `LatentensError` unless `key` is a random key; a seed, for example, is not."""
     is_array = isinstance(key, jax.Array | np.ndarray)
     if not is_array or not (jnp.issubdtype(key.dtype, jax.dtypes.prng_key) or key.dtype == np.uint32):
         seed = key if isinstance(key, int) else 0

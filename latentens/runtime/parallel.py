@@ -62,7 +62,7 @@ Result = TypeVar("Result")
 
 
 class _Thread(threading.local):
-    """What a thread that was started here knows: when to stop, until when, and how many threads it may start."""
+    """State of a thread that was started here: its signals to stop, its deadline and its share of the cores."""
 
     stops: tuple[threading.Event, ...] = ()
     deadline: "_Deadline | None" = None
@@ -92,7 +92,7 @@ def time_limited(purpose: str) -> Iterator[None]:
     """
     outer, seconds = _thread.deadline, time_limit()
     if outer is None and seconds < float("inf"):
-        message = f"{purpose} has not ended within the limit of {seconds:g} seconds; raise it by {TIME_VARIABLE}"
+        message = f"{purpose} did not finish within the limit of {seconds:g} seconds; raise it by {TIME_VARIABLE}"
         _thread.deadline = _Deadline(time.monotonic() + seconds, message)
     try:
         yield

@@ -17,7 +17,7 @@ from latentens.errors import SettingError
 
 
 class Rule(NamedTuple):
-    """What a value must be, in words that follow "must be", and whether it is."""
+    """A condition on a value: its text, which follows "must be", and its test."""
 
     words: str
     holds: Callable[[Any], bool]
@@ -50,7 +50,7 @@ NUMBERS: dict[Any, tuple[str, tuple[type, ...]]] = {
     float: ("a number", (Real,)),
     bool: ("True or False", (bool, np.bool_)),
 }
-"""What stands for a type of number: NumPy's types are as good as Python's."""
+"""Name and accepted classes of each type of number; NumPy's numbers are accepted, too."""
 
 
 class Settings:
@@ -77,7 +77,7 @@ def _hints(settings: type) -> dict[str, Any]:
 
 
 def _wanted(hint: Any, value: Any) -> str | None:
-    """What the annotation asks for, in words, if the value is something else."""
+    """The text of the condition in an annotation that the value does not meet; None if it meets all."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
         broken = (rule.words for rule in arguments[1:] if isinstance(rule, Rule) and not rule.holds(value))

@@ -80,7 +80,7 @@ def _plain(value: Any, around: tuple[int, ...]) -> Any:
 
 
 def _parts(value: Any) -> Iterator[tuple[Any, Any]]:
-    """What an object consists of, in named parts."""
+    """The named parts of an object."""
     if isinstance(value, tuple | list):
         yield from enumerate((*value, *([] if type(value) in (tuple, list) else [type(value)])))
     elif type(value) in (dict, types.MappingProxyType):
@@ -196,7 +196,7 @@ class Store:
                 tempfile.TemporaryFile(dir=self.folder).close()
             except OSError as error:
                 raise LatentensError(
-                    f"finished work cannot be kept in {self.folder} ({error.strerror}); choose another folder"
+                    f"results cannot be saved in {self.folder} ({error.strerror}); choose another folder"
                 ) from None
 
     def key(self, *content: Any) -> str:
@@ -213,10 +213,10 @@ class Store:
             aside = path.with_name(f"{path.name}.damaged")
             try:
                 path.replace(aside)
-                where = f"it is now called {aside.name}"
+                where = f"it was renamed to {aside.name}"
             except OSError:
                 where = "it could not be renamed"
-            message = f"{path} cannot be used ({error}): {where}, and its work is done again"
+            message = f"{path} cannot be used ({error}): {where}, and its result is computed again"
             warnings.warn(message, LatentensWarning, stacklevel=3)
             return None
 
@@ -229,8 +229,8 @@ class Store:
                 _write(part, key, record)
         except OSError as error:
             warnings.warn(
-                f"a finished piece of work could not be kept in {self.folder} ({error.strerror}); the run continues, "
-                "but would have to repeat it after an interruption",
+                f"a result could not be saved in {self.folder} ({error.strerror}): the run continues, but would "
+                "compute it again after an interruption",
                 LatentensWarning,
                 stacklevel=2,
             )
@@ -260,7 +260,7 @@ def _write(path: Path, key: str, record: Record) -> None:
     arrays = {name: np.asarray(array) for name, array in record.arrays.items()}
     for name, array in arrays.items():
         if array.dtype.hasobject:
-            raise LatentensError(f"{name} holds Python objects and not numbers or text, and cannot be kept")
+            raise LatentensError(f"{name} contains Python objects instead of numbers or text, and cannot be saved")
     content: dict[str, Any] = {f"array/{name}": array for name, array in arrays.items()}
     with path.open("wb") as file:
         np.savez(file, about=np.frombuffer(json.dumps(record.about).encode(), np.uint8), key=key, **content)
@@ -271,6 +271,6 @@ def _read(path: Path, key: str) -> Record:
         if damaged := archive.zip.testzip():
             raise ValueError(f"{damaged} in it does not agree with its checksum")
         if str(archive["key"]) != key:
-            raise ValueError("it holds the result of other work than its name says")
+            raise ValueError("it holds the result of another computation")
         arrays = {name.removeprefix("array/"): archive[name] for name in archive.files if name.startswith("array/")}
         return Record(json.loads(archive["about"].tobytes()), arrays)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u061c\u202a-\u202e\u2066-\u2069]")
-"""Control characters but for tabs and line breaks, and signs that turn the direction of what follows them."""
+"""Control characters except tabs and line breaks, and marks that change the direction of text."""
 
 
 def printable(text: str) -> str:
@@ -29,11 +29,11 @@ def listing(names: Sequence[str]) -> str:
 
 
 def rounds_to_nothing(text: str) -> bool:
-    """Whether a number, as it is printed, has no digit but zeros: such a difference is not called clear."""
+    """Whether all digits of a number are zeros as it is printed."""
     return not any(digit in text for digit in "123456789")
 
 
 def signed(value: float, digits: int = 2) -> str:
-    """A difference with its sign; what rounds to nothing has none."""
+    """A difference with its sign; a difference that rounds to zero has none."""
     text = f"{value:+.{digits}f}".replace("-", "−")
     return text[1:] if rounds_to_nothing(text) else text

@@ -1,4 +1,4 @@
-"""Votes: what was observed, how it is stored, and how it is read from files."""
+"""Votes: the observed data, how they are stored, and how they are read from files."""
 
 from latentens.votes.counting import CountedVotes, count_votes_in
 from latentens.votes.votes import Patterns, Triplets, Votes

@@ -1,4 +1,4 @@
-"""Votes larger than memory: files are read once, chunk by chunk, and only distinct rows and their counts are kept."""
+"""Votes larger than memory: files are read once, in chunks, and only distinct rows and their counts are kept."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -48,7 +48,9 @@ class CountedVotes:
     def without_gold(self, gold: object) -> "CountedVotes":
         """These votes; known labels are refused, because counted rows do not identify items."""
         if gold is not None:
-            raise VotesError("known labels are of items, which counted rows do not identify: read the items")
+            raise VotesError(
+                "known labels cannot be used with counted rows, which do not identify items: read the votes as Votes"
+            )
         return self
 
     def __repr__(self) -> str:
@@ -71,7 +73,7 @@ def count_votes_in(paths: Paths, *, pending_rows: int = 2**20, **options: Unpack
             found = wide_layout(table, reading)
             layout = layout or found
             if set(found.voters) != set(layout.voters):
-                raise VotesError("its voters are not those of the files before")
+                raise VotesError("its voters differ from those of the previous files")
             for chunk in table.read(layout.voters, reading):
                 rows = wide_rows(layout, chunk)
                 parts.append(_merge([(rows, np.ones(len(rows.codes), dtype=np.int64))]))
@@ -83,7 +85,7 @@ def count_votes_in(paths: Paths, *, pending_rows: int = 2**20, **options: Unpack
     rows, counts = _merge(parts)
     votes = without(rows, reading.missing)
     if reading.ordered:
-        raise VotesError("ordered votes are not counted in files: read them, or a sample of them, by Votes.from_csv")
+        raise VotesError("ordered votes cannot be counted in files: read them, or a sample of them, by Votes.from_csv")
     refuse_strange_columns(layout.voters, bool(layout.items), votes, reading.label_texts)
     codes, class_names, others, _ = encode_labels(votes, reading.classes)
     merged, counts = _merge(
@@ -108,7 +110,7 @@ def wide_layout(table: Table, reading: Reading) -> Wide:
     """Which columns of a wide table hold what; a long table is refused."""
     layout = find_layout(table.names, table.index, reading)
     if not isinstance(layout, Wide):
-        raise VotesError("rows are counted in tables with one column per voter, but this one has one vote per row")
+        raise VotesError("only tables with one column per voter can be counted, but this one has one vote per row")
     return layout
 
 

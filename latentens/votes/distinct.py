@@ -118,7 +118,7 @@ def _refine(left: Distinct, right: Distinct, table_size: int) -> Distinct:
 
 
 def distinct_entry_rows(entries: Int[np.ndarray, " entry"], bounds: Int[np.ndarray, " bound"]) -> Distinct:
-    """The distinct rows of lists of entries in order: rows with equally many are compared with each other."""
+    """The distinct rows of sorted lists of entries; rows of the same length are compared with each other."""
     lengths = np.diff(bounds)
     inverse = np.empty(len(lengths), dtype=np.int64)
     representatives: list[np.ndarray] = []

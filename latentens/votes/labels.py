@@ -218,11 +218,11 @@ class Reading:
 def _check_bins(bins: Bins) -> None:
     if isinstance(bins, int):
         if not 2 <= bins <= MAX_GRADES:
-            raise VotesError(f"bins={bins} is not between 2 and {MAX_GRADES}, the numbers of grades that are possible")
+            raise VotesError(f"bins={bins} must be between 2 and {MAX_GRADES}")
         return
     cuts = np.asarray(bins, dtype=float)
     if not len(cuts) or not np.isfinite(cuts).all() or (np.diff(cuts) <= 0).any():
-        raise VotesError(f"the cut-points bins={tuple(bins)!r} must be numbers in ascending order, each once")
+        raise VotesError(f"the cut-points bins={tuple(bins)!r} must be strictly increasing finite numbers")
 
 
 MISSING = -1
@@ -283,7 +283,7 @@ def encode_codes(numbers: np.ndarray, num_classes: int | None) -> tuple[Int[np.n
             )
         num_classes = max(2, high + 1)
     if not 2 <= num_classes <= MAX_CLASSES:
-        raise VotesError(f"{num_classes} classes; between 2 and {MAX_CLASSES} are possible")
+        raise VotesError(f"{num_classes} classes are not supported: the number must be between 2 and {MAX_CLASSES}")
     if low < MISSING or high >= num_classes:
         odd = low if low < MISSING else high
         raise VotesError(f"vote {odd} is out of range: with {num_classes} classes the codes are 0 … {num_classes - 1}")

@@ -1,4 +1,4 @@
-"""Names, not positions: votes and labels that come later are matched to the voters, classes and items of a fit."""
+"""Matching by name: the voters, classes and items of later votes and labels are matched to those of a fit."""
 
 import warnings
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ Gold = Mapping[Hashable, Hashable] | pd.Series | np.ndarray | Sequence[Any]
 
 
 def check_votes(votes: object, taker: str) -> None:
-    """Refuse what is not `Votes`, such as a matrix; `taker` is what takes them."""
+    """Raise `VotesError` unless `votes` are `Votes`; `taker` is the subject of the message."""
     if not isinstance(votes, Votes):
         raise VotesError(f"{taker} takes Votes, not a {type(votes).__name__}: see Votes.from_matrix and from_long")
 
@@ -38,7 +38,7 @@ def align(
     votes = votes.as_ordered()
     if len(grade_names):
         if not votes.is_ordered:
-            raise VotesError(f"the fit is to ordered votes: read these with {ORDERED}, too", ORDERED)
+            raise VotesError(f"the method was fitted to ordered votes: read these votes with {ORDERED}, too", ORDERED)
         other_names = ()
     wanted = (voter_names, class_names, other_names, grade_names)
     if all(map(_same, (votes.voter_names, votes.class_names, votes.other_names, votes.grade_names), wanted)):
@@ -56,7 +56,9 @@ def align(
         raise VotesError(f"some votes are for {name!r}, not a class of the fit: {suggestion(name, categories)}")
     strangers = [name for name, position in zip(votes.voter_names, voters, strict=True) if position < 0]
     if len(strangers) == votes.num_voters:
-        raise VotesError(f"none of the voters {listed(strangers)} was fitted; the fit has {listed(voter_names)}")
+        raise VotesError(
+            f"none of the voters {listed(strangers)} is in the fit, whose voters are {listed(voter_names)}"
+        )
     if strangers:
         message = (
             f"{listed(strangers)} did not vote in the fit, so nothing is known about them: their votes are left out"
@@ -93,7 +95,7 @@ def gold_codes(votes: Votes, gold: Gold) -> Int[np.ndarray, " item"]:
     values = np.asarray(gold, dtype=object)
     if values.shape != (votes.num_items,):
         raise VotesError(
-            f"gold labels of shape {values.shape} do not belong to {votes.num_items} items: give one entry per item, "
+            f"gold labels have shape {values.shape}, but there are {votes.num_items} items: give one entry per item, "
             "or a mapping from the items' names to their labels"
         )
     return label_codes(values, votes.class_names)
@@ -113,7 +115,7 @@ def checked_codes(labels: object, votes_shape: tuple[int, int]) -> Int[np.ndarra
     """
     values, (items, classes) = np.asarray(labels), votes_shape
     if values.shape != (items,):
-        raise VotesError(f"labels of shape {values.shape} for {items} items")
+        raise VotesError(f"labels have shape {values.shape}, but there are {items} items")
     numbers = as_numbers(values, truth_values=True)
     codes = f"the codes of labels are 0 … {classes - 1}, the places of the classes, and −1 where a label is unknown"
     if numbers is None:
@@ -121,7 +123,7 @@ def checked_codes(labels: object, votes_shape: tuple[int, int]) -> Int[np.ndarra
         raise VotesError(f"label {text!r} is not a number: {codes}")
     wrong = ~np.isin(numbers, np.arange(MISSING, classes))  # as is NaN
     if wrong.any():
-        raise VotesError(f"label {numbers[wrong][0]} is not possible: {codes}")
+        raise VotesError(f"label {numbers[wrong][0]} is out of range: {codes}")
     return numbers if numbers.dtype.kind == "i" else numbers.astype(code_type(classes))
 
 
@@ -141,7 +143,7 @@ def _gold_by_name(votes: Votes, gold: pd.Series) -> Int[np.ndarray, " item"]:
         if codes[item] not in (MISSING, label):
             raise VotesError(
                 f"item {listed(votes.item_names[item : item + 1])} has more than one gold label, "
-                f"{listed([votes.class_names[codes[item]], votes.class_names[label]])}: leave one"
+                f"{listed([votes.class_names[codes[item]], votes.class_names[label]])}: keep one"
             )
         codes[item] = label
     return codes

@@ -41,7 +41,7 @@ class Rows:
     unread: Counter[str] = field(default_factory=Counter)
 
     def add_without_votes(self, items: Sequence[Mapping[str, Any]], description: str) -> None:
-        """Add items on which nobody voted, for example because of an error: they are items all the same."""
+        """Add items on which nobody voted, for example because of an error."""
         _, voter, vote = self.columns
         voters = dict.fromkeys(row[voter] for row in self.rows)
         self.rows += [{**about, voter: name, vote: None} for about in items for name in voters]
@@ -49,7 +49,7 @@ class Rows:
 
 
 def tabulate_tool(source: Any, tool: str, only: Only, reading: Reading) -> Content:
-    """The votes in what a tool wrote; a warning says what is not read as a vote."""
+    """The votes in the output of a tool; a warning counts entries that are not read as votes."""
     if tool not in READERS:
         raise VotesError(f"there is no reader for {tool!r}: {suggestion(tool, [*READERS], 'tools')}")
     if reading.ignore:
@@ -88,7 +88,9 @@ def _chosen(frame: pd.DataFrame, only: Only) -> pd.DataFrame:
         texts, kept = frame[name].map(as_text), [as_text(value) for value in several]
         for value in kept:
             if value not in set(texts):
-                raise VotesError(f"no {name} is {value!r}: {suggestion(value, texts.unique(), f'values of {name}')}")
+                raise VotesError(
+                    f"{name} has no value {value!r}: {suggestion(value, texts.unique(), f'values of {name}')}"
+                )
         frame = frame[texts.isin(kept)]
     return frame.reset_index(drop=True)
 

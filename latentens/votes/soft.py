@@ -87,7 +87,7 @@ def _tabulate_wide(
     voter, vote = (Coded(np.tile(part.codes, len(rows)), part.names) for part in named)
     item = code(rows)
     if len(item.names) < len(rows):
-        raise VotesError("an item has more than one row of probabilities: leave one row for each item")
+        raise VotesError("an item has more than one row of probabilities: keep one row per item")
     item = Coded(np.repeat(item.codes, numbers.shape[1]), item.names)
     return _tabulate(item, voter, vote, numbers.ravel(), reading)
 
@@ -115,7 +115,7 @@ def _tabulate(item: Coded, voter: Coded, vote: Coded, weight: Float[np.ndarray, 
         )
     found = encode_labels(vote, reading.classes)
     if pd.DataFrame({"pair": pair[cast], "code": found.codes[cast]}).duplicated().any():
-        raise VotesError("a voter gives two probabilities to the same category of an item: leave one of them")
+        raise VotesError("a voter gives two probabilities to the same category of an item: keep one of them")
     kept = cast & (weight > 0)
     weight = weight / np.where(asked, total, 1.0)[pair]
     triplets = Triplets(item.codes.astype(np.int32), voter.codes.astype(np.int32), found.codes).at(kept)

@@ -204,7 +204,7 @@ def _checked_header(cells: Sequence[str]) -> tuple[str, ...]:
     names = tuple(cell.strip() for cell in cells)
     for position, name in enumerate(names):
         if name in names[:position]:
-            raise VotesError(f"two columns are named {name!r}: the first row must give each column a name of its own")
+            raise VotesError(f"two columns are named {name!r}: column names in the first row must be unique")
         if not name and position:
             raise VotesError(f"column {position + 1} has no name: the first row must name every column")
     return names
@@ -341,7 +341,7 @@ def find_layout(names: Sequence[str], index: str | None, reading: Reading) -> Lo
     item = reading.item or _only([name for name in left if name.strip().lower() in ITEM_COLUMNS], "item") or index
     voters = tuple(name for name in left if name not in (item, index))
     if not voters:
-        raise VotesError("there is no column of votes beside the items")
+        raise VotesError("there are no columns of votes beside the items")
     letters = sum(len(name) == 1 for name in voters)
     for name in voters:
         is_likely = _plain(name) in LIKELY_TRUTH and not (len(name) == 1 and letters > 1)  # `y` between `x` and `z`
@@ -363,12 +363,14 @@ def truth_columns(names: Sequence[str], index: str | None, item: str | None) -> 
     if item not in names:
         item = _by_role("item", names) or index
     if item is None:
-        raise VotesError(f"there is no column of items among {listed(names)}: call it 'item'")
+        raise VotesError(f"none of the columns {listed(names)} is named like the items: rename one to 'item'")
     others = [name for name in names if name not in (item, index)]
     sure = [name for name in others if SURE_TRUTH.fullmatch(_plain(name))]
     found = sure or [name for name in others if _plain(name) in LIKELY_TRUTH] or others
     if len(found) != 1:
-        raise VotesError(f"which of the columns {listed(found)} holds the true labels is not clear: call it 'truth'")
+        raise VotesError(
+            f"it is unclear which of the columns {listed(found)} holds the true labels: rename it to 'truth'"
+        )
     return item, found[0]
 
 

@@ -25,7 +25,7 @@ DECIMAL = re.compile(r"[-+]?\d*[.,]\d+([eE][-+]?\d+)?")
 
 
 class Held(NamedTuple):
-    """What a column holds: its distinct labels, and in how many cells."""
+    """The distinct labels of a column, and the number of cells that hold one."""
 
     labels: set[str]
     cells: int

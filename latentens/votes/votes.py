@@ -1,4 +1,4 @@
-"""Votes: what was observed, and nothing of the truth."""
+"""Votes: the observed data, without the true labels."""
 
 from collections.abc import Collection, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -303,7 +303,7 @@ class Votes:
 
     @classmethod
     def from_tool(cls, source: Any, tool: str, *, only: Only | None = None, **options: Unpack[TableOptions]) -> Self:
-        """Votes from what an evaluation or annotation tool wrote; a warning counts what is not read as a vote.
+        """Votes from the output of an evaluation or annotation tool; a warning counts entries that are not votes.
 
         Args:
             source: A file, for some tools also a folder of files, or the content of a file as Python objects.
@@ -327,7 +327,7 @@ class Votes:
 
     @property
     def category_names(self) -> Names:
-        """What the codes of votes stand for: the classes, then the categories that are not labels; or the grades."""
+        """The names of the codes of votes: the classes, then the categories that are not labels; or the grades."""
         if self.is_ordered:
             return self.grade_names
         return (*self.class_names, *self.other_names) if len(self.other_names) else self.class_names
@@ -339,7 +339,7 @@ class Votes:
 
     @property
     def class_of_vote(self) -> Int[np.ndarray, " vote"]:
-        """The class that each vote is for, −1 for none; of V grades, the first V/K speak for the first class, ….
+        """The class that each vote is for, −1 for none; of V grades, the first V/K are for the first class, ….
 
         Where grades and classes are equally many, each grade is for the class in its place.
         """
@@ -355,7 +355,7 @@ class Votes:
         return replace(self._recoded(self.class_of_vote), other_names=(), grade_names=())
 
     def absence_as_vote(self, name: str = "absent") -> "Votes":
-        """The same with every missing vote as a vote of its own, for voters who could have voted on every item.
+        """The same with missing votes as a category of their own, for voters who could have voted on every item.
 
         Whether a voter votes may then depend on the label: methods that learn from categories that are not labels, such
         as `DawidSkeneEM`, learn how. `check_absence` tests whether it does. Repeated votes are refused.
@@ -441,14 +441,14 @@ class Votes:
         """Raise `VotesError` if there are repeated votes; `who`, the subject of the message, cannot use them."""
         if self.is_soft:
             raise VotesError(
-                f"{who} takes one vote of each voter on an item, but these votes are probabilities: take the most "
+                f"{who} takes one vote per voter and item, but these votes are probabilities: take the most "
                 "probable categories by votes.to_hard()"
             )
         if self.has_repeats:
             entry = int(np.argmax(self.triplets.repeated))
             item, voter = int(self.triplets.item[entry]), int(self.triplets.voter[entry])
             raise VotesError(
-                f"{who} takes one vote of each voter on an item, but voter {self.voter_names[voter]} voted on item "
+                f"{who} takes one vote per voter and item, but voter {self.voter_names[voter]} voted on item "
                 f"{self.item_names[item]} more than once: read the votes with {LAST}, or use a method that "
                 "counts repeated votes, such as DawidSkeneEM",
                 LAST,
