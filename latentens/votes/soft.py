@@ -121,10 +121,9 @@ def _tabulate(item: Coded, voter: Coded, vote: Coded, weight: Float[np.ndarray, 
     triplets = Triplets(item.codes.astype(np.int32), voter.codes.astype(np.int32), found.codes).at(kept)
     weight, triplets = weight[kept][triplets.order], triplets.in_order()
     if triplets.repeated.any():
-        content = Content.of(triplets, item.names, tuple(voter.names.tolist()), found)
-        return content._replace(weights=weight)
+        return Content(triplets, item.names, tuple(voter.names.tolist()), found, weights=weight)
     storage = tables.stored_triplets(triplets, (len(item.names), len(voter.names)))  # every vote is certain
-    return Content.of(storage, item.names, tuple(voter.names.tolist()), found)
+    return Content(storage, item.names, tuple(voter.names.tolist()), found)
 
 
 def _numbers(column: Coded) -> Float[np.ndarray, " entry"]:

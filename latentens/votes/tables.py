@@ -52,25 +52,14 @@ Storage = Int[np.ndarray, "item voter"] | Triplets
 
 
 class Content(NamedTuple):
-    """The fields of `Votes` of the same names."""
+    """The content of `Votes`: fields of the same names, and the names of the codes."""
 
     storage: Storage
-    num_items: int
-    num_voters: int
-    num_classes: int
     item_names: Names
     voter_names: Names
-    class_names: Names
-    other_names: Names
-    grade_names: Names
+    encoded: Encoded
     note: str = ""
     weights: Float[np.ndarray, " entry"] | None = None
-
-    @classmethod
-    def of(cls, storage: Storage, items: Names, voters: Names, votes: Encoded) -> "Content":
-        """Votes on named items by named voters."""
-        sizes = len(items), len(voters), len(votes.class_names)
-        return cls(storage, *sizes, items, voters, votes.class_names, votes.other_names, votes.grade_names)
 
 
 @dataclass(frozen=True)
@@ -430,11 +419,11 @@ def tabulate_matrix(array: Any, num_classes: int | None, reading: Reading) -> Co
             absent = [value for value in reading.missing if isinstance(value, int | float)]
             missing = np.int8(MISSING)  # typed: numbers without a sign widen for it
             codes, number = encode_codes(np.where(np.isin(numbers, absent), missing, numbers), num_classes)
-            return Content.of(_stored(codes), items, voters, Encoded(codes, range(number), ()))
+            return Content(_stored(codes), items, voters, Encoded(codes, range(number), ()))
     found = encode(without(code(array.ravel()), reading.missing), reading)
     if num_classes not in (None, len(found.class_names)):
         raise VotesError(f"{num_classes} classes were asked for, but the labels are {found.class_names}")
-    return Content.of(_stored(found.codes.reshape(array.shape)), items, voters, found)
+    return Content(_stored(found.codes.reshape(array.shape)), items, voters, found)
 
 
 def long_columns(names: Sequence[str], reading: Reading) -> Long:
@@ -479,7 +468,7 @@ def _tabulate_long(columns: Long, item: Coded, voter: Coded, vote: Coded, readin
     found = encode(without(vote, reading.missing), reading)
     triplets = sort_triplets(items, voters, found.codes, reading.duplicates)
     storage = stored_triplets(triplets, (len(items.names), len(voters.names)))
-    return Content.of(storage, _short(items.names), tuple(voters.names.tolist()), found)
+    return Content(storage, _short(items.names), tuple(voters.names.tolist()), found)
 
 
 def stored_triplets(triplets: Triplets, shape: tuple[int, int]) -> Storage:
@@ -511,12 +500,12 @@ def _tabulate_wide(layout: Wide, table: Table, reading: Reading) -> Content:
         refuse_strange_columns(layout.voters, bool(items), votes, classes)
     found = encode(votes, reading)
     if not items:
-        return Content.of(_stored(found.codes), range(len(found.codes)), layout.voters, found)
+        return Content(_stored(found.codes), range(len(found.codes)), layout.voters, found)
     item = join(items)
     refuse_gap(layout.items[0], item)
     item = Coded(item.codes, natural_names(item.names))
     storage = _by_item(item, found.codes, reading.duplicates)
-    return Content.of(storage, _short(item.names), layout.voters, found)
+    return Content(storage, _short(item.names), layout.voters, found)
 
 
 def _by_item(item: Coded, codes: Int[np.ndarray, "row voter"], duplicates: Duplicates) -> Storage:

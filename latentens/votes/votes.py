@@ -102,6 +102,12 @@ class Votes:
             raise VotesError(f"{len(self.weights)} weights were given for {len(self.triplets.item)} entries of votes")
 
     @classmethod
+    def _of(cls, content: tables.Content) -> Self:
+        storage, items, voters, (_, classes, others, grades), note, weights = content
+        sizes = len(items), len(voters), len(classes)
+        return cls(storage, *sizes, items, voters, classes, others, grades, note, weights=weights)
+
+    @classmethod
     def from_matrix(
         cls,
         array: Any,
@@ -134,7 +140,7 @@ class Votes:
                    [ 1, -1,  1]], dtype=int8)
         """
         reading = Reading(classes=classes, missing=missing, ordered=ordered, bins=bins)
-        return cls(**tables.tabulate_matrix(array, num_classes, reading)._asdict())
+        return cls._of(tables.tabulate_matrix(array, num_classes, reading))
 
     @classmethod
     def from_patterns(cls, rows: Any, counts: Any, num_classes: int | None = None, *, classes: Classes = None) -> Self:
@@ -201,7 +207,7 @@ class Votes:
         tables.refuse_arrow(frame)
         table = pd.DataFrame(frame)
         columns = tables.long_columns([*table.columns], reading)
-        return cls(**tables.tabulate_frame(table, columns, reading)._asdict())
+        return cls._of(tables.tabulate_frame(table, columns, reading))
 
     @classmethod
     def from_soft(
@@ -235,7 +241,7 @@ class Votes:
             classes: The labels in order; other categories of a data frame are votes that are not labels.
         """
         reading = Reading(item, voter, vote, classes=classes, weight=weight)
-        return cls(**tabulate_soft_data(probs, reading)._asdict())
+        return cls._of(tabulate_soft_data(probs, reading))
 
     @classmethod
     def from_csv(cls, path: str | Path, **options: Unpack[TableOptions]) -> Self:
@@ -287,7 +293,7 @@ class Votes:
 
     @classmethod
     def _from_table(cls, table: tables.Table, reading: Reading) -> Self:
-        return cls(**(tabulate_soft_file(table, reading) or tables.tabulate_file(table, reading))._asdict())
+        return cls._of(tabulate_soft_file(table, reading) or tables.tabulate_file(table, reading))
 
     @classmethod
     def from_arrow(cls, data: Any, **options: Unpack[TableOptions]) -> Self:
@@ -313,7 +319,7 @@ class Votes:
                 unless `duplicates` says otherwise.
         """
         options.setdefault("duplicates", "keep")
-        return cls(**tabulate_tool(source, tool, only or {}, Reading(**options))._asdict())
+        return cls._of(tabulate_tool(source, tool, only or {}, Reading(**options)))
 
     @property
     def shape(self) -> tuple[int, int]:
