@@ -123,7 +123,7 @@ def test_what_counted_rows_cannot_do_is_refused(tmp_path, monkeypatch):
         Cubam().fit(counted, key=KEY)
     with pytest.raises(VotesError, match="Cubam does not take counted rows"):
         MaximumLikelihood(DawidSkene(5), starts=0, warm=(Cubam(),)).fit(counted, key=KEY)
-    with pytest.raises(VotesError, match="known labels are of items"):
+    with pytest.raises(VotesError, match="known labels cannot be used with counted rows"):
         DawidSkeneEM().fit(counted, key=KEY, gold={0: 1})
     with pytest.raises(LatentensError, match="voters cannot be judged by counted rows"):
         _ = MajorityVote().fit(counted, key=KEY).voters

@@ -118,8 +118,11 @@ def test_many_scores_are_sorted_into_bins():
         (lambda: Votes.from_matrix(SCORES.astype(str)), "if they are scores, give ordered=True"),
         (lambda: Votes.from_matrix(SCORES.astype(str), classes=CLASSES), "no vote is for .* give ordered=True if"),
         (lambda: Votes.from_matrix(SCORES, ordered=True), "400 different scores are sorted into 10 bins.* classes="),
-        (lambda: Votes.from_matrix(SCORES, 2, ordered=True, bins=(0.5, -0.5)), "must be numbers in ascending order"),
-        (lambda: Votes.from_matrix(SCORES, 2, ordered=True, bins=1), "bins=1 is not between 2 and"),
+        (
+            lambda: Votes.from_matrix(SCORES, 2, ordered=True, bins=(0.5, -0.5)),
+            "must be strictly increasing finite numbers",
+        ),
+        (lambda: Votes.from_matrix(SCORES, 2, ordered=True, bins=1), "bins=1 must be between 2 and"),
         (lambda: Votes.from_matrix([["1", "x"]], ordered=True), "ordered votes are numbers, but 'x' is not one"),
         (lambda: Votes.from_matrix([["a", "x"]], ordered=("a", "b")), "vote 'x' is not one of the grades"),
         (lambda: Votes.from_matrix([["1", "1"]], ordered=True), "ordered votes have 1 grade"),
@@ -156,7 +159,7 @@ def test_every_kind_of_method_takes_them(tmp_path):
     assert "says_9_if_Yes" in fits[0].voters
     noted = ["grades count as votes for classes: 'No' from 0 on, 'Yes' from 5 on" in f.diagnostics.notes for f in fits]
     assert noted == [False, False, False, True, True]
-    with pytest.raises(VotesError, match="read these with ordered=True"):
+    with pytest.raises(VotesError, match="read these votes with ordered=True"):
         fits[0].predict(votes.without_other_votes())
     with pytest.raises(VotesError, match="give num_classes=2 and num_grades=10"):
         MaximumLikelihood(GradedResponse(6, 3, 10)).fit(votes, key=KEY)

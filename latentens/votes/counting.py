@@ -49,7 +49,7 @@ class CountedVotes:
         """These votes; known labels are refused, because counted rows do not identify items."""
         if gold is not None:
             raise VotesError(
-                "known labels cannot be used with counted rows, which do not identify items: read the votes as Votes"
+                "known labels cannot be used with counted rows, which do not identify items: read them as Votes"
             )
         return self
 
