@@ -64,7 +64,7 @@ from latentens.comparison.result import (
 )
 from latentens.datasets.dataset import Dataset
 from latentens.errors import LatentensError, require
-from latentens.methods.base import Arrays
+from latentens.methods.base import Arrays, Posterior
 from latentens.methods.persistence import axis_names, coordinate, coordinates, labelled, observed_data, skill_of
 from latentens.runtime.store import written_whole
 from latentens.scores import PairedDifference
@@ -152,45 +152,56 @@ def to_tree(comparison: Comparison) -> xr.DataTree:
 
 def _score_groups(comparison: Comparison) -> dict[str, xr.Dataset]:
     """Scores, their intervals and the differences between estimators, [dataset, repetition, estimator]."""
-    outcomes = [(data, *place) for data in comparison.datasets for place in data.outcomes()]
+    outcomes = {
+        (data.name, repetition, name): outcome
+        for data in comparison.datasets
+        for repetition, name, outcome in data.outcomes()
+    }
     axes: dict[str, list[Any]] = {
         "dataset": [data.name for data in comparison.datasets],
-        "repetition": sorted({repetition for _, repetition, *_ in outcomes}),
-        "estimator": sorted(dict.fromkeys(name for *_, name, _ in outcomes), key=lambda name: name != EXACT),
+        "repetition": sorted({repetition for _, repetition, _ in outcomes}),
+        "estimator": sorted(dict.fromkeys(name for *_, name in outcomes), key=lambda name: name != EXACT),
     }
-    shape = tuple(map(len, axes.values()))
-    scores: dict[str, np.ndarray] = defaultdict(lambda: np.full(shape, np.nan))
-    bounds: dict[str, np.ndarray] = defaultdict(lambda: np.full((*shape, 2), np.nan))
-    pairs: dict[str, np.ndarray] = defaultdict(lambda: np.full((*shape, shape[-1]), np.nan))
-    errors = np.full(shape, "", dtype=object)
-
-    def place(*address: Any) -> tuple[int, ...]:
-        return tuple(values.index(part) for values, part in zip(axes.values(), address, strict=True))
-
-    for data, repetition, name, outcome in outcomes:
-        here = place(data.name, repetition, name)
-        measured = {**outcome.scores, "seconds": outcome.seconds, "peak_memory": outcome.peak_memory}
-        for score, value in measured.items():
-            scores[score][here] = value
-        for score, ends in outcome.intervals.items():
-            bounds[score][here] = ends
-        errors[here] = outcome.error
-    for data in comparison.datasets:
-        for (repetition, score, one, other), difference in data.pairs.items():
-            here = (*place(data.name, repetition, one), axes["estimator"].index(other))
-            for kind, value in difference._asdict().items():
-                pairs[f"{score}_{kind}"][here] = value
-    about = {score.name: {name: getattr(score, name) or "" for name in SHOWN} for score in comparison.scores}
-    table: dict[str, Any] = {name: (tuple(axes), values, about.get(name)) for name, values in scores.items()}
-    table = {name: table[name] for name in about if name in table}
-    table["error"] = (tuple(axes), errors.astype(str))
     both = {**axes, "other": axes["estimator"]}
-    intervals = {name: ((*axes, "bound"), values) for name, values in bounds.items()}
+    measured = {
+        place: {**outcome.scores, "seconds": outcome.seconds, "peak_memory": outcome.peak_memory}
+        for place, outcome in outcomes.items()
+    }
+    differences: dict[tuple[Any, ...], dict[str, float]] = defaultdict(dict)
+    for data in comparison.datasets:
+        for (repetition, score, one, other), found in data.pairs.items():
+            named = {f"{score}_{kind}": value for kind, value in found._asdict().items()}
+            differences[data.name, repetition, one, other] |= named
+    scores, table = _stacked(measured, axes), {}
+    for score in comparison.scores:
+        if score.name in scores:
+            table[score.name] = *scores[score.name], {name: getattr(score, name) or "" for name in SHOWN}
+    errors = [outcomes[place].error if place in outcomes else "" for place in product(*axes.values())]
+    table["error"] = tuple(axes), np.reshape(errors, [len(values) for values in axes.values()])
+    intervals = _stacked({place: outcome.intervals for place, outcome in outcomes.items()}, axes, "bound")
     return {
         "scores": xr.Dataset(table, axes),
         "intervals": xr.Dataset(intervals, {**axes, "bound": ["low", "high"]}),
-        "pairs": xr.Dataset({name: (tuple(both), values) for name, values in pairs.items()}, both),
+        "pairs": xr.Dataset(_stacked(differences, both), both),
     }
+
+
+def _stacked(values: Mapping[Any, Mapping[str, Any]], axes: Mapping[str, Sequence[Any]], *inner: str) -> dict[str, Any]:
+    """Variables from numbers or arrays by place and name, NaN where there are none.
+
+    Args:
+        values: The values of each place.
+        axes: The axes of places.
+        inner: The axes of a single value.
+    """
+    found: dict[str, np.ndarray] = {}
+    for place, named in values.items():
+        here = tuple(names.index(part) for names, part in zip(axes.values(), place, strict=True))
+        for name, value in named.items():
+            if name not in found:
+                found[name] = np.full((*map(len, axes.values()), *np.shape(value)), np.nan)
+            found[name][here] = value
+    return {name: ((*axes, *inner), array) for name, array in found.items()}
 
 
 def _dataset_groups(data: DatasetResult) -> dict[str, xr.Dataset]:
@@ -253,29 +264,27 @@ def _truth(data: DatasetResult) -> xr.Dataset:
 
 
 def _estimates(data: DatasetResult) -> xr.Dataset:
-    repetitions, estimators = data.repetitions, data.estimators
-    probs = np.full((len(repetitions), len(estimators), data.votes.num_items, data.votes.num_classes), np.nan)
-    for (repetition, name), fit in data.fits.items():
-        if fit.label_probs is not None:
-            probs[repetitions.index(repetition), estimators.index(name)] = fit.label_probs
-    names = {"repetition": repetitions, "estimator": estimators, **_along(data.votes, "item", "label")}
-    return xr.Dataset({"label_prob": (("repetition", "estimator", "item", "label"), probs)}, names)
+    failed = np.full((data.votes.num_items, data.votes.num_classes), np.nan)
+    probs = {place: failed if fit.label_probs is None else fit.label_probs for place, fit in data.fits.items()}
+    return _posteriors(data, probs, _along(data.votes, "item", "label"))
 
 
 def _held_out(data: DatasetResult) -> xr.Dataset:
     assert data.dataset.gold is not None, "held-out labels are gold labels"
-    repetitions, estimators = data.repetitions, data.estimators
     items = np.asarray(data.votes.item_names)[data.dataset.gold >= 0]
-    probs = np.full((len(repetitions), len(estimators), len(items), data.votes.num_classes), np.nan)
-    fold = np.full((len(repetitions), len(items)), -1)
-    for (repetition, name), fit in data.fits.items():
-        if fit.held_out is not None:
-            place = repetitions.index(repetition)
-            probs[place, estimators.index(name)] = fit.held_out.probs
-            fold[place] = fit.held_out.fold  # the same for all methods
-    names = {"repetition": repetitions, "estimator": estimators, **_along(data.votes, "label"), "item": items}
-    variables = {"label_prob": (("repetition", "estimator", "item", "label"), probs)}
-    return xr.Dataset({**variables, "fold": (("repetition", "item"), fold)}, names)
+    found = {place: fit.held_out for place, fit in data.fits.items() if fit.held_out is not None}
+    probs = {place: part.probs for place, part in found.items()}
+    group = _posteriors(data, probs, {**_along(data.votes, "label"), "item": items})
+    fold = np.full((len(data.repetitions), len(items)), -1)
+    for (repetition, _), part in found.items():
+        fold[data.repetitions.index(repetition)] = part.fold  # the same for all methods
+    return group.assign(fold=(("repetition", "item"), fold))
+
+
+def _posteriors(data: DatasetResult, probs: Mapping[tuple[int, str], Posterior], names: Arrays) -> xr.Dataset:
+    axes = {"repetition": data.repetitions, "estimator": data.estimators}
+    stacked = _stacked({place: {"label_prob": each} for place, each in probs.items()}, axes, "item", "label")
+    return xr.Dataset(stacked, {**axes, **names})
 
 
 def _predictions(data: DatasetResult) -> xr.Dataset:
@@ -335,17 +344,13 @@ def scores_of(tree: xr.DataTree) -> tuple[Score, ...]:
     return tuple(found)
 
 
-Measured = Mapping[tuple[int, str], Mapping[str, Any]]
-"""Time, memory, scores and intervals by repetition and estimator, by the names of `Outcome`."""
-
-
 def _read_dataset(name: str, node: xr.DataTree, tree: xr.DataTree, scores: Sequence[Score]) -> DatasetResult:
     truth, votes = node["truth"].to_dataset(), _read_votes(node["observed_data"].to_dataset())
     known = {part: truth[part].to_numpy() for part in ("true_label", "gold", "bayes_prob") if part in truth}
     params, axes = _read_arrays(truth.drop_vars(known))
     dataset = Dataset(name, votes, known["true_label"], None, params or None, known.get("gold"))
-    table, bounds, pairs = (tree[group].to_dataset().sel(dataset=name) for group in COMMON)
-    measured = _read_scores(table, bounds, [score.name for score in scores])
+    table, bounds, pairs = (tree[group].to_dataset().sel(dataset=name, drop=True) for group in COMMON)
+    measured = _read_scores(table, bounds, scores)
     repetitions = table["repetition"].to_numpy().tolist()
     exact = None
     if "bayes_prob" in known:
@@ -366,11 +371,9 @@ def _read_dataset(name: str, node: xr.DataTree, tree: xr.DataTree, scores: Seque
 
 def _read_votes(observed: xr.Dataset) -> Votes:
     items, voters, classes = (observed[axis].to_numpy() for axis in ("item", "voter", "vote_class"))
-    storage: Any = None
+    storage: Any = observed["vote"].to_numpy()
     if "entry" in observed.dims:
-        storage = Triplets(*(observed[column].to_numpy() for column in ("item_of", "voter_of", "vote")))
-    else:
-        storage = observed["vote"].to_numpy()
+        storage = Triplets(observed["item_of"].to_numpy(), observed["voter_of"].to_numpy(), storage)
     number = int(observed.attrs.get("num_classes", len(classes)))  # after them come votes that are not labels
     others = classes[number:]
     grades = others if observed.attrs.get("ordered") else ()
@@ -386,21 +389,25 @@ def _read_arrays(group: xr.Dataset, leading: int = 0) -> tuple[dict[str, np.ndar
     return arrays, {str(name): tuple(map(str, values.dims[leading:])) for name, values in group.data_vars.items()}
 
 
-def _read_scores(table: xr.Dataset, bounds: xr.Dataset, scores: Sequence[str]) -> Measured:
-    values = {score: table[score].to_numpy() for score in scores}
-    ends = {score: bounds[score].to_numpy() for score in scores if score in bounds}
+def _read_scores(
+    table: xr.Dataset, bounds: xr.Dataset, scores: Sequence[Score]
+) -> dict[tuple[int, str], dict[str, Any]]:
+    """Time, memory, scores and intervals by repetition and estimator, by the names of `Outcome`."""
     found = {}
-    for i, repetition in enumerate(table["repetition"].to_numpy().tolist()):
-        for j, estimator in enumerate(table["estimator"].to_numpy().tolist()):
-            mine = {score: float(numbers[i, j]) for score, numbers in values.items()}
-            costs = {cost: mine.pop(cost, np.nan) for cost in ("seconds", "peak_memory")}
-            mine = {score: value for score, value in mine.items() if not np.isnan(value)}
-            intervals = {score: tuple(ends[score][i, j].tolist()) for score in mine if score in ends}
-            found[repetition, estimator] = {**costs, "scores": mine, "intervals": intervals}
+    low, high = (_by_place(bounds.sel(bound=bound, drop=True)) for bound in ("low", "high"))
+    for place, values in _by_place(table[[score.name for score in scores]]).items():
+        costs = {cost: values.pop(cost, np.nan) for cost in ("seconds", "peak_memory")}
+        mine = {score: value for score, value in values.items() if not np.isnan(value)}
+        intervals = {score: (low[place][score], high[place][score]) for score in mine if score in bounds}
+        found[place] = {**costs, "scores": mine, "intervals": intervals}
     return found
 
 
-def _read_fits(node: xr.DataTree, measured: Measured) -> Fits:
+def _by_place(group: xr.Dataset) -> dict[Any, dict[str, Any]]:
+    return group.to_dataframe(["repetition", "estimator"]).to_dict("index")
+
+
+def _read_fits(node: xr.DataTree, measured: Mapping[tuple[int, str], Mapping[str, Any]]) -> Fits:
     estimates, densities = node["estimates"].to_dataset()["label_prob"], node["predictions"].to_dataset()
     unseen = node["held_out"].to_dataset() if "held_out" in node.children else None
     nodes = {str(child.attrs["estimator"]): child for child in node.children["fits"].children.values()}
@@ -442,15 +449,12 @@ def _read_fits(node: xr.DataTree, measured: Measured) -> Fits:
 
 
 def _read_pairs(group: xr.Dataset) -> Pairs:
-    last = PairedDifference._fields[0]
-    scores = [str(name).removesuffix(f"_{last}") for name in group.data_vars if str(name).endswith(f"_{last}")]
-    repetitions, names = group["repetition"].to_numpy().tolist(), group["estimator"].to_numpy().tolist()
+    frame = group.to_dataframe(["repetition", "estimator", "other"])
     found: dict[tuple[int, str, str, str], PairedDifference] = {}
-    for score in scores:
-        values = np.stack([group[f"{score}_{kind}"].to_numpy() for kind in PairedDifference._fields], axis=-1)
-        for place in zip(*np.nonzero(~np.isnan(values).all(axis=-1)), strict=True):
-            i, j, k = map(int, place)
-            found[repetitions[i], score, names[j], names[k]] = PairedDifference(*values[place].tolist())
+    for score in [name.removesuffix("_difference") for name in frame if name.endswith("_difference")]:
+        kinds = frame[[f"{score}_{kind}" for kind in PairedDifference._fields]]
+        for (repetition, one, other), *values in kinds.dropna(how="all").itertuples():
+            found[repetition, score, one, other] = PairedDifference(*values)
     return found
 
 
