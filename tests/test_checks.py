@@ -140,7 +140,7 @@ def test_draws_of_the_null_distribution_have_the_variance_of_the_residuals():
     model, params, votes = independent_voters(16, seed=0)
     states = states_of(checked_tables(model, params))
     for normal in (True, False):
-        test = ScoreTest.of(model, params, states, votes, 20_000, np.random.default_rng(0), normal, pool_items=250)
+        test = ScoreTest(model, params, states, votes, 20_000, np.random.default_rng(0), normal, pool_items=250)
         found = test.residuals(PairCovariance(np.array([[0, 1]]), states.margin))
         np.testing.assert_allclose(np.mean(test.largest(found, np.array([True])) ** 2), 1.0, atol=0.05)
 

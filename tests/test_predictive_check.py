@@ -1,7 +1,7 @@
 """Predictive checks: expectations by enumeration, deviations by refitting, verdicts on votes of known origin."""
 
 from dataclasses import replace
-from itertools import product
+from itertools import combinations, product
 
 import jax
 import numpy as np
@@ -48,8 +48,8 @@ def test_expectations_are_those_of_all_rows(num_classes, cast):
     counts = np.zeros((1, 4, num_classes))
     counts[0, :, 0] = cast
     bins = VoteCounts(np.array([1, 1, 1, 0]), np.array([0, 1, 3, 2]), np.array([0, 2, 4, 2]))
-    pairs, triples = (Agreement.among([0, 2, 3], size) for size in (2, 3))
-    for statistic in (bins, VoteRates(4, num_classes), pairs, triples):
+    pairs, triples = (Agreement("", np.array(list(combinations([0, 2, 3], size)))) for size in (2, 3))
+    for statistic in (bins, VoteRates(num_classes), pairs, triples):
         expected = by_enumeration(states, cast, statistic)
         np.testing.assert_allclose(statistic.expected(states, counts)[0], expected, atol=1e-12)
 

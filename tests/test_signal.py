@@ -6,7 +6,7 @@ import pytest
 
 from latentens import Votes
 from latentens.checks import check_signal
-from latentens.checks import signal as module
+from latentens.checks.signal import deviation_by_chance
 from latentens.errors import VotesError
 
 KEY = jax.random.key(0)
@@ -58,8 +58,9 @@ def test_p_value_and_deviation_are_those_of_all_permutations():
     )
     exact = np.mean(drawn >= excess_agreement(matrix, 2) - 1e-9)
     assert check_signal(votes, key=KEY, num_permutations=4000).p_value == pytest.approx(exact, abs=0.03)
-    chance = module._Chance.of(votes)
-    assert chance.deviation == pytest.approx(drawn.std())
+    shares = np.array([[np.mean(column == k) for k in range(2)] for column in matrix.T])
+    spread = deviation_by_chance(votes.triplets.item, votes.triplets.voter, shares, np.full(3, 4))
+    assert spread == pytest.approx(drawn.std())
     assert drawn.mean() == pytest.approx(0, abs=1e-12)
 
 

@@ -142,7 +142,7 @@ def check_model(
     votes = votes.to_hard()
     _refuse_unfit(model, votes, pool_items)
     states, size = states_of(checked_tables(model, params)), votes.num_voters
-    test = ScoreTest.of(model, params, states, votes, num_draws, numpy_generator(key), True, pool_items)
+    test = ScoreTest(model, params, states, votes, num_draws, numpy_generator(key), True, pool_items)
     cast = (test.sample.votes.matrix != MISSING).astype(np.float64)
     together = (cast * test.sample.weights[:, None]).T @ cast
     enough = _enough(states.margin, together)

@@ -1,8 +1,6 @@
 """Predictive check: does a fitted program reproduce the statistics of the votes?"""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -170,9 +168,9 @@ def check_fit(
     generator = numpy_generator(key)
     test: ScoreTest | _Replicates
     if fit.draws is None:
-        test = ScoreTest.of(model, point, states, votes, num_draws, generator)
+        test = ScoreTest(model, point, states, votes, num_draws, generator)
     else:
-        test = _Replicates.of(model, fit.draws, votes, sample, generator)
+        test = _Replicates(model, fit.draws, votes, sample, generator)
     checks = []
     for statistic in statistics_of(states, sample, least):
         found = test.residuals(statistic)
@@ -181,14 +179,11 @@ def check_fit(
         distance = np.abs(found.observed - found.expected)[tested] / found.deviation[tested]
         adjusted = np.ones(len(tested))
         adjusted[tested] = adjusted_p_values(distance, test.largest(found, tested))
-        cells = tuple(
-            statistic.describe(cell, fit.voter_names, (*fit.class_names, *fit.other_names))
-            for cell in range(len(tested))
-        )
+        categories, places = (*fit.class_names, *fit.other_names), range(len(tested))
+        cells = tuple(statistic.describe(cell, fit.voter_names, categories) for cell in places)
         deviation = np.where(tested, found.deviation, 0.0)
-        labels = tuple(map(statistic.label, range(len(cells))))
         numbers = found.observed, found.expected, deviation, adjusted
-        checks.append(StatisticCheck(statistic.name, cells, *numbers, labels))
+        checks.append(StatisticCheck(statistic.name, cells, *numbers, tuple(map(statistic.label, places))))
     return PredictiveCheck(model, tuple(checks), level, test.allows_for_fit)
 
 
@@ -201,31 +196,27 @@ def typical_params(model: GenerativeModel, fit: Fit) -> Arrays:
     return {name: fit.draws[name][best] for name in structure_of(model).parameter_shapes}
 
 
-class _Replicates(NamedTuple):
+class _Replicates:
     """Votes drawn from the program at posterior draws: the counterpart of `ScoreTest` for a sampled fit."""
 
-    sample: VoteRows
-    replicates: Sequence[VoteRows]
-    allows_for_fit: bool = True
+    allows_for_fit = True
 
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         model: GenerativeModel,
         draws: Arrays,
         votes: Votes,
         sample: VoteRows,
         generator: np.random.Generator,
         most: int = 200,
-    ) -> "_Replicates":
+    ) -> None:
         """Simulate votes like these at evenly spaced draws, at most a given number."""
+        self.sample, self.replicates = sample, []
         flat = {name: draws[name].reshape(-1, *draws[name].shape[2:]) for name in structure_of(model).parameter_shapes}
         number = len(next(iter(flat.values())))
-        replicates = []
         for draw in np.linspace(0, number - 1, min(most, number)).round().astype(int):
             states = states_of(checked_tables(model, {name: value[draw] for name, value in flat.items()}))
-            replicates.append(VoteRows.of(draw_votes(states, votes, generator), sample.num_classes))
-        return cls(sample, replicates)
+            self.replicates.append(VoteRows.of(draw_votes(states, votes, generator), sample.num_classes))
 
     def residuals(self, statistic: Statistic) -> Residuals:
         """Compare a statistic with its mean over the replicates."""

@@ -32,9 +32,6 @@ def max_parameters(pool_items: int = POOL_ITEMS) -> int:
     return pool_items // 4
 
 
-SCORE_ROWS = 256
-"""Rows whose scores are computed at a time."""
-
 PerCell = Float[np.ndarray, " cell"]
 
 
@@ -58,26 +55,24 @@ class Residuals(NamedTuple):
     simulated: Float[np.ndarray, "row cell"]
 
 
-class ScoreTest(NamedTuple):
+class ScoreTest:
     """A program at estimated parameters, ready to test statistics of the votes.
 
     The null distribution is that of data drawn from the simulated items, each of them a Poisson number of times (or a
     normal one with the same mean and variance).
+
+    Attributes:
+        states: The program at these parameters.
+        sample: The votes.
+        pool: Simulated items.
+        allows_for_fit: Whether scores were computed; not if the program has too many parameters for that.
+        sample_score: Total score of the votes; directions are orthonormal over the pool.
+        pool_scores: Scores of the rows of the pool.
+        noise: For each draw, by how many items it exceeds the expected number of each row of the pool.
     """
 
-    states: States
-    sample: VoteRows
-    pool: VoteRows
-    sample_score: Float[np.ndarray, " direction"]
-    """Total over the votes; directions are orthonormal over the pool."""
-    pool_scores: Float[np.ndarray, "row direction"]
-    noise: Float[np.ndarray, "draw row"]
-    """By how many items each draw exceeds the expected number of a row of the pool."""
-    allows_for_fit: bool
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         model: GenerativeModel,
         params: Params,
         states: States,
@@ -86,8 +81,8 @@ class ScoreTest(NamedTuple):
         generator: np.random.Generator,
         normal: bool = False,
         pool_items: int = POOL_ITEMS,
-    ) -> "ScoreTest":
-        """Simulate items, and compute the scores of rows unless the program has too many parameters for that.
+    ) -> None:
+        """Simulate items, and compute the scores of rows.
 
         Args:
             model: The generative model.
@@ -99,22 +94,21 @@ class ScoreTest(NamedTuple):
             normal: Whether the statistics are sums of enough items for normal noise, which is drawn faster.
             pool_items: Number of simulated items.
         """
-        sample = VoteRows.of(votes, structure_of(model).num_vote_classes)
+        self.states, self.sample = states, VoteRows.of(votes, structure_of(model).num_vote_classes)
         like = np.resize(generator.permutation(votes.num_items), pool_items)  # with the same missing and repeated votes
-        pool = VoteRows.of(draw_votes(states, votes.take(like), generator), sample.num_classes)
-        size = num_parameters(model)
-        sample_score, pool_scores = np.zeros(0), np.zeros((len(pool.weights), 0))
-        if size <= max_parameters(pool_items):
-            of_sample, of_pool = (rows.map(partial(row_scores, model, params)) for rows in (sample, pool))
-            basis = score_basis(of_pool, pool.weights)
-            sample_score, pool_scores = sample.weights @ of_sample @ basis, of_pool @ basis
-        rate = pool.weights * (votes.num_items / pool_items)
+        self.pool = VoteRows.of(draw_votes(states, votes.take(like), generator), self.sample.num_classes)
+        self.allows_for_fit = num_parameters(model) <= max_parameters(pool_items)
+        self.sample_score, self.pool_scores = np.zeros(0), np.zeros((len(self.pool.weights), 0))
+        if self.allows_for_fit:
+            of_sample, of_pool = (rows.map(partial(row_scores, model, params)) for rows in (self.sample, self.pool))
+            basis = score_basis(of_pool, self.pool.weights)
+            self.sample_score, self.pool_scores = self.sample.weights @ of_sample @ basis, of_pool @ basis
+        rate = self.pool.weights * (votes.num_items / pool_items)
         if normal:
-            noise = generator.standard_normal((num_draws, len(rate)), dtype=np.float32)
-            noise *= np.sqrt(rate, dtype=np.float32)
+            self.noise = generator.standard_normal((num_draws, len(rate)), dtype=np.float32)
+            self.noise *= np.sqrt(rate, dtype=np.float32)
         else:
-            noise = (generator.poisson(rate, (num_draws, len(rate))) - rate).astype(np.float32)
-        return cls(states, sample, pool, sample_score, pool_scores, noise, size <= max_parameters(pool_items))
+            self.noise = (generator.poisson(rate, (num_draws, len(rate))) - rate).astype(np.float32)
 
     @property
     def _degrees_of_freedom(self) -> int:
@@ -157,7 +151,7 @@ def adjusted_p_values(
 
 
 def row_scores(
-    model: GenerativeModel, params: Params, counts: Float[np.ndarray, "row voter vote"]
+    model: GenerativeModel, params: Params, counts: Float[np.ndarray, "row voter vote"], block_rows: int = 256
 ) -> Float[np.ndarray, "row parameter"]:
     """The derivative of each row's log-likelihood by the parameters in unconstrained space.
 
@@ -165,10 +159,11 @@ def row_scores(
         model: The generative model.
         params: Its parameters.
         counts: How often each voter cast each vote.
+        block_rows: Number of rows whose scores are computed at a time; blocks of one size compile once.
     """
     point, flat = to_point(model, params), counts.reshape(len(counts), -1)
-    padded = np.pad(flat, ((0, -len(flat) % SCORE_ROWS), (0, 0)))  # blocks of one size compile once
-    blocks = [_block_scores(model, point, block) for block in np.split(padded, len(padded) // SCORE_ROWS)]
+    padded = np.pad(flat, ((0, -len(flat) % block_rows), (0, 0)))
+    blocks = [_block_scores(model, point, block) for block in np.split(padded, len(padded) // block_rows)]
     return np.concatenate(blocks)[: len(flat)]
 
 
@@ -181,7 +176,7 @@ def _block_scores(
         return row_log_likelihood(tables, DenseRows(row[:, None]))[0]
 
     scores = jax.vmap(jax.grad(log_likelihood), in_axes=(None, 0))(point, counts)
-    return jnp.concatenate([score.reshape(SCORE_ROWS, -1) for score in scores.values()], axis=1)
+    return jnp.concatenate([score.reshape(len(counts), -1) for score in scores.values()], axis=1)
 
 
 def score_basis(

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import jax
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from scipy.special import ndtr
 
 from latentens.errors import VotesError
@@ -87,16 +87,30 @@ def check_signal(
         raise VotesError(
             "no item has votes from two voters, so agreement cannot be measured; collect more votes per item"
         )
-    chance = _Chance.of(votes)
-    excess = chance.excess(votes.tally)
-    if chance.num_votes <= most_permuted:
-        generator = numpy_generator(key)
-        drawn = [chance.excess(chance.permuted_tally(generator)) for _ in range(num_permutations)]
+    # Permutations leave fixed who votes on which items and the shares of each voter. Hence
+    # T = ½ Σ_items (|tally − Σ_a p_a|² − Σ_a |r_ia|²), where only the tally depends on the permutation.
+    item, voter, vote = votes.triplets.at(np.argsort(votes.triplets.voter, kind="stable"))
+    shape = votes.num_voters, votes.num_classes
+    counts = np.bincount(voter * votes.num_classes + vote, minlength=np.prod(shape)).reshape(shape)
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    expected = np.stack([np.bincount(item, share[voter], minlength=votes.num_items) for share in shares.T], axis=1)
+    own = float(counts.sum() - (counts * shares).sum())
+
+    def excess_of(tally: Float[np.ndarray, "item label"]) -> float:
+        return 0.5 * (float(((tally - expected) ** 2).sum()) - own)
+
+    excess = excess_of(votes.tally)
+    if len(vote) <= most_permuted:
+        generator, drawn = numpy_generator(key), []
+        for _ in range(num_permutations):
+            order = np.argsort(voter + generator.random(len(vote)))  # permutes the votes of each voter
+            cell = item.astype(np.int64) * votes.num_classes + vote[order]
+            drawn.append(excess_of(np.bincount(cell, minlength=expected.size).reshape(expected.shape)))
         # sums of rounded numbers: equal tallies may differ in the last digits
         as_large = np.sum(np.array(drawn) >= excess - 1e-9 * num_pairs)
         p_value = float((1 + as_large) / (1 + num_permutations))
     else:
-        spread = chance.deviation
+        spread = deviation_by_chance(item, voter, shares, counts.sum(axis=1))
         p_value = float(ndtr(-excess / spread)) if spread > 0 else 1.0
     agreement = float((votes.tally * (votes.tally - 1) // 2).sum() / num_pairs)
     return SignalCheck(agreement, agreement - excess / num_pairs, p_value, num_pairs, level)
@@ -116,58 +130,27 @@ def _one_of_each(triplets: Triplets, generator: np.random.Generator) -> Triplets
     return shuffled.at(~shuffled.repeated)
 
 
-@dataclass(frozen=True, eq=False)
-class _Chance:
-    """What permutations leave fixed: who votes on which items, and each voter's shares."""
+def deviation_by_chance(
+    item: Int[np.ndarray, " vote"],
+    voter: Int[np.ndarray, " vote"],
+    shares: Float[np.ndarray, "voter label"],
+    cast: Int[np.ndarray, " voter"],
+) -> float:
+    """The standard deviation of T under permutations, exact if every voter votes on every item.
 
-    item: np.ndarray
-    voter: np.ndarray
-    vote: np.ndarray
-    """The votes, sorted by voter."""
-    shares: Float[np.ndarray, "voter label"]
-    expected: Float[np.ndarray, "item label"]
-    """The sum of the voters' shares."""
-    own: float
-    """The sum of the squared deviations of single votes."""
+    Products of different pairs are uncorrelated, and `Var Σ_i r_ia · r_ib = n_ab tr(C_a C_b)` with the covariance C
+    of a vote, times n / (n − 1) because votes are drawn without replacement.
 
-    @classmethod
-    def of(cls, votes: Votes) -> "_Chance":
-        order = np.argsort(votes.triplets.voter, kind="stable")
-        item, voter, vote = (column[order] for column in votes.triplets)
-        counts = np.bincount(voter * votes.num_classes + vote, minlength=votes.num_voters * votes.num_classes)
-        counts = counts.reshape(votes.num_voters, votes.num_classes)
-        shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-        expected = np.stack([np.bincount(item, share[voter], minlength=votes.num_items) for share in shares.T], axis=1)
-        own = float(counts.sum() - (counts * shares).sum())
-        return cls(item, voter, vote, shares, expected, own)
-
-    @property
-    def num_votes(self) -> int:
-        return len(self.vote)
-
-    def excess(self, tally: np.ndarray) -> float:
-        """The statistic T: `½ Σ_items (|Σ_a r_ia|² − Σ_a |r_ia|²)`; permutations leave the last sum as it is."""
-        return 0.5 * (float(((tally - self.expected) ** 2).sum()) - self.own)
-
-    def permuted_tally(self, generator: np.random.Generator) -> np.ndarray:
-        """Each item's tally after the votes of each voter were permuted."""
-        order = np.argsort(self.voter + generator.random(self.num_votes))
-        cell = self.item.astype(np.int64) * self.shares.shape[1] + self.vote[order]
-        return np.bincount(cell, minlength=self.expected.size).reshape(self.expected.shape)
-
-    @property
-    def deviation(self) -> float:
-        """The standard deviation of T under permutations, exact where everybody voted on everything.
-
-        Products of different pairs are uncorrelated, and `Var Σ_i r_ia · r_ib = n_ab tr(C_a C_b)` with the covariance C
-        of a vote, times n / (n − 1) because votes are drawn without replacement.
-        """
-        counts = np.bincount(self.voter, minlength=len(self.shares))
-        scale = np.sqrt(counts / np.maximum(counts - 1, 1))
-        variance = 0.0
-        for first, first_share in enumerate(self.shares.T):
-            for second, second_share in enumerate(self.shares.T):
-                entry = scale * first_share * ((first == second) - second_share)
-                by_item = np.bincount(self.item, entry[self.voter], minlength=len(self.expected))
-                variance += 0.5 * float((by_item**2).sum() - counts @ entry**2)
-        return variance**0.5
+    Args:
+        item: The item of each vote.
+        voter: The voter of each vote.
+        shares: The shares of each voter's votes.
+        cast: Number of votes of each voter.
+    """
+    scale = np.sqrt(cast / np.maximum(cast - 1, 1))
+    variance = 0.0
+    for first, second in np.ndindex(shares.shape[1], shares.shape[1]):
+        entry = scale * shares[:, first] * ((first == second) - shares[:, second])
+        by_item = np.bincount(item, entry[voter])
+        variance += 0.5 * float((by_item**2).sum() - cast @ entry**2)
+    return variance**0.5

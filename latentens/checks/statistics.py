@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from itertools import combinations
 from typing import NamedTuple
 
@@ -94,12 +94,13 @@ class VoteRows(NamedTuple):
 
 
 class Statistic(ABC):
-    """Several numbers, called cells, for each row of votes; their sums over items are compared with a program's."""
+    """Several numbers, called cells, for each row of votes; their sums over items are compared with a program's.
 
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """Its name, as in "the program does not reproduce …"."""
+    Attributes:
+        name: Its name, as in "the program does not reproduce …".
+    """
+
+    name: str
 
     @abstractmethod
     def describe(self, cell: int, voters: Names, classes: Names) -> str:
@@ -132,6 +133,7 @@ class VoteCounts(Statistic):
         last: The largest one.
     """
 
+    name = "how many votes items get"
     vote_class: Int[np.ndarray, " bin"]
     first: Int[np.ndarray, " bin"]
     last: Int[np.ndarray, " bin"]
@@ -150,11 +152,6 @@ class VoteCounts(Statistic):
                 inside += size
             bins.append((vote_class, first, most))
         return cls(*np.array(bins).T)
-
-    @property
-    def name(self) -> str:
-        """See `Statistic`."""
-        return "how many votes items get"
 
     def describe(self, cell: int, voters: Names, classes: Names) -> str:
         """See `Statistic`."""
@@ -184,43 +181,34 @@ class VoteCounts(Statistic):
 
 
 def count_distribution(states: States, counts: Counts, vote_class: int, most: int) -> Float[np.ndarray, "row number"]:
-    """The distribution of the number of votes for a class, 0 … `most`, given how often each voter voted."""
+    """The distribution of the number of votes for a class, 0 … `most`, given how often each voter voted.
+
+    It is a convolution over votes in each state, made once for rows of the same voters, and together for rows with the
+    same number of votes.
+    """
     cast = counts.sum(axis=2).astype(np.int64)
-    by_size = np.zeros((len(counts), most + 1))
-    for size in np.unique(cast.sum(axis=1)):
-        rows = np.flatnonzero(cast.sum(axis=1) == size)
-        patterns, inverse = np.unique(cast[rows], axis=0, return_inverse=True)
-        voters = np.stack([np.repeat(np.arange(cast.shape[1]), pattern) for pattern in patterns])
-        blocks = row_blocks(len(voters), len(states.share) * (size + 1), BLOCK_ELEMENTS)
-        found = [_count_distribution(states, voters[block], vote_class) for block in blocks]
-        by_size[rows, : size + 1] = np.concatenate(found)[inverse.ravel()]
-    return by_size
-
-
-def _count_distribution(
-    states: States, voters: Int[np.ndarray, "pattern place"], vote_class: int
-) -> Float[np.ndarray, "pattern number"]:
-    """The same for given voters, by convolution in each state."""
-    given_state = np.zeros((len(voters), len(states.share), voters.shape[1] + 1))
-    given_state[:, :, 0] = 1.0
-    for voter in voters.T:
-        says = states.emission[:, voter, vote_class].T[:, :, None]
-        given_state[:, :, 1:] = given_state[:, :, 1:] * (1 - says) + given_state[:, :, :-1] * says
-        given_state[:, :, :1] *= 1 - says
-    return np.einsum("s,psn->pn", states.share, given_state)
+    patterns, inverse = np.unique(cast, axis=0, return_inverse=True)
+    found, number = np.zeros((len(patterns), most + 1)), patterns.sum(axis=1)
+    for size in np.unique(number):
+        alike = np.flatnonzero(number == size)
+        for block in row_blocks(len(alike), len(states.share) * (size + 1), BLOCK_ELEMENTS):
+            voters = np.stack([np.repeat(np.arange(cast.shape[1]), patterns[row]) for row in alike[block]])
+            given_state = np.zeros((len(voters), len(states.share), size + 1))
+            given_state[:, :, 0] = 1.0
+            for voter in voters.T:
+                says = states.emission[:, voter, vote_class].T[:, :, None]
+                given_state[:, :, 1:] = given_state[:, :, 1:] * (1 - says) + given_state[:, :, :-1] * says
+                given_state[:, :, :1] *= 1 - says
+            found[alike[block], : size + 1] = np.einsum("s,psn->pn", states.share, given_state)
+    return found[inverse.ravel()]
 
 
 @dataclass(frozen=True, eq=False)
 class VoteRates(Statistic):
     """How often each voter casts each vote."""
 
-    num_voters: int
+    name = "how often each voter casts each vote"
     num_classes: int
-
-    @property
-    def name(self) -> str:
-        """See `Statistic`."""
-        return "how often each voter casts each vote"
 
     def describe(self, cell: int, voters: Names, classes: Names) -> str:
         """See `Statistic`."""
@@ -245,20 +233,12 @@ class Agreement(Statistic):
     """How often all members of a group of voters cast the same vote.
 
     Attributes:
+        name: See `Statistic`.
         members: The voters of each group; all groups are of one size.
     """
 
+    name: str
     members: Int[np.ndarray, "group member"]
-
-    @classmethod
-    def among(cls, busiest: Sequence[int], size: int) -> "Agreement":
-        """All groups of a size among some voters."""
-        return cls(np.array(list(combinations(sorted(busiest), size)), dtype=int).reshape(-1, size))
-
-    @property
-    def name(self) -> str:
-        """See `Statistic`."""
-        return {2: "how often two voters agree", 3: "how often three voters agree"}[self.members.shape[1]]
 
     def describe(self, cell: int, voters: Names, classes: Names) -> str:
         """See `Statistic`."""
@@ -280,10 +260,7 @@ class Agreement(Statistic):
         return self._product(counts.sum(axis=2))
 
     def _product(self, by_voter: Float[np.ndarray, "row voter"]) -> Cells:
-        found = by_voter[:, self.members[:, 0]]
-        for voter in self.members.T[1:]:
-            found = found * by_voter[:, voter]
-        return found
+        return reduce(np.multiply, (by_voter[:, voter] for voter in self.members.T))
 
 
 @dataclass(frozen=True, eq=False)
@@ -324,14 +301,14 @@ def statistics_of(
         most_paired: Pairs are formed among this many voters, those with the most votes.
         most_tripled: The same for triples.
     """
-    num_voters, cast = rows.votes.num_voters, rows.votes.cast_by_item
+    cast = rows.votes.cast_by_item
     complete = rows.num_classes == 2 and cast.min() == cast.max()
     classes = (1,) if complete else range(rows.num_classes)  # votes for the other class are the rest
     by_voter = rows.total(lambda counts: counts.sum(axis=2))
     busiest = np.argsort(-by_voter, kind="stable")
     groups = [
-        Agreement.among(busiest[:most].tolist(), size)
-        for size, most in ((2, most_paired), (3, most_tripled))
-        if num_voters >= size
+        Agreement(f"how often {number} voters agree", np.array(list(combinations(np.sort(busiest[:most]), size))))
+        for number, size, most in (("two", 2, most_paired), ("three", 3, most_tripled))
+        if len(busiest) >= size
     ]
-    return (VoteCounts.binned(states, rows, classes, least), VoteRates(num_voters, rows.num_classes), *groups)
+    return (VoteCounts.binned(states, rows, classes, least), VoteRates(rows.num_classes), *groups)

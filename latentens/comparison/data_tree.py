@@ -282,7 +282,7 @@ def _held_out(data: DatasetResult) -> xr.Dataset:
 
 
 def _posteriors(data: DatasetResult, probs: Mapping[tuple[int, str], Posterior], names: Arrays) -> xr.Dataset:
-    axes = {"repetition": data.repetitions, "estimator": data.estimators}
+    axes: dict[str, Any] = {"repetition": data.repetitions, "estimator": data.estimators}
     stacked = _stacked({place: {"label_prob": each} for place, each in probs.items()}, axes, "item", "label")
     return xr.Dataset(stacked, {**axes, **names})
 
@@ -403,7 +403,7 @@ def _read_scores(
     return found
 
 
-def _by_place(group: xr.Dataset) -> dict[Any, dict[str, Any]]:
+def _by_place(group: xr.Dataset) -> dict[Any, Any]:
     return group.to_dataframe(["repetition", "estimator"]).to_dict("index")
 
 
@@ -451,7 +451,7 @@ def _read_fits(node: xr.DataTree, measured: Mapping[tuple[int, str], Mapping[str
 def _read_pairs(group: xr.Dataset) -> Pairs:
     frame = group.to_dataframe(["repetition", "estimator", "other"])
     found: dict[tuple[int, str, str, str], PairedDifference] = {}
-    for score in [name.removesuffix("_difference") for name in frame if name.endswith("_difference")]:
+    for score in [name.removesuffix("_difference") for name in map(str, frame) if name.endswith("_difference")]:
         kinds = frame[[f"{score}_{kind}" for kind in PairedDifference._fields]]
         for (repetition, one, other), *values in kinds.dropna(how="all").itertuples():
             found[repetition, score, one, other] = PairedDifference(*values)
