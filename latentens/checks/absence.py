@@ -7,7 +7,7 @@ from jaxtyping import Float
 from scipy.special import chdtrc  # scipy.stats is slow to import
 
 from latentens.runtime.text import probability_text
-from latentens.votes import Triplets, Votes
+from latentens.votes import Votes
 from latentens.votes.labels import listed
 
 Contributions = Float[np.ndarray, "item class"]
@@ -70,7 +70,7 @@ def check_absence(votes: Votes, *, level: float = 0.05, least: int = 20) -> Abse
     """
     if not votes.num_missing:
         return None
-    present = _cast_once(votes.triplets)
+    present = votes.triplets.at(~votes.triplets.repeated)
     item, voter, vote = votes.without_other_votes().triplets
     number = np.bincount(voter, minlength=votes.num_voters)
     says = np.eye(votes.num_classes)[vote][:, 1:]  # the shares of the first class are the rest
@@ -78,8 +78,7 @@ def check_absence(votes: Votes, *, level: float = 0.05, least: int = 20) -> Abse
     residual = says - (shares / np.maximum(number, 1)[:, None])[voter]
     cast = np.bincount(item, minlength=votes.num_items)
     together: Contributions = np.zeros((votes.num_items, says.shape[1]))
-    alone: list[float] = []
-    tested: list[int] = []
+    alone: dict[str, float] = {}
     for each in range(votes.num_voters):
         absent = np.ones(votes.num_items)
         absent[present.item[present.voter == each]] = 0.0
@@ -93,23 +92,16 @@ def check_absence(votes: Votes, *, level: float = 0.05, least: int = 20) -> Abse
         own = np.bincount(voter[mine], weight[item[mine]], minlength=votes.num_voters) / np.maximum(number, 1)
         # a constant for each voter changes no score, since residuals add up to 0, but takes their estimation out
         factor = np.where(mine, weight[item] - own[voter], 0.0)
-        found = np.stack(
-            [np.bincount(item, factor * column, minlength=votes.num_items) for column in residual.T], axis=1
-        )
+        by_class = [np.bincount(item, factor * column, minlength=votes.num_items) for column in residual.T]
+        found = np.stack(by_class, axis=1)
         together += found
         if least <= missing <= usable.sum() - least:
-            alone.append(_chance(found))
-            tested.append(each)
+            alone[str(votes.voter_names[each])] = _chance(found)
     if not together.any():
         return None
-    corrected = 2 * np.minimum(np.array(alone) * len(alone), 1.0)
-    p_value = float(min([1.0, 2 * _chance(together), *corrected]))
-    named = [str(votes.voter_names[each]) for each, value in zip(tested, corrected, strict=True) if value <= level]
-    return AbsenceCheck(p_value, tuple(named), len(tested), level)
-
-
-def _cast_once(triplets: Triplets) -> Triplets:
-    return triplets.at(~triplets.repeated)
+    corrected = {name: 2 * min(value * len(alone), 1.0) for name, value in alone.items()}
+    p_value = float(min(1.0, 2 * _chance(together), *corrected.values()))
+    return AbsenceCheck(p_value, tuple(name for name in corrected if corrected[name] <= level), len(alone), level)
 
 
 def _chance(contributions: Contributions) -> float:

@@ -61,21 +61,15 @@ def agreement(
     if not (votes.tally.sum(axis=1) > 1).any():
         raise VotesError("no item has votes from two voters, so agreement cannot be measured")
     rows, counts, _ = votes.patterns
-    found = _statistics(rows, votes, counts[None].astype(np.float64), max_paired)
-    resampled: dict[Name, list[Values]] = {name: [] for name in found}
-    generator = numpy_generator(key)
+    found = pd.DataFrame(_statistics(rows, votes, counts[None].astype(np.float64), max_paired))
+    generator, resampled = numpy_generator(key), [found.iloc[:0]]
     for block in row_blocks(resamples, len(counts)):
         number = block.stop - block.start
         weights = generator.multinomial(votes.num_items, counts / counts.sum(), size=number).astype(np.float64)
-        for name, values in _statistics(rows, votes, weights, max_paired).items():
-            resampled[name].append(values)
-    table = []
-    for (statistic, of), value in found.items():
-        drawn = np.concatenate([np.zeros(0), *resampled[statistic, of]])
-        drawn = drawn[~np.isnan(drawn)]
-        ends = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2]) if len(drawn) else (np.nan, np.nan)
-        table.append((statistic, of, float(value[0]), *map(float, ends)))
-    return pd.DataFrame(table, columns=["statistic", "of", "value", "low", "high"])
+        resampled.append(pd.DataFrame(_statistics(rows, votes, weights, max_paired)))
+    ends = pd.concat(resampled).quantile([(1 - level) / 2, (1 + level) / 2])
+    table = pd.concat([found, ends]).T.set_axis(["value", "low", "high"], axis=1)
+    return table.rename_axis(["statistic", "of"]).reset_index()
 
 
 def _statistics(rows: Votes, votes: Votes, weights: Weights, max_paired: int) -> dict[Name, Values]:
@@ -105,11 +99,9 @@ def _statistics(rows: Votes, votes: Votes, weights: Weights, max_paired: int) ->
     if votes.num_voters > max_paired:
         return found
     for one, other in combinations(range(votes.num_voters), 2):
-        first, second = rows.matrix[:, one].astype(np.intp), rows.matrix[:, other].astype(np.intp)
-        both = (first >= 0) & (second >= 0)
-        cell = np.where(both, first * votes.num_classes + second, 0)
-        indicator = np.eye(votes.num_classes**2)[cell] * both[:, None]
-        table = (weights @ indicator).reshape(coincidences.shape)
+        first, second = (rows.matrix[:, [voter]] == np.arange(votes.num_classes) for voter in (one, other))
+        cells = (first[:, :, None] & second[:, None, :]).reshape(len(cast), -1)
+        table = (weights @ cells.astype(np.float64)).reshape(coincidences.shape)
         size = table.sum(axis=(1, 2))
         observed = ratio(np.trace(table, axis1=1, axis2=2), size)
         by_chance = ratio((table.sum(axis=1) * table.sum(axis=2)).sum(axis=1), size**2)

@@ -408,22 +408,20 @@ def label_dependence(votes: Int[np.ndarray, "item voter"], labels: Labels, num_c
         members = votes[labels == label]
         cast = (members >= 0).astype(np.float64)
         both = cast.T @ cast
-        says = [(members == vote).astype(np.float64) for vote in range(num_classes)]
-        # of voter i, on the items on which j voted too
-        shares = [one.T @ cast / np.where(both > 0, both, 1.0) for one in says]
-        covariance = [
-            [(a == b) * shares[a] - shares[a] * shares[b] for b in range(num_classes)] for a in range(num_classes)
-        ]
-        own = sum(covariance[vote][vote] for vote in range(num_classes))
-        total += sum(one.T @ one - both * share * share.T for one, share in zip(says, shares, strict=True))
-        variance += both * sum(entry * entry.T for row in covariance for entry in row)
+        says = np.stack([(members == vote).astype(np.float64) for vote in range(num_classes)])
+        # shares of the votes of voter i on the items on which j voted too, and of j where i did
+        mine = says.transpose(0, 2, 1) @ cast / np.maximum(both, 1.0)
+        other = mine.transpose(0, 2, 1)
+        product, own = mine * other, (mine * (1 - mine)).sum(axis=0)
+        total += (says.transpose(0, 2, 1) @ says - both * product).sum(axis=0)
+        # tr(C_i C_j) with the covariance C = diag(p) − p pᵀ of a vote
+        variance += both * ((product * (1 - mine - other)).sum(axis=0) + product.sum(axis=0) ** 2)
         spread += both * np.sqrt(np.maximum(own * own.T, 0.0))
         together += both
     known = votes[labels >= 0]
     counts = np.stack([(known == vote).sum(axis=0) for vote in range(num_classes)], axis=1)
-    checked = (
-        _enough(counts / np.maximum(counts.sum(axis=1, keepdims=True), 1), together) & (variance > 0) & (spread > 0)
-    )
+    enough = _enough(counts / np.maximum(counts.sum(axis=1, keepdims=True), 1), together)
+    checked = enough & (variance > 0) & (spread > 0)
     z_score = np.where(checked, total / np.sqrt(np.where(checked, variance, 1.0)), 0.0)
     correlation = np.where(checked, total / np.where(checked, spread, 1.0), 0.0)
     p_values, upper = np.ones_like(total), np.triu(checked)

@@ -92,16 +92,15 @@ def simulation_based_calibration(
         folder: Where finished simulations are kept, so that an interrupted run resumes where it stopped.
     """
     method = Nuts(model) if method is None else method
-    sampler = _sampler(method)
 
-    def simulated(index: int, key: jax.Array) -> Record:
+    def simulated(index: int, key: jax.Array) -> tuple[Dataset, Votes]:
         del index
-        data_key, *keys = jax.random.split(key, 3)
-        dataset = simulate(model, num_items, key=data_key)
-        return _rank(model, dataset, dataset.votes, sampler, num_draws, labels, *keys)
+        dataset = simulate(model, num_items, key=key)
+        return dataset, dataset.votes
 
-    settings = ("simulation-based calibration", model, method, num_items, num_draws, labels)
-    return _calibrate(model, simulated, num_simulations, num_draws, labels, Store(folder), settings, key)
+    store = Store(folder)
+    work = store.key("simulation-based calibration", model, method, num_items, num_draws, labels)
+    return _calibrate(model, _sampler(method), simulated, num_simulations, num_draws, labels, store, work, key)
 
 
 def posterior_sbc(
@@ -139,39 +138,67 @@ def posterior_sbc(
     first = store.recall(store.key(*settings, first_key), lambda: Record({}, {**sampler(votes, first_key)})).arrays
     chosen = _evenly(len(next(iter(first.values()))), num_simulations, "num_simulations")
 
-    def simulated(index: int, key: jax.Array) -> Record:
-        data_key, *keys = jax.random.split(key, 3)
+    def simulated(index: int, key: jax.Array) -> tuple[Dataset, Votes]:
         params = {name: first[name][chosen[index]] for name in structure_of(model).parameter_shapes}
-        dataset = simulate_like(model, votes, key=data_key, params=params)
-        return _rank(model, dataset, _joined(votes, dataset.votes), sampler, num_draws, labels, *keys)
+        dataset = simulate_like(model, votes, key=key, params=params)
+        return dataset, _joined(votes, dataset.votes)
 
-    return _calibrate(model, simulated, num_simulations, num_draws, labels, store, settings, key)
+    work = store.key(*settings)
+    return _calibrate(model, sampler, simulated, num_simulations, num_draws, labels, store, work, key)
 
 
 def _calibrate(
     model: GenerativeModel,
-    simulated: Callable[[int, jax.Array], Record],
+    sampler: Sampler,
+    simulated: Callable[[int, jax.Array], tuple[Dataset, Votes]],
     num_simulations: int,
     num_draws: int,
     labels: bool,
     store: Store,
-    settings: tuple[Any, ...],
+    work: str,
     key: jax.Array,
 ) -> SimulationRanks:
-    """The ranks of all simulations, those that are in the store taken from there, and whether they are uniform."""
+    """The ranks of all simulations, those in the store taken from there, and whether they are uniform.
+
+    Args:
+        model: The generative model.
+        sampler: The sampler.
+        simulated: From the number of a simulation and a key to a data set, and the votes that draws are given.
+        num_simulations: Number of simulations.
+        num_draws: Number of draws that are kept of each fit.
+        labels: Whether to rank labels, too.
+        store: The store.
+        work: The store's key of all simulations together.
+        key: Random key.
+    """
     if num_simulations < 2:
         raise LatentensError("num_simulations must be at least 2")
-    work = store.key(*settings)
+
+    def ranked(index: int, key: jax.Array) -> Record:
+        data_key, sample_key, tie_key = jax.random.split(key, 3)
+        dataset, votes = simulated(index, data_key)
+        assert dataset.params is not None, "simulated data come with their parameters"
+        generator = numpy_generator(tie_key)
+        truth = _oriented(model, dataset.params, votes)
+        draws = sampler(votes, sample_key)
+        kept = _evenly(min(len(draws[name]) for name in truth), num_draws, "num_draws")
+        chosen = {name: np.asarray(value)[kept] for name, value in draws.items()}
+        columns = np.concatenate([chosen[name].reshape(num_draws, -1) for name in truth], axis=1)
+        values = np.concatenate([np.ravel(value) for value in truth.values()])
+        if labels:
+            drawn, true = _label_quantities(model, dataset, votes, truth, chosen, generator)
+            columns, values = np.concatenate([columns, drawn], axis=1), np.concatenate([values, true])
+        ties = (columns == values).sum(axis=0)
+        return Record({}, {"ranks": (columns < values).sum(axis=0) + generator.integers(ties + 1)})
+
     simulation_key, uniform_key = jax.random.split(key)
     rows = []
     for index in track_late(range(num_simulations), "Simulation-based calibration"):
         own_key = jax.random.fold_in(simulation_key, index)
-        rows.append(store.recall(store.key(work, own_key), partial(simulated, index, own_key)).arrays["ranks"])
-    ranks = np.stack(rows)
-    generator = numpy_generator(uniform_key)
+        rows.append(store.recall(store.key(work, own_key), partial(ranked, index, own_key)).arrays["ranks"])
+    ranks, generator = np.stack(rows), numpy_generator(uniform_key)
     uniforms = (ranks + generator.random(ranks.shape)) / (num_draws + 1)
-    names = _element_names(model) + (_label_names(structure_of(model).num_labels) if labels else ())
-    return SimulationRanks(names, ranks, num_draws, uniforms, uniformity(uniforms, generator))
+    return SimulationRanks(_names(model, labels), ranks, num_draws, uniforms, uniformity(uniforms, generator))
 
 
 def uniformity(
@@ -215,32 +242,6 @@ def _evenly(available: int, wanted: int, name: str) -> Int[np.ndarray, " chosen"
     return np.linspace(0, available - 1, wanted).round().astype(int)
 
 
-def _rank(
-    model: GenerativeModel,
-    dataset: Dataset,
-    votes: Votes,
-    sampler: Sampler,
-    num_draws: int,
-    labels: bool,
-    sample_key: jax.Array,
-    tie_key: jax.Array,
-) -> Record:
-    """The ranks of a data set's parameters and labels among draws given some votes, which decide on the order."""
-    assert dataset.params is not None, "simulated data come with their parameters"
-    generator = numpy_generator(tie_key)
-    truth = _oriented(model, dataset.params, votes)
-    draws = sampler(votes, sample_key)
-    kept = _evenly(min(len(draws[name]) for name in truth), num_draws, "num_draws")
-    chosen = {name: np.asarray(value)[kept] for name, value in draws.items()}
-    columns = np.concatenate([chosen[name].reshape(num_draws, -1) for name in truth], axis=1)
-    values = np.concatenate([np.ravel(value) for value in truth.values()])
-    if labels:
-        drawn, true = _label_quantities(model, dataset, votes, truth, chosen, generator)
-        columns, values = np.concatenate([columns, drawn], axis=1), np.concatenate([values, true])
-    ties = (columns == values).sum(axis=0)
-    return Record({}, {"ranks": (columns < values).sum(axis=0) + generator.integers(ties + 1)})
-
-
 @double_precision
 def _label_quantities(
     model: GenerativeModel,
@@ -273,11 +274,6 @@ def _label_quantities(
     return found, quantities(true, exact[:, order].T)
 
 
-def _label_names(num_labels: int) -> tuple[str, ...]:
-    numbers = (f"number of label {label}" for label in range(1, num_labels))
-    return ("label of the first item", *numbers, "log probability of all labels")
-
-
 def _joined(votes: Votes, more: Votes) -> Votes:
     """Votes on some items and on as many others in the same pattern."""
     if isinstance(votes.storage, np.ndarray):
@@ -297,7 +293,12 @@ def _oriented(model: GenerativeModel, params: Params, votes: Votes) -> dict[str,
     return {name: (relabelled or params)[name] for name in structure_of(model).parameter_shapes}
 
 
-def _element_names(model: GenerativeModel) -> tuple[str, ...]:
-    shapes = structure_of(model).parameter_shapes.items()
-    indexed = ((name, index) for name, shape in shapes for index in np.ndindex(*shape))
-    return tuple(f"{name}[{', '.join(map(str, index))}]" if index else name for name, index in indexed)
+def _names(model: GenerativeModel, labels: bool) -> tuple[str, ...]:
+    """The names of what is ranked: every element of the parameters and, if asked for, quantities of the labels."""
+    structure, found = structure_of(model), []
+    for name, shape in structure.parameter_shapes.items():
+        found += [f"{name}[{', '.join(map(str, index))}]" if index else name for index in np.ndindex(*shape)]
+    if labels:
+        numbers = (f"number of label {label}" for label in range(1, structure.num_labels))
+        found += ["label of the first item", *numbers, "log probability of all labels"]
+    return tuple(found)

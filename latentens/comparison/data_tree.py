@@ -169,8 +169,8 @@ def _score_groups(comparison: Comparison) -> dict[str, xr.Dataset]:
     }
     differences: dict[tuple[Any, ...], dict[str, float]] = defaultdict(dict)
     for data in comparison.datasets:
-        for (repetition, score, one, other), found in data.pairs.items():
-            named = {f"{score}_{kind}": value for kind, value in found._asdict().items()}
+        for (repetition, name, one, other), found in data.pairs.items():
+            named = {f"{name}_{kind}": value for kind, value in found._asdict().items()}
             differences[data.name, repetition, one, other] |= named
     scores, table = _stacked(measured, axes), {}
     for score in comparison.scores:
