@@ -308,7 +308,7 @@ def test_the_papers_sets_are_shown_with_the_best_methods():
     own = [type(chosen["own program"](dataset.votes)).__name__ for dataset in sets]
     assert own == ["MaximumLikelihood", "TreeMLE", "LayeredGraphMLE", "MaximumLikelihood"]
     assert "own program" not in default_methods(sets, showcase=False)
-    with pytest.raises(LatentensError, match="which model these votes come from is not known"):
+    with pytest.raises(LatentensError, match="the model of these votes is not known"):
         chosen["own program"](Votes.from_matrix(np.zeros((2, 15), dtype=int), num_classes=2))
 
 

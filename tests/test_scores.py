@@ -5,7 +5,7 @@ import pytest
 from sklearn.isotonic import IsotonicRegression
 from sklearn.metrics import balanced_accuracy_score, brier_score_loss, roc_auc_score
 
-from latentens.scores.scores import SCORES, balanced_accuracy, evaluate, log_score, mean_kl
+from latentens.scores.scores import SCORES, balanced_accuracy, evaluate, mean_kl
 
 DISTANCES = ["mean_kl", "total_variation", "root_mean_square_difference", "accuracy_regret"]
 
@@ -32,8 +32,8 @@ def test_balanced_accuracy_weighs_classes_equally_and_skips_unknown_labels():
 
 def test_log_score_is_the_mean_surprise():
     probs = np.array([[0.5, 0.5], [0.1, 0.9], [1.0, 0.0]])
-    assert log_score(np.array([0, 1, -1]), probs) == pytest.approx((np.log(2) - np.log(0.9)) / 2)
-    assert np.isfinite(log_score(np.array([0, 1, 1]), probs))
+    assert evaluate(np.array([0, 1, -1]), probs)["log_score"] == pytest.approx((np.log(2) - np.log(0.9)) / 2)
+    assert np.isfinite(evaluate(np.array([0, 1, 1]), probs)["log_score"])
 
 
 def test_divergence_is_zero_only_at_the_exact_posterior():

@@ -98,9 +98,8 @@ def run(cell: Cell, *, alone: bool = True) -> Outcome:
 def _parts(fit: Fit, cell: Cell) -> dict[str, Any]:
     """Records of a fit, by the names of `Outcome`."""
     stats = fit.diagnostics.extra.get("sample_stats", {})
-    groups: dict[str, Any] = {"params": fit.params, "draws": fit.draws or {}, "sample_stats": stats}
     found: dict[str, Any] = {}
-    for group, values in groups.items():
+    for group, values in zip(ARRAYS, (fit.params, fit.draws or {}, stats), strict=True):
         found[group] = {name: np.asarray(value) for name, value in values.items()}
         for name, value in found[group].items():
             if value.dtype.hasobject:
@@ -108,8 +107,8 @@ def _parts(fit: Fit, cell: Cell) -> dict[str, Any]:
     shapes = {name: value.shape[2:] for name, value in found["draws"].items()}
     shapes |= {name: value.shape for name, value in found["params"].items()}
     found["axes"] = axis_names(shapes, cell.dataset.votes, getattr(cell.method, "model", None))
-    recorded_elsewhere = ("sample_stats", "seconds")
-    diagnostics = {name: value for name, value in fit.diagnostics.items() if name not in recorded_elsewhere}
+    elsewhere = ("sample_stats", "seconds")
+    diagnostics = {name: value for name, value in fit.diagnostics.items() if name not in elsewhere}
     found["diagnostics"] = diagnostics_of(json.loads(json.dumps(diagnostics, default=plain)))
     return {**found, "label_probs": fit.label_probs, "skill": fit.summary.skill}
 

@@ -12,7 +12,7 @@ from latentens.programs.model import GenerativeModel
 from latentens.votes import Votes
 
 OWN_PROGRAM = "own program"
-"""What it is called in tables."""
+"""Its name in tables."""
 
 
 def fitted_program(model: GenerativeModel, random_starts: int = 2) -> Method:
@@ -25,17 +25,17 @@ def fitted_program(model: GenerativeModel, random_starts: int = 2) -> Method:
 
 
 def own_program(datasets: Iterable[Dataset]) -> MethodFactory:
-    """What makes, for the votes of each data set, the method that fits the model they come from.
+    """A function from the votes of each data set to the method that fits the model they come from.
 
     Args:
-        datasets: Data sets whose model is known, its parameters need not be.
+        datasets: Data sets whose model is known; their parameters need not be.
     """
-    known = [(dataset.votes, dataset.model) for dataset in datasets]
+    models = [(dataset.votes, dataset.model) for dataset in datasets]
 
     def method_for(votes: Votes) -> Method:
-        for own, model in known:
+        for own, model in models:
             if own is votes and model is not None:
                 return fitted_program(model)
-        raise LatentensError("which model these votes come from is not known")
+        raise LatentensError("the model of these votes is not known")
 
     return method_for

@@ -157,7 +157,7 @@ def cells_of(
 
 
 def _with_scores(outcome: Outcome, address: Address, cell: Cell, key: jax.Array, scores: Sequence[Score]) -> Outcome:
-    """An outcome with scores of a user's own: they are no part of what is stored, so that new ones need no new fit.
+    """An outcome with scores of a user's own, which are not stored with fits, so that new ones need no new fit.
 
     Args:
         outcome: The outcome.
@@ -178,8 +178,8 @@ def _with_scores(outcome: Outcome, address: Address, cell: Cell, key: jax.Array,
             words = f"score {own.name!r} of {method} on {name} failed: {in_one_line(error)}"
             warnings.warn(words, LatentensWarning, stacklevel=3)
             found = {"scores": {own.name: np.nan}, "intervals": {}}
-        joined = {**outcome.scores, **found["scores"]}, {**outcome.intervals, **found["intervals"]}
-        outcome = replace(outcome, scores=joined[0], intervals=joined[1])
+        joined: dict[str, Any] = {name: {**getattr(outcome, name), **values} for name, values in found.items()}
+        outcome = replace(outcome, **joined)
     return outcome
 
 
@@ -216,12 +216,9 @@ def _check(datasets: Sequence[Dataset], methods: Mapping[str, Any], repetitions:
         if own.name in taken:
             raise LatentensError(f"there is already a score named {own.name!r}; give yours another name")
         taken.append(own.name)
-    for num_classes, has_exact in {(dataset.votes.num_classes, _has_exact(dataset)) for dataset in datasets}:
-        check_scores(scores, num_classes, has_exact)
-
-
-def _has_exact(dataset: Dataset) -> bool:
-    return dataset.model is not None and dataset.params is not None
+    for dataset in datasets:
+        has_exact = dataset.model is not None and dataset.params is not None
+        check_scores(scores, dataset.votes.num_classes, has_exact)
 
 
 def run_cells(
@@ -284,7 +281,7 @@ def _on_workers(cells: Sequence[Cell], client: "Client") -> Iterator[tuple[Addre
 
     # a data set is sent once, by a task that is simply repeated if the worker that holds it is lost
     sets = {cell.dataset.name: (cell.dataset, cell.exact) for cell in cells}
-    sent = {name: client.submit(_same, data, pure=False) for name, data in sets.items()}
+    sent = {name: client.submit(tuple, data, pure=False) for name, data in sets.items()}
     left = {client.submit(_run_on, sent[cell.dataset.name], _without_data(cell), pure=False): cell for cell in cells}
     # results are fetched while others are waited for: to ask for one at a time takes longer than a small cell
     ended = as_completed(list(left), with_results=True, raise_errors=False)
@@ -296,18 +293,11 @@ def _on_workers(cells: Sequence[Cell], client: "Client") -> Iterator[tuple[Addre
         yield cell.address, found
 
 
-Data = tuple[Dataset, Posterior | None]
-
-
-def _same(data: Data) -> Data:
-    return data
-
-
 def _without_data(cell: Cell) -> dict[str, Any]:
     return {name: value for name, value in vars(cell).items() if name not in ("dataset", "exact")}
 
 
-def _run_on(data: Data, rest: dict[str, Any]) -> Outcome:
+def _run_on(data: tuple[Dataset, Posterior | None], rest: dict[str, Any]) -> Outcome:
     return run(Cell(*data, **rest))
 
 

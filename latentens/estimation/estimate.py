@@ -121,18 +121,15 @@ def estimate(
     names = list(dict.fromkeys(segments[~pd.isna(segments)]))
     empty = [name for name in names if not (segments[labelled] == name).any()]
     if empty:
-        words = "nothing but the method's own value is known there"
-        _warn(f"there is no gold label in segment {listed(empty)}: {words}")
-    parts = [design.rows(quantities, np.asarray(segments == name)) for name in names]
+        _warn(f"segment {listed(empty)} has no gold labels: only the method's own estimate is given there")
     rows = []
-    for number, overall in enumerate(everywhere):
-        inside = [part[number] for part in parts]
+    for overall, *inside in zip(
+        everywhere, *(design.rows(quantities, segments == name) for name in names), strict=True
+    ):
         adjusted = holm([row["p_value"] for row in inside])
         rows.append({"segment": "all", **overall})
-        rows += [
-            {"segment": name, **row, "p_value": p_value}
-            for name, row, p_value in zip(names, inside, adjusted, strict=True)
-        ]
+        for name, row, p_value in zip(names, inside, adjusted, strict=True):
+            rows.append({"segment": name, **row, "p_value": p_value})
     return pd.DataFrame(rows)
 
 
@@ -150,13 +147,8 @@ class Predictions(NamedTuple):
     unseen: Int[np.ndarray, " item"]
 
 
-class Measured(NamedTuple):
-    """A quantity, if gold labels say anything about it; its value by the method alone; numbers of labels and items."""
-
-    found: Rectified | None
-    label_free: float
-    labels: int
-    size: int
+Measured = tuple[Sample | None, float, int, int]
+"""A quantity on the labelled items, if they say anything about it; by the method alone; numbers of labels and items."""
 
 
 class Design(NamedTuple):
@@ -184,17 +176,17 @@ class Design(NamedTuple):
 
     def rows(self, quantities: Sequence[Quantity], mask: np.ndarray | None = None) -> list[dict[str, Any]]:
         """Quantities on all items or on those of a segment, which are then tested against the others."""
-        here = self.measured(quantities, mask)
-        rest = here if mask is None else self.measured(quantities, ~mask)
+        here = [self.sample(quantity, mask) for quantity in quantities]
+        found = self.rectified(here)
+        others = found if mask is None else self.rectified([self.sample(quantity, ~mask) for quantity in quantities])
         rows = []
-        for quantity, part, other in zip(quantities, here, rest, strict=True):
-            found, labels, size = part.found, part.labels, part.size
-            row: dict[str, Any] = {"quantity": quantity.name, "of": quantity.of, "label_free": part.label_free}
-            row |= _ends(found and found.gold, "gold_only", "gold_low", "gold_high")
-            row |= _ends(found and found.rectified, "estimate", "low", "high")
+        for quantity, (_, label_free, labels, size), part, other in zip(quantities, here, found, others, strict=True):
+            row: dict[str, Any] = {"quantity": quantity.name, "of": quantity.of, "label_free": label_free}
+            row |= _ends(part and part.gold, "gold_only", "gold_low", "gold_high")
+            row |= _ends(part and part.rectified, "estimate", "low", "high")
             error, worth, p_value = np.nan, 0.0, np.nan
-            if found is not None:
-                gold, best = found
+            if part is not None:
+                gold, best = part
                 left = 1 - labels / size
                 beyond = 0.0 if self.population is None else max(1 / size - 1 / max(self.population, size), 0.0)
                 number = len(np.unique(self.unit)) / len(self.labelled)  # of units per item
@@ -203,42 +195,36 @@ class Design(NamedTuple):
                 worth = labels * gold.variance / total if gold.variance > 0 else float(labels)
                 if not np.isnan(quantity.null):
                     p_value = _p_value(best.draws - quantity.null)
-                elif mask is not None and other.found is not None:
-                    p_value = _p_value(best.draws - other.found.rectified.draws)
+                elif mask is not None and other is not None:
+                    p_value = _p_value(best.draws - other.rectified.draws)
             rows.append(row | {"standard_error": error, "labels": labels, "worth_labels": worth, "p_value": p_value})
         return rows
 
-    def measured(self, quantities: Sequence[Quantity], mask: np.ndarray | None) -> list[Measured]:
-        """The quantities on the items of a mask."""
-        prepared = [self.sample(quantity, mask) for quantity in quantities]
-        usable = [sample for sample, *_ in prepared if sample is not None]
-        found = iter(rectify(usable, self.urn, self.level))
-        return [
-            Measured(None if sample is None else next(found), label_free, labels, size)
-            for sample, label_free, labels, size in prepared
-        ]
+    def rectified(self, measured: Sequence[Measured]) -> list[Rectified | None]:
+        """The quantities, None where no gold label says anything about one."""
+        found = iter(rectify([sample for sample, *_ in measured if sample is not None], self.urn, self.level))
+        return [None if sample is None else next(found) for sample, *_ in measured]
 
-    def sample(self, quantity: Quantity, mask: np.ndarray | None) -> tuple[Sample | None, float, int, int]:
-        """A quantity on the labelled items; by the method alone; numbers of labels and of items."""
+    def sample(self, quantity: Quantity, mask: np.ndarray | None) -> Measured:
+        """A quantity on the items of a mask."""
         about = np.ones(len(quantity.items), dtype=bool) if mask is None else mask[quantity.items]
-        items, top, bottom = quantity.items[about], quantity.top[about], quantity.bottom[about]
+        items, values = quantity.items[about], np.stack([quantity.top[about], quantity.bottom[about]])
         inside = np.flatnonzero(np.isin(self.labelled, items))
         places = np.searchsorted(items, self.labelled[inside])
-        codes = self.codes[self.labelled[inside]]
         free, proxies, means = np.zeros(2), np.zeros((2, len(inside), 2)), np.zeros((2, len(inside), 2))
         for probs, fold, unseen in self.predictions:
             mine, open_items = np.isin(inside, fold), np.isin(items, unseen)
             for number, predicted in enumerate(probs):
-                for part, values in enumerate((top, bottom)):
-                    expected = (predicted[items] * values).sum(axis=1)
-                    proxies[part, mine, number] = expected[places[mine]]
-                    means[part, mine, number] = expected[open_items].mean() if open_items.any() else 0.0
-                    free[part] += expected.sum() if number == 0 else 0.0
+                expected = (predicted[items] * values).sum(axis=2)
+                proxies[:, mine, number] = expected[:, places[mine]]
+                means[:, mine, number] = (
+                    expected[:, open_items].mean(axis=1, keepdims=True) if open_items.any() else 0.0
+                )
+                free += expected.sum(axis=1) if number == 0 else 0.0
         label_free = float(free[0] / free[1]) if free[1] > 0 else np.nan
-        a, b = top[places, codes], bottom[places, codes]
-        sample = Sample(
-            a, b, proxies[0], proxies[1], means[0], means[1], self.weights[inside], quantity.possible, self.unit[inside]
-        )
+        a, b = values[:, places, self.codes[self.labelled[inside]]]
+        rest = self.weights[inside], quantity.possible, self.unit[inside]
+        sample = Sample(a, b, proxies[0], proxies[1], means[0], means[1], *rest)
         return sample if len(inside) and b.any() else None, label_free, len(inside), len(items)
 
 
@@ -260,21 +246,18 @@ def _proxies(
     """The method's posterior and vote shares, by fits that have not seen the gold labels that they predict."""
     labelled = np.flatnonzero(codes >= 0)
     shares = smoothed_shares(votes)
-    everything = np.arange(votes.num_items)
     if folds == 0:
-        return [Predictions((_posterior(method, votes, key), shares), np.arange(len(labelled)), everything)]
+        everyone = np.arange(len(labelled)), np.arange(votes.num_items)
+        return [Predictions((_posterior(method, votes, key), shares), *everyone)]
     number = int(units.max()) + 1
     if not 2 <= folds <= number:
         raise VotesError(f"folds={folds} must be 0, or between 2 and the number of labelled units, {number}")
-    parts = np.array_split(numpy_generator(fold_key).permutation(number), folds)
     found = []
-    for part in parts:
+    for part in np.array_split(numpy_generator(fold_key).permutation(number), folds):
         fold = np.flatnonzero(np.isin(units, part))
-        seen = np.setdiff1d(labelled, labelled[fold])
-        known = np.full(votes.num_items, -1)
-        known[seen] = codes[seen]
-        posterior = _posterior(method, votes, key, known)
-        found.append(Predictions((posterior, shares), fold, np.setdiff1d(everything, seen)))
+        known = codes.copy()
+        known[labelled[fold]] = -1
+        found.append(Predictions((_posterior(method, votes, key, known), shares), fold, np.flatnonzero(known < 0)))
     return found
 
 

@@ -81,15 +81,12 @@ def effective_judges(
     labelled = np.flatnonzero(codes >= 0)
     if len(labelled) < 2 or votes.num_voters < 2:
         raise VotesError("at least two gold labels and two judges are needed to see whether judges err together")
-    wrong = np.full((len(labelled), votes.num_voters), np.nan)
-    place = np.full(votes.num_items, -1)
-    place[labelled] = np.arange(len(labelled))
+    wrong = np.full((votes.num_items, votes.num_voters), np.nan)
     for judge, (items, said) in enumerate(ballots_of(votes)):
-        known = codes[items] >= 0
-        wrong[place[items[known]], judge] = 1 - said[known, codes[items[known]]]
+        wrong[items, judge] = 1 - np.take_along_axis(said, codes[items, None], axis=1)[:, 0]
+    wrong = wrong[labelled]
     wrong = wrong[:, (~np.isnan(wrong)).sum(axis=0) > 1]
-    ones = np.ones(len(wrong))
-    number, correlation = _effective(wrong, ones)
+    number, correlation = _effective(wrong, np.ones(len(wrong)))
     generator = numpy_generator(key)
     draws = generator.multinomial(len(wrong), np.full(len(wrong), 1 / len(wrong)), size=resamples)
     found = np.array([_effective(wrong, weights)[0] for weights in draws.astype(float)])
@@ -156,14 +153,11 @@ def judge_worth(
     rows = []
     for judge in everyone.tolist():
         others = _posterior(method, _judges(votes, np.delete(everyone, judge)), key)
-        accuracy = compare_accuracy(codes, probs, others)
-        log_score = compare_log_scores(codes, others, probs)
-        row = {"judge": votes.voter_names[judge], "accuracy_added": accuracy.difference, "low": accuracy.low}
-        row |= {"high": accuracy.high, "p_value": accuracy.p_value, "log_score_added": log_score.difference}
-        row |= {"log_score_low": log_score.low, "log_score_high": log_score.high}
-        without = _scores(codes, others)
-        rows.append(row | {"accuracy_without": without[0], "log_score_without": without[1]})
-    table = pd.DataFrame(rows)
+        accuracy, log_score = compare_accuracy(codes, probs, others), compare_log_scores(codes, others, probs)
+        rows.append((votes.voter_names[judge], *accuracy, *log_score[:3], *_scores(codes, others)))
+    columns = ["judge", "accuracy_added", "low", "high", "p_value", "log_score_added", "log_score_low"]
+    columns += ["log_score_high", "accuracy_without", "log_score_without"]
+    table = pd.DataFrame(rows, columns=columns)
     table.attrs.update(zip(("accuracy", "log_score"), _scores(codes, probs), strict=True))
     if curve:
         skill = fit.summary.skill

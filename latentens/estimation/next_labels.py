@@ -125,8 +125,8 @@ def _score(probs: Posterior, votes: Votes, for_: Purpose) -> PerItem:
     if for_ == "labels":
         return 1 - probs.max(axis=1)
     if for_ == "orientation":  # divergence between the posterior and the one with its two likeliest labels exchanged
-        first, second = np.sort(probs, axis=1)[:, :-3:-1].T if probs.shape[1] > 1 else (probs[:, 0], probs[:, 0])
-        return first - second
+        ordered = np.sort(probs, axis=1)
+        return ordered[:, -1] - ordered[:, -min(2, probs.shape[1])]
     return np.sqrt((probs * (1 - probs)).sum(axis=1))
 
 
@@ -197,10 +197,8 @@ def next_votes(fit: Fit, budget: int, *, per_item: int = 1) -> pd.DataFrame:
         raise VotesError(f"budget={budget} and per_item={per_item} must be positive")
     item, voter, information = _best_votes(fit.label_probs, _confusion(fit), votes, per_item)
     best = np.argsort(-information, kind="stable")[:budget]
-    names = np.asarray(fit.item_names, dtype=object), np.asarray(fit.voter_names, dtype=object)
-    return pd.DataFrame(
-        {"item": names[0][item[best]], "voter": names[1][voter[best]], "information": information[best]}
-    )
+    items, voters = (np.asarray(names, dtype=object) for names in (fit.item_names, fit.voter_names))
+    return pd.DataFrame({"item": items[item[best]], "voter": voters[voter[best]], "information": information[best]})
 
 
 def _confusion(fit: Fit) -> Float[np.ndarray, "voter label vote"]:

@@ -6,6 +6,7 @@ A score is one `Score` record and one function. `SCORES` lists the package's own
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, get_args
@@ -208,6 +209,10 @@ def averaged(values: Callable[[Items], Values]) -> Callable[[Sample], Scored]:
     return mean
 
 
+def _mean_where_defined(rows: Resampled) -> Float[np.ndarray, " resample"]:
+    return ratio(np.nansum(rows, axis=0), (~np.isnan(rows)).sum(axis=0))
+
+
 def accuracies(sample: Sample) -> Scored:
     """The accuracy, and the numbers of wrong and of correct labels."""
     wrong, correct = (counts.sum(axis=0) for counts in sample.wrong_and_correct)
@@ -217,21 +222,17 @@ def accuracies(sample: Sample) -> Scored:
 def balanced_accuracies(sample: Sample) -> Scored:
     """The mean accuracy over the classes that occur, and the numbers of wrong and of correct labels of each class."""
     wrong, correct = sample.wrong_and_correct
-    shares = ratio(correct, wrong + correct)
-    mean = ratio(np.nansum(shares, axis=0), (~np.isnan(shares)).sum(axis=0))
+    mean = _mean_where_defined(ratio(correct, wrong + correct))
     return np.concatenate([mean[None], wrong, correct])
 
 
 def areas_under_curve(sample: Sample) -> Scored:
     """Probability that an item with the event ranks above one without (ties count one half), averaged over events."""
-    areas = []
-    for happened, others in sample.events:
+    areas = np.full((max(len(sample.events), 1), sample.weights.shape[1]), np.nan)
+    for area, (happened, others) in zip(areas, sample.events, strict=False):
         below = np.cumsum(others, axis=0) - others / 2
-        pairs = happened.sum(axis=0) * others.sum(axis=0)
-        areas.append(ratio(np.einsum("tr,tr->r", happened, below), pairs))
-    if not areas:
-        return np.full(sample.weights.shape[1], np.nan)
-    return ratio(np.nansum(areas, axis=0), (~np.isnan(areas)).sum(axis=0))
+        area[:] = ratio(np.einsum("tr,tr->r", happened, below), happened.sum(axis=0) * others.sum(axis=0))
+    return _mean_where_defined(areas)
 
 
 def losses(sample: Sample) -> Scored:
@@ -240,17 +241,14 @@ def losses(sample: Sample) -> Scored:
     By its own probabilities a posterior errs on an item with probability r, that of all labels but the most probable
     one, and its loss is then −log r or more: the expected loss of an error is E[−r log r] / E[r].
     """
-    *means, risk, cost = map(sample.mean, _losses_and_risks(sample.items))
+    items = sample.items
+    loss = log_losses(items.labels, items.probs)
+    by_correctness = np.where(items.correct, loss, np.nan), np.where(items.correct, np.nan, loss)
+    risk_of = np.where(items.known, np.sort(items.probs, axis=1)[:, :-1].sum(axis=1), np.nan)
+    *means, risk, cost = map(sample.mean, (loss, *by_correctness, risk_of, -risk_of * safe_log(risk_of)))
     stated = np.where(risk > 0, ratio(cost, risk), -safe_log(np.zeros(1)))
     _, wrong, correct = accuracies(sample)
     return np.stack([*means, stated, wrong, correct])
-
-
-def _losses_and_risks(items: Items) -> Float[np.ndarray, "5 item"]:
-    loss = log_losses(items.labels, items.probs)
-    risk = np.where(items.known, np.sort(items.probs, axis=1)[:, :-1].sum(axis=1), np.nan)
-    by_correctness = np.where(items.correct, loss, np.nan), np.where(items.correct, np.nan, loss)
-    return np.stack([loss, *by_correctness, risk, -risk * safe_log(risk)])
 
 
 @averaged
@@ -574,25 +572,23 @@ def check_scores(scores: Sequence[Score], num_classes: int, has_exact: bool) -> 
 
 
 def _fault_of(score: Score, sample: Sample) -> str:
-    """What is wrong with what the function of a score returns, and the remedy; "" if nothing is."""
+    """What is wrong with the result of a score's function, and the remedy; "" if nothing is."""
     if score.function is None:
         return "it has no function"
-    resamples, fault = sample.weights.shape[1:], ""
+    shape = sample.weights.shape[1:]
+    fault = f"its function must return a value per resample, an array of shape {shape}, not "
     try:
         found = score.of(sample)
-        if found.shape[1:] == resamples:
+        if found.shape[1:] == shape:
             score.interval(found[:, 0], found, 0.95)
             return ""
+        fault += str(np.shape(score.function(sample)))
     except Exception as error:  # of a user's function
         fault = in_one_line(error)
-    try:
-        is_per_item = np.shape(score.function(sample.items)) == sample.items.labels.shape  # type: ignore[arg-type]
-    except Exception:  # it is no function of items either
-        is_per_item = False
-    if is_per_item:
-        return "wrap its function in averaged, since it returns a value per item"
-    shape = np.shape(score.function(sample)) if not fault else ()
-    return fault or f"its function must return a value per resample, an array of shape {resamples}, not {shape}"
+    with suppress(Exception):  # not a function of items either
+        if np.shape(score.function(sample.items)) == sample.items.labels.shape:  # type: ignore[arg-type]
+            return "wrap its function in averaged, since it returns a value per item"
+    return fault
 
 
 def _computed(scores: Sequence[Score], exact: Posterior | None) -> list[Score]:
@@ -686,16 +682,14 @@ def intervals(
     """
     labels = _checked(labels, probs, exact, scores)
     items, computed = Items(labels, probs, exact), _computed(scores, exact)
-    original = Sample(items)
-    resampled: dict[str, list[Resampled]] = {score.name: [] for score in computed}
+    blocks = []
     for weights in _resampled_weights(items, resamples, block_elements, key):
         sample = Sample(items, weights)
-        for score in computed:
-            resampled[score.name].append(score.of(sample))
-    return {
-        score.name: score.interval(score.of(original)[:, 0], np.concatenate(resampled[score.name], axis=1), level)
-        for score in computed
-    }
+        blocks.append([score.of(sample) for score in computed])
+    original, found = Sample(items), {}
+    for score, parts in zip(computed, zip(*blocks, strict=True), strict=True):
+        found[score.name] = score.interval(score.of(original)[:, 0], np.concatenate(parts, axis=1), level)
+    return found
 
 
 def _resampled_weights(items: Items, resamples: int, block_elements: int, key: jax.Array) -> Iterator[Weights]:
@@ -714,11 +708,6 @@ def balanced_accuracy(labels: Labels, predicted: Labels) -> float:
     classes = np.unique(labels[labels >= 0])
     shares = [np.mean(predicted[labels == label] == label) for label in classes]
     return float(np.mean(shares)) if shares else np.nan
-
-
-def log_score(labels: Labels, probs: Posterior) -> float:
-    """Mean of −log p(true label), in nats; zero is best."""
-    return float(np.nanmean(log_losses(labels, probs)))
 
 
 def mean_kl(exact: Posterior, probs: Posterior) -> float:
