@@ -1,4 +1,4 @@
-"""Absence check: is whether a voter votes related to what the other voters say about the item?"""
+"""Absence check: are missing votes related to the other voters' votes on the item?"""
 
 from dataclasses import dataclass
 
@@ -17,14 +17,14 @@ Contributions = Float[np.ndarray, "item class"]
 class AbsenceCheck:
     """Whether votes are missing more often where others vote for one class than where they vote for another.
 
-    If so, that a voter did not vote tells something about the label, which methods ignore unless absence is a vote
-    (`Votes.absence_as_vote`). Absence that is related to the difficulty of items, but not to their labels, is not seen.
+    If so, absence is informative about the label, which methods ignore unless absence is a vote
+    (`Votes.absence_as_vote`). Absence related to the difficulty of items, but not to their labels, is not detected.
 
     Attributes:
         p_value: Probability of at least as strong a relation by chance, corrected for the number of tests.
-        voters: The voters whose own test is rejected.
-        num_tested: Number of voters that were tested one by one.
-        level: A p-value up to this counts as a relation.
+        voters: The voters whose individual test is significant.
+        num_tested: Number of voters tested individually.
+        level: Significance level.
     """
 
     p_value: float
@@ -34,7 +34,7 @@ class AbsenceCheck:
 
     @property
     def rejected(self) -> bool:
-        """Whether there is a relation."""
+        """Whether absence is related to the other votes."""
         return self.p_value <= self.level
 
     @property
@@ -42,16 +42,16 @@ class AbsenceCheck:
         """The result in one sentence."""
         chance = probability_text(self.p_value)
         if not self.rejected:
-            return f"Missing votes do not look related to what other voters say ({chance})."
+            return f"No evidence that missing votes are related to the other voters' votes ({chance})."
         of = f", most clearly those of {listed(self.voters)}" if self.voters else ""
         return (
-            f"Missing votes are related to what other voters say ({chance}){of}: absence tells something about the "
-            "label, which votes.absence_as_vote() makes a vote of its own."
+            f"Missing votes are related to the other voters' votes ({chance}){of}: absence is informative about the "
+            "label; votes.absence_as_vote() treats it as a vote."
         )
 
 
 def check_absence(votes: Votes, *, level: float = 0.05, least: int = 20) -> AbsenceCheck | None:
-    """Test whether voters are absent regardless of what the others vote.
+    """Test whether voters are absent regardless of the other voters' votes.
 
     For voter a the score is `Σ_i d_ia · mean_{b≠a} r_ib`: d is whether a is absent from item i, less its mean, and
     `r_ib = onehot(x_ib) − p_b` is another voter's vote less that voter's own shares. So neither a voter who prefers a

@@ -42,7 +42,7 @@ Posterior = Float[np.ndarray, "row label"]
 class ModelCheck:
     """How the votes of each pair of voters compare with a fitted model.
 
-    Matrices are symmetric. A pair with too few votes in common, or whose votes the model can fit whatever they are,
+    Matrices are symmetric. A pair with too few votes in common, or whose votes the model can always fit,
     is not checked: its residual is 0 and its p-values are 1.
 
     Attributes:
@@ -87,9 +87,7 @@ class ModelCheck:
     @property
     def dependent_pairs(self) -> list[Pair]:
         """The significant pairs, the strongest residual first."""
-        first, second = np.nonzero(np.triu(self.checked & (self.adjusted_p_values <= self.level)))
-        order = np.argsort(-np.abs(self.residual[first, second]), kind="stable")
-        return [(int(first[k]), int(second[k])) for k in order]
+        return _strongest(self.checked & (self.adjusted_p_values <= self.level), np.abs(self.residual))
 
     @property
     def summary(self) -> str:
@@ -386,9 +384,14 @@ class LabelDependence(NamedTuple):
 
     def dependent(self, level: float = 0.05) -> list[Pair]:
         """Pairs that agree more than chance explains, the strongest correlation first."""
-        first, second = np.nonzero(np.triu(self.checked & (self.p_values <= level) & (self.correlation > 0), 1))
-        order = np.argsort(-self.correlation[first, second], kind="stable")
-        return [(int(first[k]), int(second[k])) for k in order]
+        return _strongest(self.checked & (self.p_values <= level) & (self.correlation > 0), self.correlation)
+
+
+def _strongest(chosen: Bool[np.ndarray, "voter voter"], strength: Matrix) -> list[Pair]:
+    """The chosen pairs, the strongest first."""
+    first, second = np.nonzero(np.triu(chosen, 1))
+    order = np.argsort(-strength[first, second], kind="stable")
+    return list(zip(first[order].tolist(), second[order].tolist(), strict=True))
 
 
 @one_blas_thread()

@@ -82,8 +82,7 @@ def subset_information(
     # the regression on the sum of single voters, whose mean over all subsets is known
     sums = np.cumsum(alone[orders], axis=1)
     surplus = sums - alone.mean() * np.arange(1, len(alone) + 1)
-    spread = np.mean((sums - sums.mean(axis=0)) ** 2, axis=0)
-    shared = np.mean((sums - sums.mean(axis=0)) * (joined - joined.mean(axis=0)), axis=0)
+    spread, shared = sums.var(axis=0), np.mean((sums - sums.mean(axis=0)) * joined, axis=0)
     slope = np.where(spread > SMALLEST, shared / np.where(spread > SMALLEST, spread, 1.0), 0.0)
     return np.concatenate([[0.0], joined.mean(axis=0) - slope * surplus.mean(axis=0)])
 
@@ -230,11 +229,9 @@ def _design_effect(
     both = np.einsum("k,ks,ksi,ksj->ij", shares, given_label, right, right, optimize=True)
     covariance = both - np.einsum("k,ki,kj->ij", shares, mean, mean)
     spread = np.sqrt(shares @ (mean * (1 - mean)))
-    pairs = np.triu_indices(len(spread), 1)
-    scale = np.outer(spread, spread)[pairs]
-    correlation = np.where(scale > 0, covariance[pairs] / np.where(scale > 0, scale, 1.0), 0.0)
-    size = len(spread)
-    return float(size / (1 + (size - 1) * (correlation.mean() if size > 1 else 0.0)))
+    size, scale = len(spread), np.outer(spread, spread)
+    correlation = np.where(scale > 0, covariance / np.where(scale > 0, scale, 1.0), 0.0)
+    return float(size / (1 + 2 * np.triu(correlation, 1).sum() / size))
 
 
 def effective_voters(
@@ -263,7 +260,9 @@ def effective_voters(
     votes.refuse_other_votes("effective_voters")
     fit_key, number_key, resample_key = jax.random.split(key, 3)
     fits = _default_fits(votes, fit_key) if models is None else [_fitted(model, votes, fit_key) for model in models]
-    model, fit = min(fits, key=_bic)
+    fit = min(fits, key=_bic)
+    model = fit.model
+    assert model is not None, "fits by maximum likelihood have a model"
     params = model_params(model, fit)
     again = MaximumLikelihood(model, starts=0, warm=(), initial=(params,), max_iterations=300, tolerance=1e-5)
     generator, numbers = numpy_generator(resample_key), []
@@ -276,19 +275,15 @@ def effective_voters(
     return EffectiveVoters(number, float(low), float(high), model, votes.num_voters, level)
 
 
-ModelFit = tuple[GenerativeModel, Fit]
+def _fitted(model: GenerativeModel, votes: Votes, key: jax.Array) -> Fit:
+    return MaximumLikelihood(model, starts=4, max_iterations=600, tolerance=1e-5).fit(votes, key=key)
 
 
-def _fitted(model: GenerativeModel, votes: Votes, key: jax.Array) -> ModelFit:
-    climb = MaximumLikelihood(model, starts=4, max_iterations=600, tolerance=1e-5)
-    return model, climb.fit(votes, key=key)
+def _bic(fit: Fit) -> float:
+    return float(fit.diagnostics["bic"])
 
 
-def _bic(fitted: ModelFit) -> float:
-    return float(fitted[1].diagnostics["bic"])
-
-
-def _default_fits(votes: Votes, key: jax.Array, most_voters: int = 100, most_hidden: int = 6) -> list[ModelFit]:
+def _default_fits(votes: Votes, key: jax.Array, most_voters: int = 100, most_hidden: int = 6) -> list[Fit]:
     if votes.num_voters > most_voters:  # they would share few items, and the models take too long
         raise VotesError(f"there are {votes.num_voters:,} voters; keep the {most_voters} with the most votes or fewer")
     fits = [_fitted(DawidSkene(votes.num_voters, votes.num_classes), votes, key)]

@@ -24,10 +24,10 @@ class StatisticCheck:
     """One statistic of the votes beside its expectation under a fitted program.
 
     Attributes:
-        name: What the statistic is about.
-        cells: What each of its numbers counts.
-        observed: The numbers.
-        expected: Their expectation under the program, including what the fit took up.
+        name: Name of the statistic.
+        cells: Description of each cell.
+        observed: The observed counts.
+        expected: Their expectation under the program, adjusted for the fit.
         deviation: Standard deviation of observed minus expected under the program; 0 where a cell is not tested.
         adjusted_p_values: p-value of each cell, allowing for the number of cells; 1 where it is not tested.
         labels: Short names of the cells, for the axis of a figure.
@@ -66,8 +66,8 @@ class StatisticCheck:
 class PredictiveCheck:
     """Whether a fitted program reproduces the votes.
 
-    A program that does is not proved right, nor are its labels. One that does not is wrong about how votes arise, and
-    its labels rest on that.
+    A program that does need not be right, nor need its labels. A program that does not is wrong about how votes arise,
+    on which its labels rest.
 
     Attributes:
         model: The program.
@@ -132,7 +132,7 @@ class PredictiveCheck:
 def check_fit(
     fit: Fit, votes: Votes, *, key: jax.Array, level: float = 0.05, num_draws: int = 1000, least_expected: float = 10.0
 ) -> PredictiveCheck:
-    """Compare votes with what the program that was fitted to them predicts about such votes.
+    """Compare votes with the predictions of the program that was fitted to them.
 
     Compared are the histogram of how many votes items get, how often each voter casts each vote, and how often two and
     three voters agree. The p-values of a point estimate allow for the fit: of each statistic only that part is tested

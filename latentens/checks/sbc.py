@@ -74,7 +74,7 @@ def simulation_based_calibration(
 ) -> SimulationRanks:
     """Rank true parameters among posterior draws, over parameters and votes drawn from the model (Talts et al. 2018).
 
-    Labels can switch: the draws of a fit are oriented by the votes. What is ranked is therefore a function of
+    Labels can switch: the draws of a fit are oriented by the votes. The ranked quantity is therefore a function of
     parameters and votes, which is valid (Modrák et al. 2023) as long as it is the same for draws and truth; so the
     truth is oriented by the same rule.
 
@@ -294,7 +294,7 @@ def _oriented(model: GenerativeModel, params: Params, votes: Votes) -> dict[str,
 
 
 def _names(model: GenerativeModel, labels: bool) -> tuple[str, ...]:
-    """The names of what is ranked: every element of the parameters and, if asked for, quantities of the labels."""
+    """The names of the ranked quantities: elements of the parameters and, if asked for, quantities of the labels."""
     structure, found = structure_of(model), []
     for name, shape in structure.parameter_shapes.items():
         found += [f"{name}[{', '.join(map(str, index))}]" if index else name for index in np.ndindex(*shape)]

@@ -41,7 +41,7 @@ class Residuals(NamedTuple):
     Attributes:
         observed: The observed total of each cell.
         implied: Its expectation at the estimated parameters.
-        expected: Its expectation, including what the parameters took up.
+        expected: Its expectation, adjusted for the fit of the parameters.
         deviation: Standard deviation of observed minus expected under the program.
         free: Whether the parameters leave any variance; other cells they fit whatever the votes are.
         simulated: The residuals of simulated rows (or data sets).

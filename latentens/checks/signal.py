@@ -25,7 +25,7 @@ class SignalCheck:
         by_chance: The expected share by chance.
         p_value: Probability of at least as much agreement by chance.
         num_pairs: Number of pairs of votes by different voters on the same item.
-        level: A p-value up to this counts as a signal.
+        level: Significance level.
     """
 
     agreement: float

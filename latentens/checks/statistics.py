@@ -1,4 +1,4 @@
-"""Statistics of votes, and what a fitted program expects of them."""
+"""Statistics of votes, and their expectations under a fitted program."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -104,7 +104,7 @@ class Statistic(ABC):
 
     @abstractmethod
     def describe(self, cell: int, voters: Names, classes: Names) -> str:
-        """What a cell counts, as in "12 …"."""
+        """The description of a cell, as in "12 …"."""
 
     def label(self, cell: int) -> str:
         """A short name of a cell, for the axis of a figure."""

@@ -412,7 +412,7 @@ def _read_fits(node: xr.DataTree, measured: Mapping[tuple[int, str], Mapping[str
     unseen = node["held_out"].to_dataset() if "held_out" in node.children else None
     nodes = {str(child.attrs["estimator"]): child for child in node.children["fits"].children.values()}
     found: dict[tuple[int, str], Outcome] = {}
-    left = dict(zip(densities["estimator"].to_numpy().tolist(), range(densities.sizes["estimator"]), strict=True))
+    predicted = set(densities["estimator"].to_numpy().tolist())
     repetitions, estimators = (estimates[axis].to_numpy().tolist() for axis in ("repetition", "estimator"))
     for (i, repetition), (j, name) in product(enumerate(repetitions), enumerate(estimators)):
         if str(repetition) not in nodes[name].children:
@@ -426,8 +426,9 @@ def _read_fits(node: xr.DataTree, measured: Mapping[tuple[int, str], Mapping[str
         held_out, density, by = None, None, ""
         if unseen is not None and not failed:
             held_out = HeldOut(unseen["fold"][i].values, unseen["label_prob"][at].values)
-        if name in left and not failed:  # on record for the first repetition only
-            row = densities[{"estimator": left.pop(name)}]
+        if name in predicted and not failed:  # on record for the first repetition only
+            predicted.remove(name)
+            row = densities.sel(estimator=name)
             density, by = row["log_density"].to_numpy(), str(row["by"].item())
         found[repetition, name] = Outcome(
             **measured[repetition, name],

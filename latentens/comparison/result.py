@@ -79,7 +79,7 @@ class Independence(NamedTuple):
     """Whether voters err independently (`latentens.check_independence`).
 
     Attributes:
-        residual: Correlation of two voters' votes minus what independent voters would have.
+        residual: Correlation of two voters' votes minus that of independent voters.
         p_values: Of each pair, adjusted for the number of pairs; 1 where a pair was not checked.
         group: Number of the group of dependent voters that each voter belongs to, −1 for none.
         p_value: Of all pairs together.

@@ -286,7 +286,7 @@ def _on_workers(cells: Sequence[Cell], client: "Client") -> Iterator[tuple[Addre
     # results are fetched while others are waited for: to ask for one at a time takes longer than a small cell
     ended = as_completed(list(left), with_results=True, raise_errors=False)
     for future, found in track_late(ended, "Comparing", total=len(cells)):
-        cell = left.pop(future)  # which lets the worker forget what it found
+        cell = left.pop(future)  # which lets the worker release its result
         if not isinstance(found, Outcome):  # one worker after another was lost with this cell
             error = found[1] if isinstance(found, tuple) else found
             found = Outcome(error=repr(error), kind=describe(cell.method, settings=False))

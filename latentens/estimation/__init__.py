@@ -1,4 +1,4 @@
-"""Numbers to report: estimates from gold labels helped by votes, what to ask next, and what each judge is worth."""
+"""Estimates from gold labels and votes, the next labels or votes to collect, and the value of each judge."""
 
 from latentens.estimation.estimate import estimate, explain
 from latentens.estimation.judges import EffectiveJudges, PanelGrades, effective_judges, grade_panel, judge_worth

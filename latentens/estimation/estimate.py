@@ -1,4 +1,4 @@
-"""Numbers that are valid whatever the model: gold labels on a random sample, helped by the votes on all items."""
+"""Estimates that are valid whatever the model: gold labels on a random sample, and the votes on all items."""
 
 import warnings
 from collections.abc import Hashable, Mapping, Sequence
@@ -76,7 +76,7 @@ def estimate(
         draws: Number of resampled populations that intervals are computed from.
 
     Returns:
-        One row for each quantity: `quantity`, `of` (class, voter or pair), `label_free` (what the method says without
+        One row for each quantity: `quantity`, `of` (class, voter or pair), `label_free` (the method's estimate without
         correction), `gold_only` with `gold_low` and `gold_high` (gold labels alone), `estimate` with `low`, `high` and
         `standard_error` (rectified), `labels` (their number) and `worth_labels` (how many labels alone would be as
         precise). With `by` there are also `segment` and `p_value`, whether the segment differs from the rest, adjusted
@@ -134,7 +134,7 @@ def estimate(
 
 
 class Predictions(NamedTuple):
-    """What predicts labels.
+    """Predictions of labels.
 
     Attributes:
         probs: Predictors in order: the method, then vote shares.
@@ -152,7 +152,7 @@ Measured = tuple[Sample | None, float, int, int]
 
 
 class Design(NamedTuple):
-    """How gold labels were sampled, and what predicts them.
+    """The sampling design of the gold labels, and predictions of them.
 
     Attributes:
         codes: The code of each item's label, −1 where it is unknown.
@@ -160,7 +160,7 @@ class Design(NamedTuple):
         weights: How many items each of them stands for.
         unit: The sampling unit of each of them.
         urn: Resampled populations of the units.
-        predictions: What predicts labels, fold by fold.
+        predictions: Predictions of labels, fold by fold.
         level: Coverage of the intervals.
         population: Number of items that these items are a sample of, if they are not the population.
     """
@@ -281,7 +281,7 @@ def per_item(values: PerItem, votes: Votes, what: str) -> np.ndarray:
     Args:
         values: By the item's name, or one entry per item.
         votes: The votes.
-        what: What the values are, for messages.
+        what: Name of the values in messages.
     """
     found = np.full(votes.num_items, None, dtype=object)
     if isinstance(values, Mapping | pd.Series):
@@ -362,7 +362,7 @@ def _warn(words: str) -> None:
 
 
 def explain(table: pd.DataFrame) -> list[str]:
-    """What a table of `estimate` says, in sentences: what the votes are worth, and where the method is off.
+    """Summarise a table of `estimate` in sentences: the value of the votes, and where the method is off.
 
     Args:
         table: The result of `estimate`.

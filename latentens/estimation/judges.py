@@ -1,4 +1,4 @@
-"""What judges are worth: how many independent ones they amount to, what each one adds, and all of it in one call."""
+"""The value of judges: their effective number, the contribution of each one, and the grades of a panel."""
 
 import warnings
 from collections.abc import Collection, Hashable, Mapping, Sequence
@@ -48,7 +48,7 @@ class EffectiveJudges(NamedTuple):
     def summary(self) -> str:
         """The number in a sentence."""
         if np.isnan(self.number):
-            return f"On {self.labels:,} gold labels the errors of the judges do not vary: they cannot be compared."
+            return f"The errors of the judges on {self.labels:,} gold labels do not vary, so judges cannot be compared."
         return (
             f"By their errors on {self.labels:,} gold labels, {self.judges} judges are worth {self.number:.1f} with "
             f"independent errors ({self.level:.0%} interval {self.low:.1f} to {self.high:.1f}); the mean correlation "
@@ -115,7 +115,7 @@ def _effective(wrong: Float[np.ndarray, "label judge"], weights: Float[np.ndarra
 def judge_worth(
     votes: Votes, gold: Gold, *, key: jax.Array, method: Method | None = None, curve: bool = True
 ) -> pd.DataFrame:
-    """What each judge adds to the panel, by gold labels that no fit has seen.
+    """The contribution of each judge to the panel, by gold labels that no fit has seen.
 
     Args:
         votes: The votes.
@@ -127,7 +127,7 @@ def judge_worth(
 
     Returns:
         One row for each judge: `judge`; `accuracy_without` and `log_score_without` of the panel without the judge;
-        `accuracy_added`, what the judge adds to the accuracy, with `low`, `high` and `p_value` (McNemar);
+        `accuracy_added`, the gain in accuracy by the judge, with `low`, `high` and `p_value` (McNemar);
         `log_score_added`, by how much the judge lowers the log score, with its own interval; with `curve` also `rank`,
         and `accuracy_so_far` and `log_score_so_far` of the judges up to this rank. `attrs` has the scores of all.
 
@@ -194,7 +194,7 @@ def _judges(votes: Votes, judges: Sequence[int] | np.ndarray) -> Votes:
 
 
 class PanelGrades(NamedTuple):
-    """What a panel says about its items.
+    """The labels of a panel, and its effective number of graders.
 
     Attributes:
         fit: The labels and their probabilities.
@@ -212,7 +212,7 @@ class PanelGrades(NamedTuple):
 
     @property
     def figures(self) -> dict[str, float]:
-        """The result in numbers: shares of the labels, mean confidence, graders, and what these are worth."""
+        """The result in numbers: shares of the labels, mean confidence, and (effective) number of graders."""
         probs = self.fit.label_probs
         names = (f"share_{name}" for name in self.fit.class_names)
         shares = dict(zip(names, probs.mean(axis=0).tolist(), strict=True))

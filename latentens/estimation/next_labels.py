@@ -1,4 +1,4 @@
-"""What to ask next: which items to label so that estimates stay valid, and which voter to ask about which item."""
+"""Active sampling: which items to label so that estimates stay valid, and which voter to ask about which item."""
 
 from typing import Literal, get_args
 
@@ -32,7 +32,7 @@ def next_labels(
     """Choose items to label, with probabilities that `estimate` needs afterwards.
 
     Items are drawn at random, those whose label the votes leave open with a larger probability: π ∝ floor + (1 − floor)
-    times their score over its mean, where the score is the standard deviation of what is to be measured, by the mean of
+    times their score over its mean, where the score is the standard deviation of the measured value, by the mean of
     the posterior and the vote shares (active statistical inference of Zrnic & Candès 2024). The sample has exactly
     `budget` items (systematic sampling in random order). If the posterior is wrong about where it errs, the variance is
     at most 1/`floor` times that of a simple random sample.
@@ -41,7 +41,7 @@ def next_labels(
         fit: A fit of the votes on all items.
         budget: Number of items to label.
         key: Random key; the same key gives the same items.
-        for_: What the labels are for. `prevalence`: shares of the classes. `accuracy`: accuracies of the voters.
+        for_: Purpose of the labels. `prevalence`: shares of the classes. `accuracy`: accuracies of the voters.
             `labels`: to correct the labels that are most likely wrong. `orientation`: to settle which label is which,
             where items that are clear up to the names of the classes say most.
         gold: Gold labels so far, of a simple random sample. Their items are not chosen again; they are in the table
@@ -81,7 +81,7 @@ def next_labels(
     wanted = floor + (1 - floor) * score / score.mean()
     chance = np.zeros(len(probs))
     chance[~known] = inclusion_probabilities(wanted[~known], budget)
-    # An item with a label had the chance, too, that others like it have now.
+    # An item with a label could have been chosen, too, with the probability of others like it.
     before = float(known.mean())
     chance[known] = np.minimum(wanted[known] * (chance[~known] / wanted[~known]).min(), 1.0)
     chosen = systematic_sample(chance * ~known, numpy_generator(key))
@@ -118,7 +118,7 @@ def _votes_of(fit: Fit) -> Votes:
 
 
 def _score(probs: Posterior, votes: Votes, for_: Purpose) -> PerItem:
-    """Standard deviation of what a label would tell, given the votes."""
+    """Standard deviation of the measured value given the votes."""
     if for_ == "accuracy":  # whether a vote is right, averaged over the item's votes
         right = votes.tally * probs * (1 - probs)
         return np.sqrt(right.sum(axis=1) / np.maximum(votes.tally.sum(axis=1), 1))
@@ -131,7 +131,7 @@ def _score(probs: Posterior, votes: Votes, for_: Purpose) -> PerItem:
 
 
 def inclusion_probabilities(wanted: PerItem, budget: int) -> PerItem:
-    """Probabilities proportional to what is wanted that sum to the budget; none is above one."""
+    """Probabilities that sum to the budget, proportional to the wanted ones but at most one."""
     chance, certain = np.zeros(len(wanted)), np.zeros(len(wanted), dtype=bool)
     while True:
         chance = np.where(certain, 1.0, 0.0)
@@ -202,7 +202,7 @@ def next_votes(fit: Fit, budget: int, *, per_item: int = 1) -> pd.DataFrame:
 
 
 def _confusion(fit: Fit) -> Float[np.ndarray, "voter label vote"]:
-    """Confusion matrices, a little away from certainty: nobody has been seen to be right always."""
+    """Confusion matrices, shrunk a little towards uniform, since no number of votes makes one certain."""
     skill = fit.summary.skill
     confusion = np.nan_to_num(skill.confusion, nan=1 / skill.confusion.shape[2])
     cast = skill.votes[:, None, None]

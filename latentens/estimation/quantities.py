@@ -24,7 +24,7 @@ class Quantity(NamedTuple):
     """A ratio of two means over some of the items, Σ a / Σ b, where a and b depend on the label.
 
     Attributes:
-        name: What it is: prevalence, accuracy, ….
+        name: Its kind: prevalence, accuracy, ….
         of: The class, voter or pair that it belongs to.
         items: The items that it is about.
         top: The value a of each of them, for every possible label.
@@ -45,7 +45,7 @@ class Quantity(NamedTuple):
 def list_quantities(
     votes: Votes, compare: Sequence[Hashable] | None = None, functions: Mapping[str, LabelFunction] | None = None
 ) -> Iterator[Quantity]:
-    """The prevalence of each class, what is asked for, and how good each voter is.
+    """The prevalence of each class, the comparisons and means asked for, and the accuracy of each voter.
 
     Args:
         votes: The votes.

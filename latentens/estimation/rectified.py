@@ -1,4 +1,4 @@
-"""Rectified means: what proxies say about all items, corrected by gold labels on a random sample of them.
+"""Rectified means: predictions of proxies for all items, corrected by gold labels on a random sample of them.
 
 A quantity is a ratio of two means over the items, θ = Σ aᵢ / Σ bᵢ, where a and b depend on the label of the item: for a
 plain mean b = 1, for the sensitivity of a voter b = 1{y = 1} and a = 1{y = 1, x = 1}. On labelled items a and b are
@@ -32,7 +32,7 @@ PerUnit = Float[np.ndarray, " unit"]
 
 
 class Urn(NamedTuple):
-    """Resampled populations: the share of each sampling unit, last the one that nobody saw; rows sum to one.
+    """Resampled populations: the share of each sampling unit, last the unseen one; rows sum to one.
 
     Attributes:
         items: Shares in resampled versions of the voted items.
@@ -158,7 +158,7 @@ def rectify(
 
 def _rectify(samples: Sequence[Sample], urn: Urn, level: float, slopes: np.ndarray | None) -> Iterator[Rectified]:
     (num_draws, columns), count = urn.items.shape, len(samples)
-    favourable = np.arange(num_draws) < num_draws // 2  # so is the unit that nobody saw in these populations
+    favourable = np.arange(num_draws) < num_draws // 2  # so is the unseen unit of these populations
     values, unseen, of_units = np.zeros((4, columns, count)), np.zeros((2, 4, count)), []
     for number, sample in enumerate(samples):
         weights = sample.weights / sample.weights.mean()
@@ -218,7 +218,7 @@ def corrections(
     A proxy predicts the value itself, so a slope of one takes it at its word. Together the slopes are at most one: what
     they predict lies in the range of the values, and a steep piece of a curve is not extended beyond it.
 
-    What the slopes took from the residuals is given back: these are stretched by √((n − 1)/(n − 1 − f)), where f are
+    Residuals are too small after the fit of the slopes, so they are stretched by √((n − 1)/(n − 1 − f)), where f are
     the degrees of freedom of the slopes.
 
     Args:

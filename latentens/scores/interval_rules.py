@@ -1,7 +1,7 @@
 """Rules that turn a score and its resampled values into an interval.
 
-A rule gets what the function of the score returned for the sample (the score first, then whatever else the rule needs),
-the same for every resample, and the coverage. Undefined ends are NaN.
+A rule takes the result of the score's function on the sample (the score first, then other numbers that the rule needs),
+the results on all resamples, and the coverage. Undefined ends are NaN.
 """
 
 import numpy as np
@@ -79,7 +79,7 @@ def gap_interval(estimate: Estimate, resampled: Resampled, level: float) -> Inte
 def loss_interval(estimate: Estimate, resampled: Resampled, level: float) -> Interval:
     """Interval of the mean log loss: quantiles, with room above for errors that the sample happens not to contain.
 
-    With few or no wrong labels the quantiles do not know what errors would cost. The upper margin therefore includes,
+    With few or no wrong labels the quantiles do not reflect the cost of errors. The upper margin therefore includes,
     added in squares, how much larger the mean loss would be if the share of wrong labels were at the upper end of its
     Wilson interval. The cost of an error is the mean of those observed and of one as the posterior itself expects it.
     With many labels the upper margin is too wide by at most one half.

@@ -52,7 +52,7 @@ class Items:
         probs: The estimated posterior.
         exact: The exact posterior, where known.
         counts: The number of identical items.
-        place: Where each of the original items is to be found.
+        place: The position of each original item.
     """
 
     def __init__(self, labels: Labels, probs: Posterior, exact: Posterior | None = None) -> None:
@@ -236,7 +236,7 @@ def areas_under_curve(sample: Sample) -> Scored:
 
 
 def losses(sample: Sample) -> Scored:
-    """The mean log loss, and what `loss_interval` needs.
+    """The mean log loss, and the numbers that `loss_interval` needs.
 
     By its own probabilities a posterior errs on an item with probability r, that of all labels but the most probable
     one, and its loss is then −log r or more: the expected loss of an error is E[−r log r] / E[r].
@@ -346,12 +346,12 @@ def _exact(items: Items) -> Posterior:
 
 @dataclass(frozen=True)
 class Score:
-    """What a score means, how it is computed and how it is shown.
+    """A score: its meaning, its function and its display.
 
     Attributes:
         name: Its name in trees and tables.
-        meaning: What it measures, in one line.
-        group: What it judges. Distances are computed only where the exact posterior is known.
+        meaning: One-line description.
+        group: The kind of score. Distances are computed only where the exact posterior is known.
         function: From a `Sample` to the score in each resample. It may return several rows: the first one is the score,
             the others are for its interval. None for a cost, which is measured during the fit.
         interval: The rule of its interval, one of `latentens.scores.interval_rules`.
@@ -390,7 +390,7 @@ class Score:
         return f"{scale * value:.{usual if digits is None else digits}f}"
 
     def of(self, sample: Sample) -> Resampled:
-        """What the function returns, as rows of which the first is the score."""
+        """The rows that the function returns; the first one is the score."""
         assert self.function is not None, "a cost is not computed"
         return np.atleast_2d(self.function(sample))
 
@@ -572,7 +572,7 @@ def check_scores(scores: Sequence[Score], num_classes: int, has_exact: bool) -> 
 
 
 def _fault_of(score: Score, sample: Sample) -> str:
-    """What is wrong with the result of a score's function, and the remedy; "" if nothing is."""
+    """The fault of a score's function and its remedy; "" if there is none."""
     if score.function is None:
         return "it has no function"
     shape = sample.weights.shape[1:]
@@ -652,8 +652,8 @@ def intervals(
 ) -> dict[str, Interval]:
     """Intervals over items of the scores of `evaluate`, most of them by the bootstrap.
 
-    Most scores get the quantiles of their resampled values. These know nothing of errors that a small sample happens
-    not to contain: twenty correct labels out of twenty resample to nothing else. Accuracies, log score, confidence
+    Most scores get the quantiles of their resampled values. These cannot reflect errors that a small sample happens
+    not to contain: every resample of twenty correct labels is correct, too. Accuracies, log score, confidence
     minus accuracy and the share of wrong labels among confident ones therefore get Wilson's interval of a proportion,
     or one derived from it.
 
