@@ -40,10 +40,10 @@ import re
 import shlex
 import sys
 from collections import defaultdict
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
-from itertools import permutations, product
+from itertools import chain, count, permutations, product
 from pathlib import Path
 from typing import Any
 
@@ -488,22 +488,15 @@ def node_names(names: Iterable[str], taken: Collection[str] = (), *, nested: boo
     tops = {*taken, *(path.partition("/")[0] for path in found.values())}
     for name in names:
         if name not in found:
-            found[name] = _free(UNSAFE.sub("_", name).strip(".") or "_", tops)
+            wanted = UNSAFE.sub("_", name).strip(".") or "_"
+            numbered = chain([wanted], (f"{wanted}_{number}" for number in count(2)))
+            found[name] = next(node for node in numbered if node not in tops)
             tops.add(found[name])
     return found
 
 
 def _is_node(name: str) -> bool:
     return bool(name) and name not in (".", "..") and not UNSAFE.search(name)
-
-
-def _free(wanted: str, taken: Container[str]) -> str:
-    """The wanted name, or the first with a number that is free."""
-    number, name = 1, wanted
-    while name in taken:
-        number += 1
-        name = f"{wanted}_{number}"
-    return name
 
 
 # ---- files ----

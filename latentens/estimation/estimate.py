@@ -24,12 +24,6 @@ from latentens.votes.matching import Gold, gold_codes, known_items, named_labels
 PerItem = Mapping[Hashable, Any] | pd.Series | Sequence[Any] | np.ndarray
 """A value for each item: by the item's name, or one entry per item."""
 
-FEW = 20
-"""Coverage of the intervals was measured from this many gold labels on (analyses/ESTIMATE.md)."""
-
-SUSPICIOUS = 0.01
-"""A p-value below this is a reason to doubt that the gold labels are a random sample."""
-
 
 @one_blas_thread()
 def estimate(
@@ -320,17 +314,25 @@ def _weights(votes: Votes, weights: PerItem | None, labelled: np.ndarray) -> Flo
     return found
 
 
-def _check(votes: Votes, codes: np.ndarray, level: float) -> None:
+def _check(votes: Votes, codes: np.ndarray, level: float, few: int = 20) -> None:
+    """Refuse or warn of gold labels that say too little.
+
+    Args:
+        votes: The votes.
+        codes: The code of each item's label, −1 where it is unknown.
+        level: Coverage of the intervals.
+        few: Coverage was measured from this number of gold labels on (analyses/ESTIMATE.md).
+    """
     votes.refuse_other_votes("estimate")
     number, found = int((codes >= 0).sum()), np.unique(codes[codes >= 0])
     if not 0 < level < 1:
         raise VotesError(f"level={level} must be between 0 and 1")
     if number < 2:
         raise VotesError(
-            f"{number} gold labels are too few: at least 2 are needed, and {FEW} for intervals to be relied on"
+            f"{number} gold labels are too few: at least 2 are needed, and {few} for intervals to be relied on"
         )
-    if number < FEW:
-        _warn(f"{number} gold labels are few: coverage of the intervals was measured from {FEW} labels on")
+    if number < few:
+        _warn(f"{number} gold labels are few: coverage of the intervals was measured from {few} labels on")
     if len(found) == 1 and votes.num_classes > 1:
         _warn(
             f"all {number} gold labels are {listed([votes.class_names[found[0]]])}: they say nothing about how voters "
@@ -338,7 +340,9 @@ def _check(votes: Votes, codes: np.ndarray, level: float) -> None:
         )
 
 
-def _warn_if_not_random(predictions: Predictions, labelled: np.ndarray, key: jax.Array, resamples: int = 999) -> None:
+def _warn_if_not_random(
+    predictions: Predictions, labelled: np.ndarray, key: jax.Array, resamples: int = 999, level: float = 0.01
+) -> None:
     """Warn if votes on labelled items differ from those on all items more than they would in random samples."""
     shares, generator = predictions.probs[-1], numpy_generator(key)
     num_items, spread = len(shares), shares.std(axis=0)
@@ -349,7 +353,7 @@ def _warn_if_not_random(predictions: Predictions, labelled: np.ndarray, key: jax
     chosen = np.stack([generator.choice(num_items, len(labelled), replace=False) for _ in range(resamples)])
     others = (scaled[chosen].mean(axis=1) ** 2).sum(axis=1)
     p_value = (1 + np.sum(others >= seen)) / (1 + resamples)
-    if p_value < SUSPICIOUS:
+    if p_value < level:
         _warn(
             f"the votes on labelled items differ from those on the others (p = {p_value:.3f}): the gold labels may not "
             "be a random sample, on which every number here rests; if items were chosen with known probabilities, pass "

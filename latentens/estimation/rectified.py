@@ -206,10 +206,6 @@ def _ends(possible: Float[np.ndarray, "pair 2"]) -> tuple[float, float]:
     return float(ratios.min()), float(ratios.max())
 
 
-SIGNAL = np.append(0.0, 4.0 ** np.arange(-5, 2))
-"""Prior variances of the slopes that are tried, the noise being all of the values' variance."""
-
-
 def corrections(
     sample: Sample, ratio: float, slopes: Float[np.ndarray, " proxy"] | None = None
 ) -> Float[np.ndarray, " label"]:
@@ -241,7 +237,7 @@ def corrections(
     power, units = float(weights @ values**2), len(np.unique(sample.unit))
     if power <= 0:
         return np.zeros(len(values))
-    prior = SIGNAL[:, None] * units / power
+    prior = np.append(0.0, 4.0 ** np.arange(-5, 2))[:, None] * units / power  # the values of s that are tried
     left = np.maximum(power - (prior * along**2 / (1 + prior * sizes)).sum(axis=1), np.finfo(float).eps * power)
     evidence = -(units - 1) / 2 * np.log(left) - np.log1p(prior * sizes).sum(axis=1) / 2
     best = int(np.argmax(evidence))
