@@ -310,7 +310,7 @@ def test_doubtful_input_is_warned_of():
     with pytest.warns(LatentensWarning, match="are few"):
         le.estimate(votes, some_gold(labels, 10), key=KEY)
     segments = np.where(some_gold(labels, 40) >= 0, "x", np.where(np.arange(400) % 2, "x", "y"))
-    with pytest.warns(LatentensWarning, match="no gold label in segment 'y'"):
+    with pytest.warns(LatentensWarning, match="segment 'y' has no gold labels"):
         table = le.estimate(votes, some_gold(labels, 40), key=KEY, by=segments)
     empty = table[table["segment"] == "y"].iloc[0]
     assert np.isnan(empty["estimate"])
