@@ -35,7 +35,6 @@ MAX_VOTERS = 300
 Matrix = Float[np.ndarray, "voter voter"]
 Pair = tuple[int, int]
 Block = tuple[int, ...]
-Posterior = Float[np.ndarray, "row label"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -310,7 +309,13 @@ def candidate_pairs(
 
 
 def joint_log_likelihood(
-    votes: Votes, blocks: list[Block], label_probs: Float[np.ndarray, "item label"], *, max_iterations: int = 300
+    votes: Votes,
+    blocks: list[Block],
+    label_probs: Float[np.ndarray, "item label"],
+    *,
+    max_iterations: int = 300,
+    pseudo_count: float = 0.01,
+    tolerance: float = 1e-4,
 ) -> float:
     """The maximum log-likelihood if the voters of a block vote jointly and blocks are independent given the label.
 
@@ -321,6 +326,8 @@ def joint_log_likelihood(
         blocks: Blocks of two or more voters; every other voter is a block of its own.
         label_probs: Where EM starts.
         max_iterations: Largest number of iterations.
+        pseudo_count: Added to every expected count of a joint vote.
+        tolerance: EM stops when an iteration gains less than this.
     """
     rows, counts, inverse = votes.patterns
     weights, start = counts[:, None].astype(float), np.zeros((rows.num_items, label_probs.shape[1]))
@@ -334,39 +341,30 @@ def joint_log_likelihood(
             seen = np.where(column < 0, 1.0, column == np.arange(votes.num_classes))
             joint = np.einsum("ra,rb->rab", joint, seen).reshape(len(joint), -1)
         compatible.append(joint)
-    return max(
-        _joint_em(weights, compatible, probs, max_iterations) for probs in (start, (start + 1 / len(start.T)) / 2)
-    )
-
-
-def _joint_em(
-    weights: Float[np.ndarray, "row 1"],
-    compatible: list[Float[np.ndarray, "row joint_vote"]],
-    probs: Posterior,
-    max_iterations: int,
-    pseudo_count: float = 0.01,
-    tolerance: float = 1e-4,
-) -> float:
-    # a vote that was not seen counts in equal parts at first
-    counts = [(weights * probs).T @ (joint / joint.sum(axis=1, keepdims=True)) for joint in compatible]
-    before = value = -np.inf
-    for _ in range(max_iterations):
-        # M-step: p(joint vote | label) and p(label)
-        tables = [(count + pseudo_count) / (count + pseudo_count).sum(axis=1, keepdims=True) for count in counts]
-        shares = (weights * probs).sum(axis=0) / weights.sum()
-        # E-step: the posterior of the label, and the expected counts of joint votes
-        seen = [joint @ table.T for joint, table in zip(compatible, tables, strict=True)]
-        logits = np.log(shares) + np.sum([np.log(part) for part in seen], axis=0)
-        log_probs = logsumexp(logits, axis=1, keepdims=True)
-        value, probs = float((weights * log_probs).sum()), np.exp(logits - log_probs)
-        counts = [
-            table * ((weights * probs / part).T @ joint)
-            for table, part, joint in zip(tables, seen, compatible, strict=True)
-        ]
-        if value - before < tolerance:
-            break
-        before = value
-    return value
+    found = []
+    for probs in (start, (start + 1 / start.shape[1]) / 2):
+        # a vote that was not seen counts in equal parts at first
+        expected = [(weights * probs).T @ (joint / joint.sum(axis=1, keepdims=True)) for joint in compatible]
+        before = value = -np.inf
+        for _ in range(max_iterations):
+            # M-step: p(joint vote | label) and p(label)
+            tables = [count + pseudo_count for count in expected]
+            tables = [table / table.sum(axis=1, keepdims=True) for table in tables]
+            shares = (weights * probs).sum(axis=0) / weights.sum()
+            # E-step: the posterior of the label, and the expected counts of joint votes
+            likelihoods = [joint @ table.T for joint, table in zip(compatible, tables, strict=True)]
+            logits = np.log(shares) + np.sum([np.log(part) for part in likelihoods], axis=0)
+            log_probs = logsumexp(logits, axis=1, keepdims=True)
+            value, probs = float((weights * log_probs).sum()), np.exp(logits - log_probs)
+            expected = [
+                table * ((weights * probs / part).T @ joint)
+                for table, part, joint in zip(tables, likelihoods, compatible, strict=True)
+            ]
+            if value - before < tolerance:
+                break
+            before = value
+        found.append(value)
+    return max(found)
 
 
 class LabelDependence(NamedTuple):

@@ -191,7 +191,15 @@ def effective_number(model: GenerativeModel, params: Params, *, key: jax.Array) 
     emission = np.broadcast_to(emission, (len(shares), *emission.shape[1:]))
     given_label = prior / shares[:, None]
     confusion = np.einsum("ks,ksiv->ikv", given_label, emission)
-    information = float(entropy(shares)) - _remaining_entropy(model, params, confusion.shape, votes_key)
+    num_voters, num_classes, _ = confusion.shape
+    if is_enumerable(num_voters, num_classes):
+        every_row = np.indices((num_classes,) * num_voters).reshape(num_voters, -1).T
+        rows = Votes.from_matrix(every_row, num_classes=num_classes)
+        weights = np.exp(pointwise_log_likelihood(model, params, rows))
+    else:
+        rows = simulate(model, SIMULATED_ITEMS, key=votes_key, params=params).votes
+        weights = np.full(SIMULATED_ITEMS, 1 / SIMULATED_ITEMS)
+    information = float(entropy(shares) - weights @ entropy(bayes_posterior(model, params, rows)))
     if prior.shape[1] == 1:
         number = float(len(confusion))
     else:
@@ -204,19 +212,6 @@ def _smallest_panel(curve: Float[np.ndarray, " size"], information: float) -> fl
     risen = np.maximum.accumulate(curve)
     reached = np.flatnonzero(risen >= min(information, risen[-1]) - ROUNDING)[0]
     return float(np.interp(information, risen[: reached + 1], np.arange(reached + 1)))
-
-
-def _remaining_entropy(model: GenerativeModel, params: Params, sizes: tuple[int, ...], key: jax.Array) -> float:
-    """The entropy of the label given the votes: over all rows of votes if they are few, else over simulated ones."""
-    num_voters, num_classes, _ = sizes
-    if is_enumerable(num_voters, num_classes):
-        every_row = np.indices((num_classes,) * num_voters).reshape(num_voters, -1).T
-        rows = Votes.from_matrix(every_row, num_classes=num_classes)
-        weights = np.exp(pointwise_log_likelihood(model, params, rows))
-    else:
-        rows = simulate(model, SIMULATED_ITEMS, key=key, params=params).votes
-        weights = np.full(SIMULATED_ITEMS, 1 / SIMULATED_ITEMS)
-    return float(weights @ entropy(bayes_posterior(model, params, rows)))
 
 
 def _design_effect(

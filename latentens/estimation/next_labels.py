@@ -98,15 +98,10 @@ def next_labels(
             "confidence": probs.max(axis=1)[rows],
         }
     )
-    table.attrs["worth"] = _worth(score[~known], chance[~known], budget)
+    # simple random labels with the same variance, Σ σ²(1/π − 1), if the errors are as the posterior says
+    squares, inverse = score[~known] ** 2, 1 / chance[~known]
+    table.attrs["worth"] = float(left * squares.sum() / (squares @ inverse)) if squares.any() else float(budget)
     return table
-
-
-def _worth(score: PerItem, chance: PerItem, budget: int) -> float:
-    """Simple random labels with the same variance, Σ σ²(1/π − 1), if the errors are as the posterior says."""
-    variance = float((score**2 * (1 / chance - 1)).sum())
-    total = float((score**2).sum())
-    return len(score) * total / (variance + total) if total > 0 else float(budget)
 
 
 def _votes_of(fit: Fit) -> Votes:
@@ -195,9 +190,19 @@ def next_votes(fit: Fit, budget: int, *, per_item: int = 1) -> pd.DataFrame:
     votes = _votes_of(fit)
     if budget < 1 or per_item < 1:
         raise VotesError(f"budget={budget} and per_item={per_item} must be positive")
-    item, voter, information = _best_votes(fit.label_probs, _confusion(fit), votes, per_item)
-    best = np.argsort(-information, kind="stable")[:budget]
+    confusion = _confusion(fit)
+    noise, found = entropy(confusion), []  # H(vote | label), (voter, label)
+    for block in row_blocks(votes.num_items, confusion.shape[0] * confusion.shape[2]):
+        part = fit.label_probs[block]
+        gain = entropy(np.einsum("ik,jkv->ijv", part, confusion)) - part @ noise.T  # H(vote) − H(vote | label)
+        inside = (votes.triplets.item >= block.start) & (votes.triplets.item < block.stop)
+        gain[votes.triplets.item[inside] - block.start, votes.triplets.voter[inside]] = -np.inf  # has voted
+        best = np.argsort(-gain, axis=1, kind="stable")[:, :per_item]
+        rows = np.repeat(np.arange(block.start, block.start + len(part)), best.shape[1])
+        found.append((rows, best.ravel(), np.take_along_axis(gain, best, axis=1).ravel()))
+    item, voter, information = (np.concatenate(parts) for parts in zip(*found, strict=True))
     items, voters = (np.asarray(names, dtype=object) for names in (fit.item_names, fit.voter_names))
+    best = np.argsort(-information, kind="stable")[: min(budget, int(np.isfinite(information).sum()))]
     return pd.DataFrame({"item": items[item[best]], "voter": voters[voter[best]], "information": information[best]})
 
 
@@ -207,24 +212,3 @@ def _confusion(fit: Fit) -> Float[np.ndarray, "voter label vote"]:
     confusion = np.nan_to_num(skill.confusion, nan=1 / skill.confusion.shape[2])
     cast = skill.votes[:, None, None]
     return (confusion * cast + 1 / confusion.shape[2]) / (confusion.sum(axis=2, keepdims=True) * cast + 1)
-
-
-def _best_votes(
-    probs: Posterior, confusion: np.ndarray, votes: Votes, per_item: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The most informative voters for each item, those who voted on it left out."""
-    num_voters = len(confusion)
-    noise = entropy(confusion)  # (voter, label): H(vote | label)
-    found = []
-    for block in row_blocks(votes.num_items, confusion.shape[0] * confusion.shape[2]):
-        part = probs[block]
-        expected = np.einsum("ik,jkv->ijv", part, confusion)
-        gain = entropy(expected) - part @ noise.T  # H(vote) − H(vote | label)
-        inside = (votes.triplets.item >= block.start) & (votes.triplets.item < block.stop)
-        gain[votes.triplets.item[inside] - block.start, votes.triplets.voter[inside]] = -np.inf
-        best = np.argsort(-gain, axis=1, kind="stable")[:, : min(per_item, num_voters)]
-        rows = np.repeat(np.arange(block.start, block.start + len(part)), best.shape[1])
-        found.append((rows, best.ravel(), np.take_along_axis(gain, best, axis=1).ravel()))
-    item, voter, information = (np.concatenate(parts) for parts in zip(*found, strict=True))
-    asked = np.isfinite(information)
-    return item[asked], voter[asked], information[asked]
