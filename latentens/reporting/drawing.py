@@ -67,7 +67,14 @@ def style() -> Iterator[None]:
         yield
 
 
-def render(figure: Figure, resolution: int = 170, num_colours: int = 256) -> bytes:
+def picture(
+    figure: Figure, name: str, title: str, caption: str, alternative: str, points: Iterable[Point] = ()
+) -> Picture:
+    """A picture of a figure, with tooltips at points of its axes' data; the other arguments are those of `Picture`."""
+    return Picture(name, title, caption, alternative, _render(figure), _spots(figure, points))
+
+
+def _render(figure: Figure, resolution: int = 170, num_colours: int = 256) -> bytes:
     """The figure as a PNG of few colours."""
     figure.set_dpi(resolution)
     canvas, reduced = FigureCanvasAgg(figure), io.BytesIO()
@@ -77,7 +84,7 @@ def render(figure: Figure, resolution: int = 170, num_colours: int = 256) -> byt
     return reduced.getvalue()
 
 
-def spots(figure: Figure, points: Iterable[Point]) -> tuple[Spot, ...]:
+def _spots(figure: Figure, points: Iterable[Point]) -> tuple[Spot, ...]:
     """Where points of the axes' data are in a figure that has been rendered, for `Picture.spots`."""
     found = []
     for axes, mine in groupby(points, key=lambda point: point[0]):  # by panel: each call of `transform` takes long

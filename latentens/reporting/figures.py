@@ -14,7 +14,8 @@ from latentens.checks import SimulationRanks
 from latentens.comparison import EXACT, DatasetResult
 from latentens.comparison.data_tree import draw_groups
 from latentens.reporting import drawing
-from latentens.reporting.drawing import Picture, Point, evenly_spaced, panels, render, row_axes, spots, wrapped
+from latentens.reporting.drawing import Picture, Point, evenly_spaced, panels, picture, row_axes, wrapped
+from latentens.reporting.layout import Part, frame_table
 from latentens.reporting.tables import CONFIDENCE_STEPS, Mean, Means, agreement, confidence_shares, shared_params
 from latentens.scores import CONFIDENT
 from latentens.scores.reliability import reliabilities
@@ -45,25 +46,20 @@ def rank_figure(ranks: SimulationRanks, columns: int = 4) -> Figure:
     return collection.viz["figure"].item()
 
 
-def draw_all(
-    data: DatasetResult,
-    means: Means,
-    draws: Mapping[str, pd.DataFrame],
-    colour: Mapping[str, str],
-    key: jax.Array,
-) -> list[Picture]:
-    """All figures of a data set that have something to show.
+def methods_part(
+    data: DatasetResult, means: Means, colour: Mapping[str, str], key: jax.Array, most_rows: int = 40
+) -> Part | None:
+    """The figures that compare the methods, and summaries of posterior draws.
 
     Args:
         data: The data set.
         means: Scores by method and score.
-        draws: ArviZ's summary of posterior draws by method.
         colour: Colours of methods.
         key: Random key of the bands of reliability curves.
+        most_rows: Parameters shown of each method with posterior draws; the file `draws.csv` has all.
     """
     if not data.posteriors:
-        return []
-    trees = draw_trees(data)
+        return None
     drawn = [
         score_figure(data, means, colour),
         sureness_figure(data),
@@ -72,15 +68,23 @@ def draw_all(
         agreement_figure(data),
         recovery_figure(data, colour),
         *(singular_value_figure(data, method) for method in data.first_fits),
-        *(trace_figure(method, trees[method], summary) for method, summary in draws.items()),
     ]
-    return [picture for picture in drawn if picture is not None]
-
-
-def draw_trees(data: DatasetResult) -> dict[str, xr.DataTree]:
-    """The first fit of each method that has posterior draws, as ArviZ takes it."""
-    fits = {name: fit for name, fit in data.first_fits.items() if fit.draws}
-    return {name: xr.DataTree.from_dict(draw_groups(fit, data.votes)) for name, fit in fits.items()}
+    draws = dict[str, pd.DataFrame]()
+    for method, fit in data.first_fits.items():
+        if fit.draws:
+            tree = xr.DataTree.from_dict(draw_groups(fit, data.votes))
+            draws[method] = draws_summary(tree)
+            drawn.append(trace_figure(method, tree, draws[method]))
+    return Part(
+        "methods",
+        "The methods side by side",
+        pictures=[found for found in drawn if found is not None],
+        body=[
+            frame_table(summary[:most_rows], summary=f"Posterior draws of {method}: summary by ArviZ")
+            for method, summary in draws.items()
+        ],
+        tables={"draws": pd.concat(draws, names=["estimator", "row"]).reset_index("estimator")} if draws else {},
+    )
 
 
 def exact_figure(
@@ -103,15 +107,15 @@ def exact_figure(
         axes.plot(
             exact[shown], estimated[shown], "o", color=colour[method], markersize=2.6, alpha=0.25, markeredgewidth=0
         )
-    return Picture(
+    return picture(
+        figure,
         "exact",
         "Estimated against exact posterior",
         "Each dot is an item; on the dotted line the method states the exact posterior. On items near the upper or "
         "lower edge and far from the line the method is overconfident. KL is the mean divergence in nats.",
         "Scatter plots of estimated against exact posterior probabilities, one for each of: "
         + ", ".join(data.estimates),
-        render(figure),
-        spots(figure, points),
+        points,
     )
 
 
@@ -144,14 +148,14 @@ def reliability_figure(data: DatasetResult, colour: Mapping[str, str], key: jax.
         axes.fill_between(curve.stated, curve.low, curve.high, color="#c9ced4", linewidth=0)
         axes.plot([0, 1], [0, 1], color=colour[EXACT], linewidth=0.8, linestyle=":")
         axes.plot(curve.stated, curve.observed, color=colour[method], linewidth=1.6)
-    return Picture(
+    return picture(
+        figure,
         "reliability",
         "Do stated probabilities come true?",
         "Curves show how often items with a stated probability really had that label (isotonic regression); a "
         "calibrated method stays in the grey band nine times out of ten. Flat curves are overconfident, steep ones "
         f"underconfident. On {data.labels_text}.",
         f"Reliability curves with consistency bands, one for each of: {', '.join(data.posteriors)}.",
-        render(figure),
     )
 
 
@@ -179,13 +183,13 @@ def recovery_figure(
     handles = {label: handle for axes in grid for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
     figure.set_figheight(figure.get_figheight() + 0.2 * len(handles))
     figure.legend(handles.values(), [wrapped(name, 60) for name in handles], loc="outside lower center")
-    return Picture(
+    return picture(
+        figure,
         "parameters",
         "Parameters: estimated against true",
         "Each dot is one parameter; on the dotted line the estimate equals the truth. Only parameters that a method "
         "estimates under the same name as the true model are shown.",
         f"Scatter plots of estimated against true {', '.join(names)} for {', '.join(handles)}.",
-        render(figure),
     )
 
 
@@ -207,12 +211,12 @@ def singular_value_figure(data: DatasetResult, method: str) -> Picture | None:
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.legend(loc="lower right")
     words = "–".join(map(str, sizes))
-    return Picture(
+    return picture(
+        figure,
         f"architecture {method}",
         f"Size of the network: {method}",
         f"Cumulative singular values of each trained layer's weights; rings mark the chosen sizes. Found: {words}.",
         f"Curves of cumulative singular values; the chosen architecture is {words}.",
-        render(figure),
     )
 
 
@@ -236,15 +240,14 @@ def trace_figure(method: str, draws: xr.DataTree, summary: pd.DataFrame, most_pa
         chosen, backend="matplotlib", col_wrap=2, figure_kwargs={"figsize": size}, visuals={"trace": {"width": 0.6}}
     )
     figure = collection.viz["figure"].item()
-    png = render(figure)
     pyplot.close(figure)
-    return Picture(
+    return picture(
+        figure,
         f"traces {method}",
         f"Posterior draws: {method}",
         "Draws in their order, one colour per chain; chains that found the same posterior overlap everywhere. "
         "The parameters that mixed worst are shown.",
         f"Traces of the draws of {', '.join(worst)}.",
-        png,
     )
 
 
@@ -278,14 +281,14 @@ def score_figure(data: DatasetResult, means: Means, colour: Mapping[str, str]) -
         f"{method} {accuracy.value:.1f} percent, {log_scores[method].value:.2f} nats"
         for method, accuracy in accuracies.items()
     ]
-    return Picture(
+    return picture(
+        figure,
         "scores",
         "Scores with their uncertainty",
         f"Dots are scores on {data.labels_text}; bars are 95 % intervals over the items. "
         "Balanced accuracy judges the labels, the log score the stated probabilities.",
         f"Dot plot of balanced accuracy and log score: {'; '.join(words)}.",
-        render(figure),
-        spots(figure, [*_mean_points(left, accuracies, " %"), *_mean_points(right, log_scores, " nats")]),
+        [*_mean_points(left, accuracies, " %"), *_mean_points(right, log_scores, " nats")],
     )
 
 
@@ -340,15 +343,15 @@ def sureness_figure(data: DatasetResult) -> Picture:
     axes.set_xlabel("share of the items, %")
     figure.legend(loc="outside upper center", ncols=5, handlelength=0.8, columnspacing=0.8, handletextpad=0.3)
     words = [f"{method} {share:.0f} %" for method, share in zip(methods, shares[:, -1], strict=True)]
-    return Picture(
+    return picture(
+        figure,
         "sureness",
         "Confidence of each method",
         "Each bar divides the items by the probability of their most probable label; the labelled part at the right "
         f"end has the items above {CONFIDENT:g}. A method with more of these than the exact posterior, if known, is "
         "overconfident.",
         f"Stacked bars of stated confidence. Share of the items above {CONFIDENT:g}: " + ", ".join(words) + ".",
-        render(figure),
-        spots(figure, points),
+        points,
     )
 
 
@@ -378,12 +381,12 @@ def agreement_figure(data: DatasetResult) -> Picture | None:
     axes.tick_params(length=0)
     for spine in axes.spines.values():
         spine.set_visible(False)
-    return Picture(
+    return picture(
+        figure,
         "agreement",
         "Agreement between methods",
         "Share of the items, in percent, to which two methods give the same label; columns are numbered like the rows. "
         "Methods that agree can be wrong together.",
         f"Matrix of agreement between methods, from {share.min():.1f} to 100 percent.",
-        render(figure),
-        spots(figure, points),
+        points,
     )

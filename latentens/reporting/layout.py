@@ -26,28 +26,22 @@ class Cell:
     Attributes:
         text: Its content.
         small: Small print below it.
-        order: The number to sort by, if it is not the content.
         kind: `number` aligns right, `words` wraps.
         best: Whether it is highlighted.
-        hint: Text that shows where a pointer rests on it.
-        settings: Names and values, instead of a text.
     """
 
-    text: str = ""
+    text: str
     small: str = ""
-    order: float | None = None
     kind: str = ""
     best: bool = False
-    hint: str = ""
-    settings: tuple[tuple[str, str], ...] = ()
 
 
 Row = list[str | Cell]
 
 
-def number(text: str, small: str = "", order: float | None = None, best: bool = False) -> Cell:
+def number(text: str, small: str = "", best: bool = False) -> Cell:
     """A cell of a number."""
-    return Cell(text, small, None if order is None else float(order), "number", best)
+    return Cell(text, small, "number", best)
 
 
 def words(text: str) -> Cell:
@@ -60,13 +54,13 @@ class Table:
     """A table that scrolls sideways, and with scripts can be sorted and, if long, searched.
 
     Attributes:
-        headings: Of the columns.
+        headings: Of the columns; a score is named, with its meaning where a pointer rests on it.
         rows: The first cell of each row, a text, is its heading.
         emphasised: The row with this heading stands out.
         summary: If given, the table is shown on demand under this title.
     """
 
-    headings: Sequence[str | Cell]
+    headings: Sequence[str | Score]
     rows: Sequence[Row]
     emphasised: str = ""
     summary: str = ""
@@ -74,23 +68,19 @@ class Table:
 
 @dataclass(frozen=True)
 class Matrices:
-    """Small confusion matrices, shown on demand.
+    """Small confusion matrices, shown on demand if they are many.
 
     Attributes:
-        summary: The title.
         note: How to read them.
         classes: Names of the rows.
         votes: Names of the columns.
         matrices: Shares by the name of the voter.
-        opened: Whether they are shown from the start.
     """
 
-    summary: str
     note: str
     classes: Sequence[str]
     votes: Sequence[str]
     matrices: Sequence[tuple[str, np.ndarray]]
-    opened: bool
 
 
 Block = Table | Matrices | str
@@ -120,13 +110,6 @@ class Part:
     tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
 
 
-def heading(score: Score) -> Cell:
-    """The heading of a score's column; its meaning shows where a pointer rests on it."""
-    unit = f", {score.unit}" if score.unit else ""
-    better = {"larger": "\u00a0↑", "smaller": "\u00a0↓", None: ""}[score.better]
-    return Cell(score.title + unit + better, hint=score.meaning)
-
-
 def _best(score: Score, means: Mapping[str, Mean]) -> str | None:
     """The best method by a score; the exact posterior does not compete."""
     competing = {method: mean for method, mean in means.items() if method != EXACT}
@@ -139,7 +122,7 @@ def score_tables(means: Means, scores: Sequence[Score]) -> list[Table]:
     for group in dict.fromkeys(score.group for score in scores):
         columns = [(score, found) for score in scores if score.group == group and (found := column(means, score.name))]
         if columns:
-            headings = [group, *(heading(score) for score, _ in columns)]
+            headings = [group, *(score for score, _ in columns)]
             tables.append(Table(headings, _method_rows(columns, in_full=True), EXACT))
     return tables
 
@@ -150,7 +133,7 @@ def glance_tables(means: Mapping[str, Means], scores: Sequence[Score]) -> list[T
     for score in scores:
         columns = [(score, column(found, score.name)) for found in means.values()]
         if score.heading and score.group != "Cost" and (rows := _method_rows(columns)):
-            tables.append(Table([heading(score), *means], rows, EXACT))
+            tables.append(Table([score, *means], rows, EXACT))
     return tables
 
 
@@ -206,15 +189,6 @@ def frame_table(frame: pd.DataFrame, headings: Sequence[str] | None = None, summ
 def _frame_cell(value: Any) -> Cell:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return number(number_text(value)) if is_number else words(number_text(value))
-
-
-def settings_table(settings: pd.DataFrame) -> Table:
-    """Every hyperparameter, one row per method."""
-    rows: list[Row] = [
-        [str(method), Cell(kind="words", settings=tuple(zip(part["setting"], part["value"], strict=True)))]
-        for method, part in settings.groupby("estimator", sort=False)
-    ]
-    return Table(["Method", "Settings"], rows)
 
 
 def meanings_table(scores: Sequence[Score]) -> Table:

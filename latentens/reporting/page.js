@@ -17,7 +17,7 @@ document.querySelector("nav").append(theme);
 /* ---- sorting ---- */
 const orderOf = cell => {
   const words = cell.tagName === "TH" ? cell : cell.firstChild;  // without the small print
-  const text = cell.dataset.order ?? words?.textContent ?? "";
+  const text = words?.textContent ?? "";
   const number = parseFloat(text.replace(/[,\s]/g, "").replace("−", "-").replace(/^p[<=]/, ""));
   return { text: cell.textContent.trim(), number };
 };

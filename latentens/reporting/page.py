@@ -17,9 +17,10 @@ from markupsafe import Markup, escape
 
 from latentens.comparison import Comparison, DatasetResult, from_tree
 from latentens.errors import LatentensError
-from latentens.reporting import figures, layout, parts
+from latentens.reporting import layout, parts
 from latentens.reporting.conclusions import Findings, Summary, find, summarise, summarise_all
 from latentens.reporting.drawing import Picture, colours, style
+from latentens.reporting.figures import methods_part
 from latentens.reporting.layout import Part, Table
 from latentens.reporting.tables import Means, average_pairs, averages, csv_tables, pairs_frame, scores_frame
 from latentens.reporting.voters import dependence_part, voters_part
@@ -37,31 +38,23 @@ class Chapter:
     """The content of the page on one data set.
 
     Attributes:
-        anchor: Its address on the page.
         data: The data set, with short names of methods.
         means: Scores by method and score.
         findings: Conclusions in numbers.
         summary: Conclusions in words.
-        first: Parts before the figures.
-        pictures: The figures.
-        later: Parts after the figures.
+        parts: Its titled parts.
         scores: Tables of scores.
         differences: By title of a score the table of the best method against the others and that of all pairs.
-        draws: ArviZ's summary of posterior draws, by method.
         footnotes: Short names of methods by full ones, where these differ.
     """
 
-    anchor: str
     data: DatasetResult
     means: Means
     findings: Findings
     summary: Summary
-    first: list[Part]
-    pictures: list[Picture]
-    later: list[Part]
+    parts: list[Part]
     scores: list[Table]
     differences: list[tuple[str, Table, Table]]
-    draws: Mapping[str, pd.DataFrame]
     footnotes: Mapping[str, str]
 
 
@@ -91,8 +84,8 @@ def report(comparison: xr.DataTree | Comparison, out: str | Path) -> Path:
     pictures = {
         f"{chapter.data.name} {picture.name}": picture
         for chapter in chapters
-        for drawn in (chapter.pictures, *(part.pictures for part in (*chapter.first, *chapter.later)))
-        for picture in drawn
+        for part in chapter.parts
+        for picture in part.pictures
     }
     for name, picture in zip(safe_names(pictures), pictures.values(), strict=True):
         (folder / f"{name}.png").write_bytes(picture.png)
@@ -112,12 +105,19 @@ def _chapters(comparison: Comparison) -> list[Chapter]:
     for data in track_late(brief.datasets, lambda data: f"Report on {data.name}"):
         means, pairs = all_means.get(data.name, {}), all_pairs.get(data.name, {})
         findings = find(data, means, pairs)
-        draws = {method: figures.draws_summary(tree) for method, tree in figures.draw_trees(data).items()}
         with style():
-            first = [parts.recommendation_part(data), parts.signal_part(data), parts.estimates_part(data, key)]
-            later = [parts.items_part(data), voters_part(data), dependence_part(data)]
-            later += [parts.effective_voters_part(data), parts.prediction_part(data), parts.check_part(data, colour)]
-            pictures = figures.draw_all(data, means, draws, colour, key)
+            found = [
+                parts.recommendation_part(data),
+                parts.signal_part(data),
+                parts.estimates_part(data, key),
+                methods_part(data, means, colour, key),
+                parts.items_part(data),
+                voters_part(data),
+                dependence_part(data),
+                parts.effective_voters_part(data),
+                parts.prediction_part(data),
+                parts.check_part(data, colour),
+            ]
         differences = []
         for name, leader in (("balanced_accuracy", findings.labels), ("log_score", findings.probabilities)):
             if leader is not None and leader.others:
@@ -125,17 +125,13 @@ def _chapters(comparison: Comparison) -> list[Chapter]:
                 against, everything = layout.leader_table(pairs, leader, score), layout.all_pairs_table(pairs, score)
                 differences.append((score.title, against, everything))
         chapter = Chapter(
-            f"data-{len(chapters) + 1}",
             data,
             means,
             findings,
             summarise(data, means, pairs, findings),
-            [part for part in first if part is not None],
-            pictures,
-            [part for part in later if part is not None],
+            [part for part in found if part is not None],
             layout.score_tables(means, scores),
             differences,
-            draws,
             {name: shown for name, shown in short.items() if shown in data.estimators and shown != name},
         )
         chapters.append(chapter)
@@ -146,12 +142,9 @@ def _joined_tables(chapters: Sequence[Chapter]) -> dict[str, pd.DataFrame]:
     """The tables of all parts by name, with the data set in the first column."""
     found: dict[str, dict[str, pd.DataFrame]] = {}
     for chapter in chapters:
-        for part in (*chapter.first, *chapter.later):
+        for part in chapter.parts:
             for name, frame in part.tables.items():
                 found.setdefault(name, {})[chapter.data.name] = frame
-        if chapter.draws:
-            draws = pd.concat(chapter.draws, names=["estimator", "row"]).reset_index("estimator")
-            found.setdefault("draws", {})[chapter.data.name] = draws
     return {name: pd.concat(frames, names=["dataset", "row"]).reset_index("dataset") for name, frames in found.items()}
 
 
@@ -180,13 +173,10 @@ def _render(
         chapters=chapters,
         overview=summarise_all({chapter.data.name: chapter.findings for chapter in chapters}),
         glance=layout.glance_tables({chapter.data.name: chapter.means for chapter in chapters}, comparison.scores),
-        settings=[
-            layout.frame_table(tables["run"], ["Run", "Value"]),
-            layout.settings_table(tables["settings"]),
-            layout.frame_table(tables["diagnostics"], summary="Diagnostics of every fit"),
-            layout.meanings_table(comparison.scores),
-        ],
-        frame_table=layout.frame_table,
+        run=layout.frame_table(tables["run"], ["Run", "Value"]),
+        settings=tables["settings"].groupby("estimator", sort=False),
+        diagnostics=layout.frame_table(tables["diagnostics"], summary="Diagnostics of every fit"),
+        meanings=layout.meanings_table(comparison.scores),
         files=[(name, len(tables[name]), text.encode()) for name, text in texts.items()],
         css=css,
         script=script,

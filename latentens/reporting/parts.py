@@ -15,7 +15,7 @@ from latentens.errors import LatentensError, LatentensWarning
 from latentens.estimation import effective_judges, estimate, explain
 from latentens.recommendation.recommend import GROUP, method_rows, plausible_models
 from latentens.recommendation.text import briefly
-from latentens.reporting.drawing import PALETTE, Picture, panels, render, row_axes, wrapped
+from latentens.reporting.drawing import PALETTE, Picture, panels, picture, row_axes, wrapped
 from latentens.reporting.layout import MISSING, Block, Cell, Part, Row, Table, number, words
 from latentens.reporting.tables import WARNING, consensus, prediction_frame
 from latentens.votes.matching import named_labels
@@ -87,12 +87,12 @@ def _picture(found: xr.Dataset) -> Picture:
         axes.errorbar(value, places, xerr=ends, fmt="o", markersize=4, color=colour, label=f"if {model}")
     axes.set_xlabel("expected balanced accuracy (%)")
     figure.legend(loc="outside upper left", ncols=2)
-    return Picture(
+    return picture(
+        figure,
         "recommendation",
         "What to expect of each method",
         "Balanced accuracy on twins of the votes, with 90 % intervals, under each plausible model.",
         f"Expected balanced accuracy of {len(methods)} methods under {len(models)} models.",
-        render(figure),
     )
 
 
@@ -155,13 +155,13 @@ def _histograms(checks: Mapping[str, CheckResult], colour: Mapping[str, str], mo
         axes.set_xlabel("votes of an item")
         axes.grid(False, axis="x")
     grid[0].set_ylabel("items")
-    return Picture(
+    return picture(
+        figure,
         "vote-counts",
         "Number of votes per item",
         "Bars: observed number of items. Dots: the number that the fitted model expects, with two standard deviations "
         "that allow for the fit.",
         "Histograms of vote counts beside those of fitted models.",
-        render(figure),
     )
 
 
@@ -216,7 +216,7 @@ def items_part(data: DatasetResult) -> Part | None:
 
     uncertain: list[Row] = []
     for item in order[:MOST_ITEMS]:
-        share = number(f"{100 * confidence[item]:.0f}\u00a0%", order=confidence[item])
+        share = number(f"{100 * confidence[item]:.0f}\u00a0%")
         uncertain.append([*about(item), data.class_names[label[item]], share])
     headings = ["Least certain items", "votes", "label by most methods", "mean confidence"]
     body: list[Block] = [Table(headings, uncertain)]

@@ -13,7 +13,7 @@ from latentens.inference.independent import count_by_label
 from latentens.inference.skill import COVERAGE, VoterSkill
 from latentens.methods.display import MOST_CLASSES
 from latentens.reporting.conclusions import LEAST_KNOWN
-from latentens.reporting.drawing import WIDTH, Picture, Spot, render, spots, wrapped
+from latentens.reporting.drawing import WIDTH, Picture, Point, picture, wrapped
 from latentens.reporting.layout import Block, Cell, Matrices, Part, Row, Table, number, words
 from latentens.runtime.text import signed
 
@@ -116,7 +116,6 @@ def _chart(
     axes.axvline(100 / len(data.class_names), color="#555555", linewidth=0.9, linestyle=":")
     axes.set_yticks(range(len(drawn)), [wrapped(data.voter_names[voter], 24).split("\n")[0] for voter in drawn])
     axes.set_xlabel("balanced accuracy, % (dotted: chance)")
-    png = render(figure)
     said = []
     for place, voter in enumerate(drawn):
         flag = f", {found.flags[voter]}" if found.flags[voter] else ""
@@ -130,7 +129,7 @@ def _chart(
     if len(drawn) < len(order):
         caption += f" The best and the worst {most // 2} of {len(order)} are shown."
     alternative = f"Dot plot. {'. '.join(said)}."
-    return Picture("voters", "Balanced accuracy of the voters", caption, alternative, png, spots(figure, points))
+    return picture(figure, "voters", "Balanced accuracy of the voters", caption, alternative, points)
 
 
 def _balanced(found: VoterSkill) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -146,7 +145,7 @@ def _quality_table(
     rows: list[Row] = [
         [
             data.voter_names[voter],
-            number(f"{found.votes[voter]:,}", order=found.votes[voter]),
+            number(f"{found.votes[voter]:,}"),
             *(_range_cell(*(part[voter] for part in score)) for score in scores),
             *([words(found.flags[voter])] if any(found.flags) else []),
         ]
@@ -161,10 +160,10 @@ def _range_cell(value: float, low: float, high: float) -> Cell:
     if np.isnan(value):
         return number("–")
     ends = "" if np.isnan(low) else f"{100 * low:.1f} – {100 * high:.1f}"
-    return number(f"{100 * value:.1f}", ends, order=value)
+    return number(f"{100 * value:.1f}", ends)
 
 
-def _matrices(data: DatasetResult, found: VoterSkill, most_open: int = 10, most: int = 24) -> Matrices:
+def _matrices(data: DatasetResult, found: VoterSkill, most: int = 24) -> Matrices:
     """Confusion matrices of the voters with the most votes."""
     busiest = np.sort(np.argsort(-found.votes, kind="stable")[:most])
     note = "Rows: the estimated label. Columns: the vote. Percent of each row."
@@ -172,7 +171,7 @@ def _matrices(data: DatasetResult, found: VoterSkill, most_open: int = 10, most:
         note += f" The {most} voters with the most votes."
     shown = [(data.voter_names[voter], found.confusion[voter]) for voter in busiest]
     columns = tuple(map(str, data.votes.category_names))[: found.confusion.shape[2]]
-    return Matrices("Confusion matrix of each voter", note, data.class_names, columns, shown, len(shown) <= most_open)
+    return Matrices(note, data.class_names, columns, shown)
 
 
 def dependence_part(data: DatasetResult, most: int = 50) -> Part | None:
@@ -186,15 +185,17 @@ def dependence_part(data: DatasetResult, most: int = 50) -> Part | None:
         "overconfident. The check needs no labels.",
     ]
     names = list(data.voter_names)
+    figure, points = _heat_map(found.residual, names, found.group)
     pictures = [
-        Picture(
+        picture(
+            figure,
             "dependence",
             "Agreement beyond the label, by the votes alone",
             "Red: two voters agree more often than a fit of independent voters predicts; blue: less often. Frames mark "
             "groups of dependent voters. Such a group need not be red: if the fit mistakes its common opinion for the "
             "label, other pairs stand out instead.",
             f"Heat map of excess correlations between {len(names)} voters. {found.summary}",
-            *_heat_map(found.residual, names, found.group),
+            points,
         )
     ]
     if not data.votes.is_sparse and data.num_known >= LEAST_KNOWN:
@@ -205,15 +206,17 @@ def dependence_part(data: DatasetResult, most: int = 50) -> Part | None:
             linked[pair] = True
         _, groups = connected_components(linked, directed=False)
         alone = np.bincount(groups)[groups] == 1
-        picture = Picture(
+        figure, points = _heat_map(known.correlation, names, np.where(alone, -1, groups))
+        by_labels = picture(
+            figure,
             "dependence-known",
             "Agreement beyond the label, by known labels",
             "Red: among items with the same true label, two voters agree more often than by chance; blue: less often. "
             "Frames mark voters linked by pairs that chance does not explain.",
             f"Heat map of correlations between {len(groups)} voters given the label. {words[-1]}",
-            *_heat_map(known.correlation, names, np.where(alone, -1, groups)),
+            points,
         )
-        pictures = [picture, *pictures]
+        pictures = [by_labels, *pictures]
     first, second = np.nonzero(np.triu(found.p_values <= found.level, 1))
     order = np.argsort(-np.abs(found.residual[first, second]), kind="stable")[:most]
     rows: list[Row] = [
@@ -240,7 +243,7 @@ def _by_known_labels(data: DatasetResult, known: LabelDependence, most: int = 5)
 
 def _heat_map(
     values: np.ndarray, names: list[str], groups: np.ndarray, most_spots: int = 60, beyond: float = 1.3
-) -> tuple[bytes, tuple[Spot, ...]]:
+) -> tuple[Figure, list[Point]]:
     """Excess correlations of all pairs, voters of a group next to each other and in a frame; group −1 is none."""
     order = np.lexsort((np.arange(len(groups)), np.where(groups < 0, len(groups), groups)))
     values, names = values[np.ix_(order, order)], [names[voter] for voter in order]
@@ -255,13 +258,12 @@ def _heat_map(
         corner, size = (members[0] - 0.5, members[0] - 0.5), len(members)
         axes.add_patch(Rectangle(corner, size, size, fill=False, edgecolor="#111111", linewidth=1.6))
     figure.colorbar(shown, ax=axes, shrink=0.8, label="excess correlation")
-    png = render(figure)
     points = [
         (axes, float(column), float(row), f"{names[row]} and {names[column]}: {signed(float(values[row, column]))}")
         for row, column in np.ndindex(values.shape)
         if row != column and len(order) <= most_spots
     ]
-    return png, spots(figure, points)
+    return figure, points
 
 
 def _name_cells(
