@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,8 +20,7 @@ LEAST_KNOWN, LEAST_OF_CLASS = 50, 10
 """Minimum number of known labels, in total and of each class, to judge methods and voters by."""
 
 
-@dataclass(frozen=True)
-class Leader:
+class Leader(NamedTuple):
     """The best method by one score.
 
     Attributes:
@@ -40,25 +39,7 @@ class Leader:
         return (*self.tied, *self.behind)
 
 
-@dataclass(frozen=True)
-class Dependence:
-    """Pairs of voters that agree more than chance explains among items of the same true label.
-
-    Attributes:
-        num_dependent: Number of such pairs.
-        num_checked: Number of pairs with enough votes in common to tell.
-        strongest: The two voters, by number, with the strongest correlation.
-        correlation: That correlation.
-    """
-
-    num_dependent: int
-    num_checked: int
-    strongest: tuple[int, int] | None
-    correlation: float
-
-
-@dataclass(frozen=True)
-class Findings:
+class Findings(NamedTuple):
     """Conclusions on one data set.
 
     Attributes:
@@ -66,7 +47,6 @@ class Findings:
         probabilities: Leader by log score; None where no label is known.
         gaps: Mean stated confidence minus accuracy, of the methods where it is clear, largest first.
         impossible: Number of items whose true label a method practically ruled out, by method, where there are any.
-        dependence: How voters depend on each other given the true label; None where that is unknown.
         scarce: Whether the known labels are too few to say which method to trust.
     """
 
@@ -74,7 +54,6 @@ class Findings:
     probabilities: Leader | None
     gaps: Mapping[str, float]
     impossible: Mapping[str, int]
-    dependence: Dependence | None
     scarce: bool
 
 
@@ -90,7 +69,7 @@ def find(data: DatasetResult, means: Means, pairs: Pairs) -> Findings:
     counts = np.bincount(data.labels[known].astype(int), minlength=len(data.class_names))
     scarce = bool(counts.sum() < LEAST_KNOWN or counts.min() < LEAST_OF_CLASS)
     if not known.any() or not data.estimates:
-        return Findings(None, None, {}, {}, None, scarce)
+        return Findings(None, None, {}, {}, scarce)
     truth, gaps, impossible = data.labels[known].astype(int), dict[str, float](), dict[str, int]()
     for method, posterior in data.scored_estimates.items():
         probs, interval = posterior[known], means.get((method, "confidence_gap"))
@@ -107,7 +86,6 @@ def find(data: DatasetResult, means: Means, pairs: Pairs) -> Findings:
         _leader(data, means, pairs, "log_score"),
         dict(sorted(gaps.items(), key=lambda item: -item[1])),
         impossible,
-        _dependence(data),
         scarce,
     )
 
@@ -131,27 +109,14 @@ def gap_text(score: str, difference: float) -> str:
     return f"{100 * size:.1f} points" if find_score(score).unit == "%" else f"{size:.2f} nats"
 
 
-def _dependence(data: DatasetResult) -> Dependence | None:
-    """All pairs of voters with enough votes in common; None where too little is known or voters are too many."""
-    if data.votes.is_sparse or data.num_known < 2 or data.votes.num_voters > MAX_VOTERS:
-        return None
-    found = label_dependence(data.votes.matrix, data.labels, len(data.class_names))
-    pairs = found.dependent(SIGNIFICANCE)
-    strongest = pairs[0] if pairs else None
-    correlation = float(found.correlation[strongest]) if strongest else 0.0
-    return Dependence(len(pairs), int(np.triu(found.checked).sum()), strongest, correlation)
-
-
-@dataclass(frozen=True)
-class Reason:
+class Reason(NamedTuple):
     """A sentence or two, and perhaps examples."""
 
     text: str
     examples: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Summary:
+class Summary(NamedTuple):
     """The conclusions on a data set.
 
     Attributes:
@@ -286,15 +251,7 @@ def _confidence_reasons(data: DatasetResult, means: Means, findings: Findings, m
     if sure:
         by = f", by {number}" if by_gold else ""
         words = f"Overconfidence: {listing(sure)} {'is' if len(sure) == 1 else 'are'} overconfident{by}."
-        if (found := findings.dependence) is not None and found.strongest is not None:
-            first, second = (data.voter_names[voter] for voter in found.strongest)
-            words += (
-                f" A likely reason: voters depend on each other. Among items with the same true label, "
-                f"{found.num_dependent:,} of {found.num_checked:,} pairs of voters still agree more than by chance; "
-                f"the strongest correlation is {found.correlation:.2f}, between {first} and {second}. A method that "
-                "assumes independent voters counts the same evidence several times."
-            )
-        yield Reason(words, tuple(_sure_example(data, means, method) for method in sure[:most]))
+        yield Reason(words + _dependence(data), tuple(_sure_example(data, means, method) for method in sure[:most]))
     if modest:
         known = f"of {number} more" if by_gold else "more labels"
         yield Reason(f"Underconfident: {known} are right than the stated confidence suggests, for {listing(modest)}.")
@@ -303,6 +260,23 @@ def _confidence_reasons(data: DatasetResult, means: Means, findings: Findings, m
             f"{method} practically ruled out the true label of {count:,} of the {data.num_known:,} labelled items, "
             "with a probability below one in a trillion. Such items dominate its log score."
         )
+
+
+def _dependence(data: DatasetResult) -> str:
+    """Voters that depend on each other given the true label; empty if none do, or if it cannot be told."""
+    if data.votes.is_sparse or data.num_known < 2 or data.votes.num_voters > MAX_VOTERS:
+        return ""
+    found = label_dependence(data.votes.matrix, data.labels, len(data.class_names))
+    pairs = found.dependent(SIGNIFICANCE)
+    if not pairs:
+        return ""
+    first, second = (data.voter_names[voter] for voter in pairs[0])
+    return (
+        f" A likely reason: voters depend on each other. Among items with the same true label, {len(pairs):,} of "
+        f"{np.triu(found.checked).sum():,} pairs of voters still agree more than by chance; the strongest correlation "
+        f"is {found.correlation[pairs[0]]:.2f}, between {first} and {second}. A method that assumes independent voters "
+        "counts the same evidence several times."
+    )
 
 
 def _sure_example(data: DatasetResult, means: Means, method: str) -> str:
