@@ -248,19 +248,23 @@ def model(name, held_out):
     return replace(made, held_out=held_out)
 
 
+def judged_by_name(*arguments):
+    return {found.name: found for found in judge(*arguments)}
+
+
 def test_models_are_judged_by_votes_and_then_by_gold():
     generator = np.random.default_rng(1)
     base = generator.normal(size=400)
     near, far = base + generator.normal(-0.001, 0.1, 400), base + generator.normal(-1.0, 0.5, 400)
     models = [model("best", base), model("near", near), model("far", far)]
-    _, judged = judge(models, {}, KEY)
+    judged = judged_by_name(models, {}, KEY)
     assert [bool(judged[name].ruled_out) for name in ("best", "near", "far")] == [False, False, True]
     assert sum(each.weight for each in judged.values()) == pytest.approx(1)
     assert judged["far"].difference == pytest.approx((far - base).sum())
     gold = {"best": np.full(50, -2.0) + base[:50] / 10, "near": np.full(50, -2.0), "far": np.full(50, -0.1)}
-    _, judged = judge(models, gold, KEY)
+    judged = judged_by_name(models, gold, KEY)
     assert [bool(judged[name].ruled_out) for name in ("best", "near", "far")] == [True, True, False]
-    _, judged = judge(models, {**gold, "far": gold["near"] + 0.01}, KEY)  # no reason to doubt the votes
+    judged = judged_by_name(models, {**gold, "far": gold["near"] + 0.01}, KEY)  # no reason to doubt the votes
     assert [bool(judged[name].ruled_out) for name in ("best", "near", "far")] == [False, False, True]
 
 
@@ -270,14 +274,14 @@ def test_a_model_must_predict_better_than_a_simpler_one():
     more = Confounder(VOTERS)
     level = replace(model("level", base + generator.normal(0.01, 0.3, 400)), model=more)
     ahead = replace(model("ahead", base + generator.normal(0.2, 0.3, 400)), model=more)
-    _, judged = judge([model("simple", base), level], {}, KEY)
+    judged = judged_by_name([model("simple", base), level], {}, KEY)
     assert (judged["simple"].ruled_out, judged["simple"].weight) == ("", 1.0)
     assert judged["level"].ruled_out == "predicts votes no better than simple, which is simpler"
-    _, judged = judge([model("simple", base), ahead], {}, KEY)
+    judged = judged_by_name([model("simple", base), ahead], {}, KEY)
     assert judged["ahead"].ruled_out == ""
     assert "worse than ahead" in judged["simple"].ruled_out
     for fault in ({"check_p_value": 0.001}, {"unidentified": "so it is"}):  # cannot stand for others
-        _, judged = judge([replace(model("simple", base), **fault), level], {}, KEY)
+        judged = judged_by_name([replace(model("simple", base), **fault), level], {}, KEY)
         assert judged["level"].ruled_out == ""
         assert judged["level"].weight == 1
         assert judged["simple"].ruled_out
@@ -287,7 +291,7 @@ def test_contradicted_models_and_open_labels_are_ruled_out_even_if_none_is_left(
     base = np.random.default_rng(2).normal(size=400)
     contradicted = replace(model("contradicted", base), check_p_value=0.0001)
     opened = replace(model("opened", base + 0.001), unidentified="the label is not identified")
-    _, judged = judge([contradicted, opened], {}, KEY)
+    judged = judged_by_name([contradicted, opened], {}, KEY)
     assert judged["contradicted"].ruled_out == "is contradicted by the votes (p < 0.001)"
     assert judged["opened"].ruled_out == "does not identify the label: the label is not identified"
     assert [each.weight for each in judged.values()] == [0, 0]

@@ -16,7 +16,7 @@ from latentens.datasets import Dataset
 from latentens.methods import DawidSkeneEM, MajorityVote, MaximumLikelihood
 from latentens.models import DawidSkene, OneCoin
 from latentens.recommendation import candidates
-from latentens.recommendation.candidates import Candidate, FittedModel, Plausibility
+from latentens.recommendation.candidates import Candidate, FittedModel
 from latentens.recommendation.decision import SCORES, Recommendation, Twin, TwinScores, choose, score_on_gold
 from latentens.recommendation.recommend import without_disproved
 from latentens.recommendation.text import CAVEAT, GOLD_CAVEAT, NO_MODEL, sentences
@@ -74,8 +74,7 @@ def evidence(gold=None, model=None, unidentified=(), ruled_out="is contradicted 
         Dataset("votes", VOTES, np.full(ITEMS, -1), gold=labels if number else None),
         ITEMS,
         SIGNAL,
-        [replace(fitted, check_p_value=np.nan if drawn else 0.0001)],
-        {"Model": Plausibility(0.0, 0.0, 1.0 if drawn else 0.0, "" if drawn else ruled_out)},
+        [replace(fitted, weight=1.0) if drawn else replace(fitted, check_p_value=0.0001, ruled_out=ruled_out)],
         twins=drawn,
         unidentified=dict.fromkeys(unidentified, "the label is not identified: two groups"),
         **more,

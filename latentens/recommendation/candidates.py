@@ -13,7 +13,7 @@ from latentens import methods
 from latentens.checks import check_fit
 from latentens.comparison.cell import Cell
 from latentens.comparison.result import Outcome
-from latentens.comparison.sweep import MethodFactory, cells_of, named_methods
+from latentens.comparison.sweep import MethodFactory, cells_of
 from latentens.datasets.dataset import Dataset
 from latentens.errors import LatentensError
 from latentens.inference.orient import orientation
@@ -81,11 +81,6 @@ def spare_candidates(votes: Votes) -> dict[str, Candidate]:
     return {"Confounder": _factor_model(Confounder, votes)}
 
 
-def named_candidates(given: Methods) -> dict[str, Candidate]:
-    """Candidates from a user's methods, whose fits must have a generative model."""
-    return {name: Candidate(name, method) for name, method in named_methods(given).items()}
-
-
 def default_methods(votes: Votes, *, quick: bool, has_gold: bool = False) -> dict[str, Method | MethodFactory]:
     """The methods for votes of this form by the names that the command line takes, the cheaper ones first.
 
@@ -150,7 +145,11 @@ class FittedModel:
         unidentified: Why the votes do not identify its label; empty where they do.
         held_out: The log-likelihood of each held-out item.
         check_p_value: P-value of its predictive check; NaN where there is none.
-        check_summary: What the predictive check found.
+        check_summary: The result of the predictive check in a sentence.
+        difference: Its held-out log-likelihood minus that of the best candidate, in nats.
+        error: The standard error of that difference.
+        weight: Its weight among the models that are not ruled out.
+        ruled_out: Why it is ruled out; empty where it is not.
     """
 
     name: str
@@ -164,11 +163,10 @@ class FittedModel:
     held_out: PerItem | None = None
     check_p_value: float = np.nan
     check_summary: str = ""
-
-    @property
-    def num_parameters(self) -> int:
-        """Number of free parameters."""
-        return num_parameters(self.model)
+    difference: float = 0.0
+    error: float = 0.0
+    weight: float = 0.0
+    ruled_out: str = ""
 
     def is_contradicted(self, level: float = 0.01) -> bool:
         """Whether the votes contradict the model, by its predictive check."""
@@ -181,23 +179,6 @@ class FittedModel:
             return f"does not identify the label: {self.unidentified}"
         contradicted = f"is contradicted by the votes ({probability_text(self.check_p_value)})"
         return contradicted if self.is_contradicted() else ""
-
-
-@dataclass(frozen=True)
-class Plausibility:
-    """How plausible a candidate model is.
-
-    Attributes:
-        difference: Its held-out log-likelihood minus that of the best candidate, in nats.
-        error: The standard error of that difference.
-        weight: Its weight among the models that are not ruled out.
-        ruled_out: Why it is ruled out; empty where it is not.
-    """
-
-    difference: float
-    error: float
-    weight: float
-    ruled_out: str
 
 
 def fit_candidates(
@@ -303,7 +284,7 @@ def judge(
     gold: Mapping[str, PerItem],
     key: jax.Array,
     check: Callable[[FittedModel], FittedModel] = lambda model: model,
-) -> tuple[list[FittedModel], dict[str, Plausibility]]:
+) -> list[FittedModel]:
     """Rule out models by votes and gold labels, and weigh those that are left.
 
     A model is ruled out if another one predicts held-out votes clearly better, or if a simpler one that has no flaw
@@ -319,7 +300,7 @@ def judge(
         check: Adds the predictive check to a model; called only for models that are not ruled out otherwise.
 
     Returns:
-        The models, checked where needed, and the plausibility of each.
+        The models, checked where needed, with the fields on their plausibility.
     """
     known = {model.name: model for model in models}
     held_out = {model.name: model.held_out for model in models if model.held_out is not None}
@@ -327,10 +308,10 @@ def judge(
     ruled_out = {name: _clearly_worse(values, held_out[best], best, "votes") for name, values in held_out.items()}
     left = [name for name, reason in ruled_out.items() if not reason]
     known |= {name: check(known[name]) for name in left}
-    simplest = min([name for name in left if not known[name].flaw] or left, key=lambda name: known[name].num_parameters)
+    sizes = {model.name: num_parameters(model.model) for model in models}
+    simplest = min([name for name in left if not known[name].flaw] or left, key=lambda name: sizes[name])
     for name in left:
-        is_larger = known[name].num_parameters > known[simplest].num_parameters
-        if is_larger and not _clearly_worse(held_out[simplest], held_out[name], name, "votes"):
+        if sizes[name] > sizes[simplest] and not _clearly_worse(held_out[simplest], held_out[name], name, "votes"):
             ruled_out[name] = f"predicts votes no better than {simplest}, which is simpler"
     if gold:
         before, ruled_out = ruled_out, _by_gold(ruled_out, gold)
@@ -338,11 +319,12 @@ def judge(
         known |= {name: check(known[name]) for name in back}
     ruled_out |= {name: known[name].flaw for name, reason in ruled_out.items() if not reason}
     weights = _weights([held_out, gold], [name for name, reason in ruled_out.items() if not reason], key)
-    judged = {
-        name: Plausibility(*_difference(values, held_out[best]), weights.get(name, 0.0), ruled_out[name])
-        for name, values in held_out.items()
-    }
-    return list(known.values()), judged
+    judged = []
+    for name, values in held_out.items():
+        difference, error = _difference(values, held_out[best])
+        model, weight = known[name], weights.get(name, 0.0)
+        judged.append(replace(model, difference=difference, error=error, weight=weight, ruled_out=ruled_out[name]))
+    return judged
 
 
 def _best(log_probs: Mapping[str, PerItem]) -> str:

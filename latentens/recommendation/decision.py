@@ -24,7 +24,7 @@ from latentens.datasets.dataset import Dataset, simulate_like
 from latentens.errors import LatentensError
 from latentens.methods.base import Method
 from latentens.programs.likelihood import bayes_posterior
-from latentens.recommendation.candidates import SAFEST, FittedModel, Plausibility, model_of
+from latentens.recommendation.candidates import SAFEST, FittedModel, model_of
 from latentens.runtime.numerics import entropy, safe_log
 from latentens.scores import Labels, Posterior, compare_balanced_accuracy, compare_log_scores, holm
 from latentens.scores.scores import evaluate, intervals
@@ -77,9 +77,8 @@ class TwinScores:
 
     @property
     def methods(self) -> list[str]:
-        """The methods that gave a result on every twin."""
-        first, *others = (twin.posteriors for twin in self.twins)
-        return [name for name in first if all(name in other for other in others)]
+        """The methods: those that gave a result on every twin."""
+        return [*self.twins[0].posteriors]
 
     def scores(self, score: ScoreName, method: str | None) -> Float[np.ndarray, " twin"]:
         """A method's expected score on each twin, given its votes; None stands for the exact posterior."""
@@ -302,7 +301,6 @@ class Recommendation:
         num_items: Number of items before a sample was taken.
         signal: Whether the voters agree more than by chance.
         models: The fitted candidate models.
-        plausibility: The plausibility of each.
         not_fitted: Why other candidates could not be fitted.
         twins: Scores on the twins of each plausible model.
         posteriors: The posterior of each method on the votes.
@@ -316,7 +314,6 @@ class Recommendation:
     num_items: int
     signal: SignalCheck
     models: Sequence[FittedModel] = ()
-    plausibility: Mapping[str, Plausibility] = field(default_factory=dict)
     not_fitted: Mapping[str, str] = field(default_factory=dict)
     twins: Sequence[TwinScores] = ()
     posteriors: Mapping[str, Posterior] = field(default_factory=dict)
@@ -328,11 +325,12 @@ class Recommendation:
     @property
     def plausible(self) -> list[FittedModel]:
         """The models that are not ruled out."""
-        return [model for model in self.models if not self.plausibility[model.name].ruled_out]
+        return [model for model in self.models if not model.ruled_out]
 
     def expected(self, score: ScoreName, method: str | None) -> Interval:
         """A score over all plausible models: the weighted mean, and the lowest and highest end of their intervals."""
-        found = [(self.plausibility[part.model].weight, part.expected(score, method)) for part in self.twins]
+        weights = {model.name: model.weight for model in self.models}
+        found = [(weights[part.model], part.expected(score, method)) for part in self.twins]
         value = sum(weight * estimate.value for weight, estimate in found)
         return Interval(value, min(e.low for _, e in found), max(e.high for _, e in found))
 

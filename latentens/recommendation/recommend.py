@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -96,7 +95,9 @@ def recommend(
         rounds.run(cells_of(dataset, chosen, work_key))
         return _tree(found, rounds.outcomes, key)
     usual_models = candidates.default_candidates(dataset.votes, quick=quick)
-    tried = usual_models if models is None else candidates.named_candidates(models)
+    tried = usual_models
+    if models is not None:
+        tried = {name: Candidate(name, method) for name, method in named_methods(models).items()}
     found = rounds.fit_models(found, tried)
     if quick and models is None and len(found.models) == 1:
         found = rounds.fit_models(found, {**tried, **candidates.spare_candidates(dataset.votes)})
@@ -149,8 +150,7 @@ class _Rounds:
         fitted = candidates.with_held_out(fitted, data, self.key, self.run)
         gold = {} if labels is None else {m.name: -log_losses(labels, m.posterior)[labels >= 0] for m in fitted}
         check = partial(candidates.checked, votes=votes, key=self.key)
-        fitted, judged = candidates.judge(fitted, gold, self.key, check)
-        return replace(found, models=fitted, not_fitted=failed, plausibility=judged)
+        return replace(found, models=candidates.judge(fitted, gold, self.key, check), not_fitted=failed)
 
     def score(
         self, found: Recommendation, methods: Mapping[str, Method | MethodFactory], num_twins: int
@@ -184,7 +184,7 @@ class _Rounds:
 
 def without_disproved(found: Recommendation, gold: GoldScores) -> Recommendation:
     """Rule out models whose twins make one expect an accuracy that the gold labels exclude."""
-    judged, left = dict(found.plausibility), []
+    models, left = {model.name: model for model in found.models}, []
     for part in found.twins:
         for name in gold.close:
             expected, seen = part.expected("balanced_accuracy", name), gold.accuracy[name]
@@ -193,13 +193,13 @@ def without_disproved(found: Recommendation, gold: GoldScores) -> Recommendation
                     f"implies that {name} labels {span(expected)} of the items correctly, but it predicts {span(seen)} "
                     f"of the {gold.number:,} gold labels correctly"
                 )
-                judged[part.model] = replace(judged[part.model], ruled_out=reason, weight=0.0)
+                models[part.model] = replace(models[part.model], ruled_out=reason, weight=0.0)
                 break
         else:
             left.append(part)
-    total = sum(judged[part.model].weight for part in left)
-    judged |= {part.model: replace(judged[part.model], weight=judged[part.model].weight / total) for part in left}
-    return replace(found, gold=gold, plausibility=judged, twins=left)
+    total = sum(models[part.model].weight for part in left)
+    models |= {part.model: replace(models[part.model], weight=models[part.model].weight / total) for part in left}
+    return replace(found, gold=gold, models=[*models.values()], twins=left)
 
 
 GROUP = "recommendation"
@@ -229,31 +229,28 @@ def recommendation_group(found: Recommendation) -> xr.Dataset:
         return xr.Dataset(text, attrs=about)
     names, methods = [model.name for model in found.models], [None, *found.posteriors]
     num_twins = len(found.twins[0].twins) if found.twins else 0
-    kinds = ("", "_low", "_high", "_regret", "_loss")
-    tables = {f"{score}{kind}": np.full((len(names), len(methods)), np.nan) for score in SCORES for kind in kinds}
-    each_twin = {f"twin_{score}": np.full((len(names), num_twins, len(methods)), np.nan) for score in SCORES}
-    for part, score in product(found.twins, SCORES):
-        place, losses = names.index(part.model), part.losses(score, [*found.posteriors])
-        for number, method in enumerate(methods):
-            values = (*part.expected(score, method), part.gain(score, None, method), losses.get(method or "", np.nan))
-            for kind, value in zip(kinds, values, strict=True):
-                tables[f"{score}{kind}"][place, number] = value
-            each_twin[f"twin_{score}"][place, :, number] = part.scores(score, method)
-    judged = [found.plausibility[name] for name in names]
-    columns: dict[str, Any] = {
-        name: [getattr(each, name) for each in judged] for name in ("difference", "error", "weight")
-    }
-    columns["check_p_value"] = [model.check_p_value for model in found.models]
     texts = {
-        "ruled_out": [each.ruled_out for each in judged],
+        "ruled_out": [model.ruled_out for model in found.models],
         "program": [str(model.model) for model in found.models],
         "fitted_by": [model.method_name for model in found.models],
         "check": [model.check_summary for model in found.models],
     }
-    columns |= {name: np.array(values, dtype=str) for name, values in texts.items()}
-    variables: dict[str, Any] = {name: ("model", values) for name, values in columns.items()}
-    variables |= {name: (("model", "estimator"), values) for name, values in tables.items()}
-    variables |= {name: (("model", "twin", "estimator"), values) for name, values in each_twin.items()}
+    variables: dict[str, Any] = {name: ("model", np.array(values, dtype=str)) for name, values in texts.items()}
+    for name in ("difference", "error", "weight", "check_p_value"):
+        variables[name] = "model", [getattr(model, name) for model in found.models]
+    kinds = ("", "_low", "_high", "_regret", "_loss")
+    for score in SCORES:
+        expected = np.full((len(kinds), len(names), len(methods)), np.nan)
+        on_twins = np.full((len(names), num_twins, len(methods)), np.nan)
+        for part in found.twins:
+            place, losses = names.index(part.model), part.losses(score, [*found.posteriors])
+            for number, method in enumerate(methods):
+                loss = losses.get(method or "", np.nan)
+                expected[:, place, number] = *part.expected(score, method), part.gain(score, None, method), loss
+                on_twins[place, :, number] = part.scores(score, method)
+        for kind, values in zip(kinds, expected, strict=True):
+            variables[f"{score}{kind}"] = ("model", "estimator"), values
+        variables[f"twin_{score}"] = ("model", "twin", "estimator"), on_twins
     axes = {"model": names, "twin": np.arange(num_twins), "estimator": [EXACT, *found.posteriors]}
     return xr.Dataset(variables | text, axes, about)
 

@@ -155,9 +155,9 @@ def _models(found: Recommendation) -> Iterable[str]:
     if plausible:
         yield f"Plausible models: {', '.join(plausible)}."
     for model in found.models:
-        if reason := found.plausibility[model.name].ruled_out:
+        if model.ruled_out:
             details = f" {model.check_summary}" if model.is_contradicted() and not plausible else ""
-            yield f"Ruled out: {model.name}, which {reason}.{details}"
+            yield f"Ruled out: {model.name}, which {model.ruled_out}.{details}"
     for name, reason in found.not_fitted.items():
         yield f"Not fitted: {name}; {reason}."
 
