@@ -10,11 +10,10 @@ import pytest
 
 from latentens import Dataset, Votes, compare
 from latentens.cli import main
-from latentens.cli.io import by_name
 from latentens.datasets import read_labels
 from latentens.errors import LatentensWarning, VotesError
 from latentens.methods import DawidSkeneEM, MajorityVote
-from latentens.votes.matching import gold_codes
+from latentens.votes.matching import gold_codes, named_labels
 from tests.reference import KEY, independent_votes
 
 RATES = np.linspace(0.6, 0.8, 5)
@@ -133,7 +132,7 @@ def test_gold_labels_of_one_class_are_used_and_said_to_be_so(monkeypatch, capsys
 def test_codes_of_classes_called_by_numbers_keep_their_meaning():
     votes = Votes.from_matrix(np.array([["1", "2", "3"], ["2", "2", "1"], ["3", "3", "3"]], dtype=object))
     codes = np.array([1, 2, -1])
-    np.testing.assert_array_equal(gold_codes(votes, by_name(votes, codes)), codes)
+    np.testing.assert_array_equal(gold_codes(votes, named_labels(votes, codes)), codes)
 
 
 def test_what_methods_were_told_is_not_scored():

@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
 from typer import Argument, Option
 
 from latentens.cli import options as shared
 from latentens.cli.estimate_command import estimate, next_command
-from latentens.cli.options import as_options, reads_votes
+from latentens.cli.options import as_option, reads_votes
 from latentens.cli.terminal import console, messages, report_fits_on_interrupt, say, status, tell, warnings_as_sentences
-from latentens.errors import LatentensError, in_one_line, users_place
+from latentens.errors import Keyword, LatentensError, in_one_line, users_place
 from latentens.runtime.compiled_cache import keep_compiled
 
 if TYPE_CHECKING:
@@ -253,7 +252,6 @@ def fit(
     from latentens.checks.signal import signal_summary
     from latentens.cli import io
     from latentens.cli.methods import find_methods
-    from latentens.methods.base import fit_known
     from latentens.votes.labels import listed
 
     if votes is None:  # the only argument is the file
@@ -262,11 +260,9 @@ def fit(
     ((name, chosen),) = find_methods([method]).items()
     read, known = io.read_files(votes, reading, gold, anchor)
     with status(f"Fitting {name}"):
-        fitted = fit_known(chosen(read), read, jax.random.key(seed), known)
+        fitted = chosen(read).fit(read, key=jax.random.key(seed), gold=known)
         quality = fitted.voters
-    files = {out: io.frame_writer(fitted.to_frame())}
-    files |= {voters: io.frame_writer(quality)} if voters else {}
-    io.write_files(files)
+    io.write_files({out: fitted.to_frame(), voters: quality})
     messages.print(signal_summary(read, key=jax.random.key(seed)))
     found = fitted.diagnostics
     for key in ("log_likelihood", "iterations", "converged", "fallback", "seconds"):
@@ -330,18 +326,18 @@ def check(
             except LatentensError as error:
                 words = f"The effective number of voters could not be estimated: {error}."
         console.print(words)
-    if (labels := io.by_name(read, known)) is not None:
+    if known is not None:
         from latentens.estimation import effective_judges, judge_worth
 
         with status("Fitting the votes without each voter"):
-            panel, each = effective_judges(read, labels, key=key), judge_worth(read, labels, key=key)
+            panel, each = effective_judges(read, known, key=key), judge_worth(read, known, key=key)
         console.print(panel.summary)
         console.print(printing.worth_table(each))
         if voters:
-            io.write_files({voters: io.frame_writer(each)})
+            io.write_files({voters: each})
             tell(f"the worth of {len(each)} voters written to {voters}")
     if out:
-        io.write_files({out: io.frame_writer(printing.pair_frame(found))})
+        io.write_files({out: printing.pair_frame(found)})
         tell(f"{found.num_pairs} pairs of voters written to {out}")
 
 
@@ -389,7 +385,7 @@ def recommend(
             chosen or None,
             key=jax.random.key(seed),
             twins=twins,
-            gold=io.by_name(read, known),
+            gold=known,
             quick=quick,
             folder=out / "cells" if out else None,
             client=client,
@@ -409,8 +405,9 @@ def print_next_command(method: str, votes: Path, gold: Path | None, reading: "Fi
         find_methods([method])
     except LatentensError:  # nothing is recommended, or the user made up the name
         return
+    options = [as_option(Keyword(name, value)) for name, value in reading.items()]
     known = ["--gold", shlex.quote(str(gold))] if gold else []
-    words = ["latentens fit", shlex.quote(method), shlex.quote(str(votes)), *as_options(reading), *known]
+    words = ["latentens fit", shlex.quote(method), shlex.quote(str(votes)), *options, *known]
     tell(f"\nTo label the votes with it:\n{' '.join(words)} --out labels.csv")
 
 
@@ -457,30 +454,21 @@ def simulate_command(
     name, found = find_model(model)
     with status(f"Simulating {items:,} items of {name}"):
         dataset = _simulated(name, found, items, seed)
-    files = io.simulation_files(dataset, out)
-    io.write_files(files)
-    _, truth, params = files
+    truth, params = io.write_simulation(dataset, out)
     tell(f"{dataset.votes}\nwritten to {out}, the truth to {truth}, the parameters to {params}")
 
 
 @app.command("models")
 def list_models() -> None:
     """List the generative models."""
-    from latentens.cli.methods import model_rows
+    from latentens.cli.methods import model_table
 
-    _print_rows(("model", "in the paper", "description"), model_rows())
+    console.print(model_table())
 
 
 @app.command("methods")
 def list_methods() -> None:
     """List the methods and their settings."""
-    from latentens.cli.methods import list_methods
+    from latentens.cli.methods import method_table
 
-    _print_rows(("method", "settings", "description"), list_methods())
-
-
-def _print_rows(headings: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    table = Table(*headings, show_lines=True)
-    for row in rows:
-        table.add_row(*row)
-    console.print(table)
+    console.print(method_table())

@@ -61,13 +61,9 @@ def estimate(
 
     io.check_outputs(out, inputs=(votes, gold, about))
     (chosen,) = find_methods([method]).values()
-    read, codes = io.read_files(votes, reading, gold)
-    known = io.by_name(read, codes)
+    read, known = io.read_files(votes, reading, gold)
     assert known is not None, "the option is required"
-    columns: dict[str, Any] = {
-        name: None if column is None else _column(name, column, about if name != "weights" else None, gold, reading)
-        for name, column in (("by", by), ("cluster", cluster), ("weights", weights))
-    }
+    item = reading.get("item")
     with status("Estimating"):
         table = estimate(
             read,
@@ -78,7 +74,9 @@ def estimate(
             compare=compare,
             level=level,
             population=math.inf if beyond else None,
-            **columns,
+            by=_column("by", by, about or gold, item),
+            cluster=_column("cluster", cluster, about or gold, item),
+            weights=_column("weights", weights, gold, item),
         )
     if half_width is not None:
         table["labels_needed"] = labels_needed(table, half_width, None if beyond else read.num_items)
@@ -86,7 +84,7 @@ def estimate(
     for words in explain(table):
         tell(f"• {words}")
     if out:
-        io.write_files({out: io.frame_writer(table)})
+        io.write_files({out: table})
         tell(f"estimates written to {out}")
 
 
@@ -133,24 +131,22 @@ def next_command(
             table = next_votes(fit, budget)
             words = f"{len(table)} votes to ask for"
         else:
-            options: dict[str, Any] = {"for_": purpose, "gold": io.by_name(read, known), "floor": floor}
-            table = next_labels(fit, budget, key=jax.random.key(seed + 1), **options)
+            table = next_labels(fit, budget, key=jax.random.key(seed + 1), for_=purpose, gold=known, floor=floor)
             worth = table.attrs["worth"]
             words = f"{budget} items to label, worth {worth:.0f} labels of random items if the posterior is right,"
-    io.write_files({out: io.frame_writer(table)})
+    io.write_files({out: table})
     tell(f"{words} written to {out}")
 
 
-def _column(name: str, column: str, about: Path | None, gold: Path, reading: "FileOptions") -> Mapping[Any, Any]:
-    """A column of a file by the name of the item."""
+def _column(name: str, column: str | None, path: Path, item: str | None) -> Mapping[Any, Any] | None:
+    """A column of a file by the name of the item; None if the option was not given."""
     from latentens.votes.labels import Reading
     from latentens.votes.tables import naming, open_table
 
-    path = about or gold
+    if column is None:
+        return None
     table = open_table(path)
-    item = reading.get("item") or next(
-        (found for found in ("item", "id", *table.names) if found in table.names), "item"
-    )
+    item = item or next(found for found in ("item", "id", *table.names) if found in table.names)
     for wanted in (column, item):
         if wanted not in table.names:
             listed = ", ".join(table.names)

@@ -26,12 +26,14 @@ from latentens.votes.matching import gold_codes, named_labels
 from latentens.votes.tables import naming
 
 Codes = Int[np.ndarray, " item"]
+Known = dict[Hashable, Hashable]
+"""Gold labels by the names of items and classes."""
 
 
 def read_files(
     path: Path, reading: FileOptions, gold: Path | None = None, anchor: Collection[str] | None = None
-) -> tuple[Votes, Codes | None]:
-    """Votes from a user's file, anchored, and the codes of gold labels; says what was read."""
+) -> tuple[Votes, Known | None]:
+    """Votes from a user's file, anchored, and gold labels, if there is a file of them; prints a line on the votes."""
     votes = _usable(read_votes(path, **reading), path).anchored(anchor or ())
     tell(described(path, votes))
     return votes, read_gold(votes, gold, reading)
@@ -43,7 +45,8 @@ def read_users_dataset(
     """A data set from a user's files."""
     dataset = from_files(path, truth, **reading)
     dataset = replace(dataset, votes=_usable(dataset.votes, path).anchored(anchor or ()))
-    return replace(dataset, gold=read_gold(dataset.votes, gold, reading))
+    known: Any = read_gold(dataset.votes, gold, reading)  # a data set keeps the codes
+    return replace(dataset, gold=known)
 
 
 def _usable(votes: Votes, path: Path) -> Votes:
@@ -53,8 +56,8 @@ def _usable(votes: Votes, path: Path) -> Votes:
     return votes
 
 
-def read_gold(votes: Votes, path: Path | None, reading: FileOptions) -> Codes | None:
-    """The codes of the known labels in a user's file, −1 for items that are not in it; None without a file."""
+def read_gold(votes: Votes, path: Path | None, reading: FileOptions) -> Known | None:
+    """The gold labels in a user's file; None without a file."""
     if path is None:
         return None
     labels = read_labels(path, item=reading.get("item"), missing=reading.get("missing", ()))
@@ -66,7 +69,7 @@ def read_gold(votes: Votes, path: Path | None, reading: FileOptions) -> Codes | 
         say(f"all {number:,} gold labels are {label}, so they do not show how voters vote on items of other classes")
     elif "classes" not in reading and (doubt := _doubtful_classes(votes, codes)):
         say(doubt)
-    return codes
+    return named_labels(votes, codes)
 
 
 def _doubtful_classes(votes: Votes, codes: Codes, level: float = 0.01) -> str:
@@ -84,11 +87,6 @@ def _doubtful_classes(votes: Votes, codes: Codes, level: float = 0.01) -> str:
     labels, others = ([votes.class_names[code] for code in np.flatnonzero(part).tolist()] for part in (~absent, absent))
     listing = as_option(Keyword("classes", tuple(labels)))
     return f"no known label is {listed(others)}: if votes can be, but labels cannot, add {listing}"
-
-
-def by_name(votes: Votes, codes: Codes | None) -> dict[Hashable, Hashable] | None:
-    """Known labels by name; None if there are none."""
-    return None if codes is None else named_labels(votes, codes)
 
 
 def described(source: str | Path, votes: Votes, labels: Codes | None = None) -> str:
@@ -179,17 +177,21 @@ def check_folder(folder: Path | None) -> None:
         raise LatentensError(f"{folder} is not writable ({error.strerror}); choose another folder") from None
 
 
-def write_files(files: Mapping[Path, Callable[[Path], object]]) -> None:
+def write_files(files: Mapping[Path | None, pd.DataFrame | Callable[[Path], object]]) -> None:
     """Write each file under another name first, so that it is whole or not there.
 
     A file that cannot be written after all goes to a temporary folder instead, so that no result is lost; the error
     says where it is.
 
     Args:
-        files: A function for each path that writes the file to the path it is given.
+        files: For each path a table, written without its index, or a function that writes to the path it is given;
+            None stands for a file that was not asked for.
     """
     problems = []
-    for out, write in files.items():
+    for out, content in files.items():
+        if out is None:
+            continue
+        write = partial(content.to_csv, index=False) if isinstance(content, pd.DataFrame) else content
         try:
             out.parent.mkdir(parents=True, exist_ok=True)
             with written_whole(out) as part:
@@ -206,13 +208,8 @@ def write_files(files: Mapping[Path, Callable[[Path], object]]) -> None:
         raise LatentensError("; ".join(problems))
 
 
-def frame_writer(frame: pd.DataFrame) -> Callable[[Path], object]:
-    """A function that writes a table without its index."""
-    return partial(frame.to_csv, index=False)
-
-
-def simulation_files(dataset: Dataset, out: Path) -> dict[Path, Callable[[Path], object]]:
-    """Votes, truth with the exact posterior, and parameters of a simulated data set, for `write_files`."""
+def write_simulation(dataset: Dataset, out: Path) -> tuple[Path, Path]:
+    """Write simulated votes, the truth with the exact posterior, and the parameters; returns the last two paths."""
     exact, params = dataset.bayes_posterior(), dataset.params
     assert exact is not None, "simulated data come with their model"
     assert params is not None
@@ -220,8 +217,7 @@ def simulation_files(dataset: Dataset, out: Path) -> dict[Path, Callable[[Path],
     truth.insert(0, "truth", dataset.labels)
     values = {name: np.asarray(value).tolist() for name, value in params.items()}
     about = json.dumps({"model": repr(dataset.model), "params": values}, indent=1) + "\n"
-    return {
-        out: dataset.votes.to_frame().to_csv,
-        out.with_suffix(".truth.csv"): truth.rename_axis("item").to_csv,
-        out.with_suffix(".params.json"): lambda path: path.write_text(about),
-    }
+    beside = out.with_suffix(".truth.csv"), out.with_suffix(".params.json")
+    writers = dataset.votes.to_frame().to_csv, truth.rename_axis("item").to_csv, lambda path: path.write_text(about)
+    write_files(dict(zip((out, *beside), writers, strict=True)))
+    return beside

@@ -13,6 +13,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from rich.table import Table
+
 from latentens import methods, models, rbm
 from latentens.datasets import PAPER_MODELS
 from latentens.errors import LatentensError
@@ -87,16 +89,22 @@ def _for_votes(expression: ast.expr, votes: Votes) -> Method:
     return _build(expression, {"num_voters": votes.num_voters, "num_classes": votes.num_classes, **others})
 
 
-def model_rows() -> list[tuple[str, str, str]]:
-    """Name, name in the paper and description of each model."""
+def model_table() -> Table:
+    """The models with their names in the paper."""
     paper_names = {type(model).__name__: name for name, model in PAPER_MODELS.items()}
-    return [(name, paper_names.get(name, ""), _description(getattr(models, name))) for name in models.__all__]
+    table = Table("model", "in the paper", "description", show_lines=True)
+    for name in models.__all__:
+        table.add_row(name, paper_names.get(name, ""), _description(getattr(models, name)))
+    return table
 
 
-def list_methods() -> list[tuple[str, str, str]]:
-    """Name, settings and description of each method."""
-    found = {name: getattr(methods, name) for name in METHOD_NAMES}
-    return [(name, ", ".join(each.name for each in fields(kind)), _description(kind)) for name, kind in found.items()]
+def method_table() -> Table:
+    """The methods with their settings."""
+    table = Table("method", "settings", "description", show_lines=True)
+    for name in METHOD_NAMES:
+        kind = getattr(methods, name)
+        table.add_row(name, ", ".join(each.name for each in fields(kind)), _description(kind))
+    return table
 
 
 def _description(documented: type) -> str:

@@ -5,7 +5,7 @@ import functools
 import inspect
 import io
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -129,8 +129,3 @@ def as_option(keyword: Keyword) -> str:
         csv.writer(line := io.StringIO(), lineterminator="").writerow(values)
         values = [line.getvalue()]
     return " ".join(f"--{name} {shlex.quote(part)}" for part in values)
-
-
-def as_options(reading: Mapping[str, Any]) -> list[str]:
-    """The options for reading votes that were used, as they are written on the command line."""
-    return [as_option(Keyword(name, value)) for name, value in reading.items()]
