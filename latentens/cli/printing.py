@@ -1,6 +1,6 @@
 """Tables and sentences that the commands print."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import jax
@@ -13,9 +13,16 @@ from latentens.checks import ModelCheck
 from latentens.cli.terminal import console, messages, status, tell
 from latentens.comparison import Comparison, add_independence, add_worth, data_trees, from_tree
 from latentens.datasets import Dataset
-from latentens.recommendation.recommend import method_rows, plausible_models
-from latentens.recommendation.text import briefly
-from latentens.reporting.tables import WARNING, Mean, averages, column, prediction_frame, scores_frame
+from latentens.recommendation.recommend import GROUP, method_rows, plausible_models
+from latentens.reporting.tables import (
+    WARNING,
+    Mean,
+    averages,
+    column,
+    prediction_frame,
+    scores_frame,
+    with_short_methods,
+)
 from latentens.scores.scores import find_score
 
 
@@ -87,13 +94,12 @@ def score_tables(comparison: Comparison) -> Iterator[Table]:
         yield table
 
 
-def gold_tables(comparison: Comparison, short: Mapping[str, str] | None = None, marked: str = "") -> Iterator[Table]:
+def gold_tables(comparison: Comparison, marked: str = "") -> Iterator[Table]:
     """The main scores with their intervals, means over repetitions, of data sets that are scored on gold labels.
 
     Args:
         comparison: The comparison.
-        short: Short names of methods by their full ones.
-        marked: The method, by its short name, that gets an arrow.
+        marked: The method that gets an arrow.
     """
     headings = {
         "accuracy": "accuracy\n%",
@@ -109,9 +115,8 @@ def gold_tables(comparison: Comparison, short: Mapping[str, str] | None = None, 
         title = f"{data.name}: scores on your {labels} predicted by a fit that has not seen it (95 % intervals)"
         table = _table(["method", *headings.values()], padding=(0, 1, 0, 0), title=title, title_justify="left")
         for method in data.estimators:
-            called = (short or {}).get(method, method)
             figures = (_with_interval(score, means[data.name].get((method, score))) for score in headings)
-            table.add_row(f"{called} ←" if called == marked else called, *figures)
+            table.add_row(f"{method} ←" if method == marked else method, *figures)
         yield table
 
 
@@ -143,12 +148,11 @@ def prediction_tables(comparison: Comparison) -> Iterator[Table | str]:
 
 def print_recommendation(tree: Any) -> None:
     """Print the answer, tables of the methods on gold labels and under each plausible model, and the reasons."""
-    comparison = from_tree(tree)
-    short = comparison.short_names
-    found = briefly(tree["votes/recommendation"].to_dataset(), short)
+    comparison = with_short_methods(from_tree(tree))
+    found = comparison.datasets[0].groups[GROUP]
     answer, *reasons = map(str, found["sentence"].values)
     tell(f"\n{answer}")
-    for table in gold_tables(comparison, short, found.attrs["recommended"]):
+    for table in gold_tables(comparison, found.attrs["recommended"]):
         console.print(table)
     if "model" in found.dims and (plausible := plausible_models(found)):
         title = "expected balanced accuracy in % (90 % interval), log score"

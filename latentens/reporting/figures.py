@@ -1,6 +1,6 @@
 """Figures of a comparison: scores and ranks, posteriors, fits."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import jax
 import numpy as np
@@ -270,11 +270,10 @@ def score_figure(data: DatasetResult, means: Means, colour: Mapping[str, str]) -
     if not data.num_known:
         return None
     methods = list(data.posteriors)
-    figure, (left, right) = row_axes(methods, 2)
+    figure, (left, right) = row_axes(methods, columns=2)
     accuracies = {method: Mean(*(100 * part for part in means[method, "balanced_accuracy"])) for method in methods}
     log_scores = {method: means[method, "log_score"] for method in methods}
-    _dots(left, accuracies, colour)
-    _dots(right, log_scores, colour)
+    points = [*_dots(left, accuracies, " %", colour), *_dots(right, log_scores, " nats", colour)]
     left.set_xlabel("balanced accuracy, %\n(right is better)")
     right.set_xlabel("log score, nats\n(left is better)")
     words = [
@@ -288,19 +287,18 @@ def score_figure(data: DatasetResult, means: Means, colour: Mapping[str, str]) -
         f"Dots are scores on {data.labels_text}; bars are 95 % intervals over the items. "
         "Balanced accuracy judges the labels, the log score the stated probabilities.",
         f"Dot plot of balanced accuracy and log score: {'; '.join(words)}.",
-        [*_mean_points(left, accuracies, " %"), *_mean_points(right, log_scores, " nats")],
+        points,
     )
 
 
-def _mean_points(axes: Axes, means: Mapping[str, Mean], unit: str) -> Iterator[Point]:
-    """The tooltip of each dot."""
+def _dots(
+    axes: Axes, means: Mapping[str, Mean], unit: str, colour: Mapping[str, str], wide_range: float = 20.0
+) -> list[Point]:
+    """Draw a dot with its interval for each method; returns their tooltips."""
+    points = list[Point]()
     for place, (method, mean) in enumerate(means.items()):
         ends = f" ({mean.ends()})" if mean.ends() else ""
-        yield axes, mean.value, float(place), f"{method}: {mean.value:.2f}{unit}{ends}"
-
-
-def _dots(axes: Axes, means: Mapping[str, Mean], colour: Mapping[str, str], wide_range: float = 20.0) -> None:
-    for place, (method, mean) in enumerate(means.items()):
+        points.append((axes, mean.value, float(place), f"{method}: {mean.value:.2f}{unit}{ends}"))
         axes.plot([mean.low, mean.high], [place, place], color=colour[method], linewidth=2.5, alpha=0.45)
         axes.plot(mean.value, place, "D" if method == EXACT else "o", color=colour[method], markersize=5)
     if EXACT in means:
@@ -314,6 +312,7 @@ def _dots(axes: Axes, means: Mapping[str, Mean], colour: Mapping[str, str], wide
     else:
         axes.xaxis.set_major_locator(MaxNLocator(4))
         axes.margins(x=0.12)
+    return points
 
 
 def sureness_figure(data: DatasetResult) -> Picture:

@@ -4,7 +4,7 @@ import json
 import re
 from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
@@ -22,7 +22,15 @@ from latentens.reporting.conclusions import Findings, Summary, find, summarise, 
 from latentens.reporting.drawing import Picture, colours, style
 from latentens.reporting.figures import methods_part
 from latentens.reporting.layout import Part, Table
-from latentens.reporting.tables import Means, average_pairs, averages, csv_tables, pairs_frame, scores_frame
+from latentens.reporting.tables import (
+    Means,
+    average_pairs,
+    averages,
+    csv_tables,
+    pairs_frame,
+    scores_frame,
+    with_short_methods,
+)
 from latentens.reporting.voters import dependence_part, voters_part
 from latentens.runtime.progress import track_late
 from latentens.runtime.text import printable
@@ -96,8 +104,7 @@ def report(comparison: xr.DataTree | Comparison, out: str | Path) -> Path:
 
 def _chapters(comparison: Comparison) -> list[Chapter]:
     """The content of the page, with short names of methods."""
-    short, scores = comparison.short_names, comparison.scores
-    brief = replace(comparison, datasets=tuple(parts.with_short_methods(data, short) for data in comparison.datasets))
+    short, scores, brief = comparison.short_names, comparison.scores, with_short_methods(comparison)
     all_means, all_pairs = averages(scores_frame(brief)), average_pairs(pairs_frame(brief))
     key = jax.random.wrap_key_data(jnp.asarray(comparison.key_data, dtype=jnp.uint32))
     colour = colours(list(dict.fromkeys(name for data in brief.datasets for name in data.estimators)))

@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import replace
 
 import jax
 import numpy as np
@@ -14,7 +13,6 @@ from latentens.comparison.result import CheckResult
 from latentens.errors import LatentensError, LatentensWarning
 from latentens.estimation import effective_judges, estimate, explain
 from latentens.recommendation.recommend import GROUP, method_rows, plausible_models
-from latentens.recommendation.text import briefly
 from latentens.reporting.drawing import PALETTE, Picture, panels, picture, row_axes, wrapped
 from latentens.reporting.layout import MISSING, Block, Cell, Part, Row, Table, number, words
 from latentens.reporting.tables import WARNING, consensus, prediction_frame
@@ -41,12 +39,6 @@ def recommendation_part(data: DatasetResult, most_beside: int = 2) -> Part | Non
     body: list[Block] = [TABLE_WORDS, _model_table(found)]
     beside, body = (methods, body) if is_narrow else (None, [methods, *body])
     return Part(GROUP, "Which method to use", text, [_picture(found)], beside, body, {"twins": _frame(found)})
-
-
-def with_short_methods(data: DatasetResult, short: Mapping[str, str]) -> DatasetResult:
-    """A data set with short names of methods, in its recommendation too."""
-    groups = {name: briefly(group, short) if name == GROUP else group for name, group in data.groups.items()}
-    return replace(data.renamed(short), groups=groups)
 
 
 def _method_table(found: xr.Dataset) -> Table:

@@ -1,6 +1,7 @@
 """Tables of scores, and of labels that a user keeps."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -12,6 +13,8 @@ from latentens.comparison import EXACT, Comparison, DatasetResult
 from latentens.comparison.data_tree import predictions
 from latentens.methods.display import voter_table
 from latentens.methods.persistence import vote_names
+from latentens.recommendation.recommend import GROUP
+from latentens.recommendation.text import briefly
 from latentens.scores import CONFIDENT, PairedDifference, holm
 from latentens.scores.scores import Score
 
@@ -19,6 +22,15 @@ WARNING = (
     "The model with the best prediction of the votes is the best description of how they arise. Its labels need not be "
     "the best: most of the votes may be explained by something other than the label."
 )
+
+
+def with_short_methods(comparison: Comparison) -> Comparison:
+    """The comparison with short names of methods, in recommendations too."""
+    short, datasets = comparison.short_names, []
+    for data in comparison.datasets:
+        groups = {name: briefly(group, short) if name == GROUP else group for name, group in data.groups.items()}
+        datasets.append(replace(data.renamed(short), groups=groups))
+    return replace(comparison, datasets=tuple(datasets))
 
 
 def consensus(data: DatasetResult) -> tuple[np.ndarray, np.ndarray]:

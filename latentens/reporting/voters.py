@@ -220,15 +220,13 @@ def dependence_part(data: DatasetResult, most: int = 50) -> Part | None:
     first, second = np.nonzero(np.triu(found.p_values <= found.level, 1))
     order = np.argsort(-np.abs(found.residual[first, second]), kind="stable")[:most]
     rows: list[Row] = [
-        [*(data.voter_names[voter] for voter in pair), number(signed(found.residual[pair])), number(f"{p_value:.3f}")]
-        for pair in zip(first[order].tolist(), second[order].tolist(), strict=True)
-        for p_value in (found.p_values[pair],)
+        [names[i], names[j], number(signed(found.residual[i, j])), number(f"{found.p_values[i, j]:.3f}")]
+        for i, j in zip(first[order].tolist(), second[order].tolist(), strict=True)
     ]
     headings = ["By the votes alone, pairs that stand out", "and", "excess correlation", "adjusted p-value"]
-    pairs, title = Table(headings, rows) if rows else None, "Who votes like whom"
-    if len(pictures) == 1:
-        return Part("dependence", title, words, pictures, beside=pairs)
-    return Part("dependence", title, words, pictures, body=[pairs] if pairs else [])
+    pairs = [Table(headings, rows)] if rows else []
+    beside, body = (pairs[0], []) if pairs and len(pictures) == 1 else (None, pairs)
+    return Part("dependence", "Who votes like whom", words, pictures, beside, body)
 
 
 def _by_known_labels(data: DatasetResult, known: LabelDependence, most: int = 5) -> str:
