@@ -18,7 +18,6 @@ from latentens.reporting.tables import (
     WARNING,
     Mean,
     averages,
-    column,
     prediction_frame,
     scores_frame,
     with_short_methods,
@@ -81,14 +80,11 @@ def score_tables(comparison: Comparison) -> Iterator[Table]:
     shown = [score for score in comparison.scores if score.heading and score.name in known]
     table = _table(["data set", "method", *(score.heading for score in shown)], words=2)
     for name in others:
-        found, label = means.get(name, {}), name
-        columns = [(score, column(found, score.name)) for score in shown]
-        for method in dict.fromkeys(method for method, _ in found):
-            figures = (
-                score.text(by_method[method].value) if method in by_method else "" for score, by_method in columns
-            )
-            table.add_row(label, method, *figures)
-            label = ""
+        found = means.get(name, {})
+        for number, method in enumerate(dict.fromkeys(method for method, _ in found)):
+            values = (found.get((method, score.name)) for score in shown)
+            figures = (score.text(mean.value) if mean else "" for score, mean in zip(shown, values, strict=True))
+            table.add_row("" if number else name, method, *figures)
         table.add_section()
     if others:
         yield table

@@ -388,18 +388,28 @@ def labels_to_separate_methods(twins: TwinScores, better: str, worse: str) -> fl
     return mcnemar_sample_size(float(np.mean(only_better)), float(np.mean(only_worse)))
 
 
-def mcnemar_sample_size(only_better: float, only_worse: float, level: float = 0.05, power: float = 0.8) -> float:
+def mcnemar_sample_size(only_better: float, only_worse: float) -> float:
     """Items that McNemar's test needs, from the shares on which just one of two methods is right (Miettinen 1968)."""
     discordant, gain = only_better + only_worse, only_better - only_worse
-    if gain == 0:
+    return _sample_size(gain, np.sqrt(discordant), np.sqrt(max(discordant - gain**2, 0.0)), level=0.025)
+
+
+def _sample_size(effect: float, spread_without: float, spread: float, level: float = 0.05, power: float = 0.8) -> float:
+    """Items until a one-sided normal test of a mean finds an effect.
+
+    Args:
+        effect: The mean; the null hypothesis is 0.
+        spread_without: Standard deviation of one item under the null hypothesis.
+        spread: Standard deviation of one item if there is the effect.
+        level: Level of the test; half of it for a two-sided one.
+        power: Probability to find the effect.
+    """
+    if effect == 0:
         return np.inf
-    spread = np.sqrt(max(discordant - gain**2, 0.0))
-    return float(np.ceil((ndtri(1 - level / 2) * np.sqrt(discordant) + ndtri(power) * spread) ** 2 / gain**2))
+    return float(np.ceil(((ndtri(1 - level) * spread_without + ndtri(power) * spread) / effect) ** 2))
 
 
-def labels_to_separate_models(
-    first: Posterior, second: Posterior, level: float = 0.05, power: float = 0.8, least_prob: float = 1e-6
-) -> float:
+def labels_to_separate_models(first: Posterior, second: Posterior, least_prob: float = 1e-6) -> float:
     """Gold labels until one of two posteriors of the same items is found to predict them better, whichever is right.
 
     If p is right, an item's label y ~ p has the log-likelihood ratio log p(y) / q(y), and the sum of n of these is
@@ -411,14 +421,12 @@ def labels_to_separate_models(
         right, wrong = (np.clip(probs, least_prob, 1.0) for probs in (right, wrong))
         ratio = safe_log(right) - safe_log(wrong)
         mean = float((right * ratio).sum(axis=1).mean())
-        variance = float((right * ratio**2).sum(axis=1).mean()) - mean**2
-        scale = (ndtri(1 - level / 2) + ndtri(power)) ** 2
-        numbers.append(float(np.ceil(scale * variance / mean**2)) if mean > 0 else np.inf)
+        spread = np.sqrt(max(float((right * ratio**2).sum(axis=1).mean()) - mean**2, 0.0))
+        numbers.append(_sample_size(max(mean, 0.0), spread, spread, level=0.025))
     return max(numbers)
 
 
-def labels_to_check_accuracy(expected: float, drop: float = 0.1, level: float = 0.05, power: float = 0.8) -> float:
-    """Gold labels until an accuracy that is lower than expected by `drop` is found out (normal approximation)."""
-    low = max(expected - drop, 1e-3)
-    spread = ndtri(1 - level) * np.sqrt(expected * (1 - expected)) + ndtri(power) * np.sqrt(low * (1 - low))
-    return float(np.ceil((spread / drop) ** 2))
+def labels_to_check_accuracy(expected: float, drop: float = 0.1) -> float:
+    """Gold labels until an accuracy that is lower than expected by `drop` is detected."""
+    spread_without, spread = (np.sqrt(share * (1 - share)) for share in (expected, max(expected - drop, 1e-3)))
+    return _sample_size(drop, spread_without, spread)
