@@ -286,16 +286,19 @@ def check(
     level: Annotated[float, Option(min=0.0, max=1.0, help="Significance level.")] = 0.05,
     worth: Annotated[bool, Option("--worth", help="Estimate the effective number of independent voters.")] = False,
     gold: Annotated[
-        Path | None, Option(help="CSV or Parquet file of gold labels (item, gold): what is each voter worth by them?")
+        Path | None,
+        Option(help="CSV or Parquet file of gold labels (item, gold), to measure each voter's contribution."),
     ] = None,
-    voters: Annotated[Path | None, Option(help="CSV file for what each voter is worth by --gold.")] = None,
+    voters: Annotated[
+        Path | None, Option(help="CSV file for the contribution of each voter, measured with --gold.")
+    ] = None,
     seed: shared.Seed = 1,
     *,
     reading: "FileOptions",
 ) -> None:
-    """Check, without any label, whether voters err independently given the label, and name those who do not.
+    """Check, without labels, whether voters err independently given the label, and list the pairs that do not.
 
-    With gold labels also: how many voters with independent errors the panel amounts to, and what each voter adds to it.
+    With gold labels, also estimate the effective number of independent voters and the contribution of each voter.
 
     Examples:
         latentens check votes.csv --worth --out pairs.csv
@@ -335,7 +338,7 @@ def check(
         console.print(printing.worth_table(each))
         if voters:
             io.write_files({voters: each})
-            tell(f"the worth of {len(each)} voters written to {voters}")
+            tell(f"contributions of {len(each)} voters written to {voters}")
     if out:
         io.write_files({out: printing.pair_frame(found)})
         tell(f"{found.num_pairs} pairs of voters written to {out}")

@@ -1,4 +1,4 @@
-"""The commands `latentens estimate` and `latentens next`: numbers to report, and what to label next."""
+"""The commands `latentens estimate` and `latentens next`: estimates from gold labels, and the items to label next."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -32,18 +32,18 @@ def estimate(
         Path | None, Option(help="CSV file with a row per item, which has the columns of --by and --cluster.")
     ] = None,
     method: MethodName = "DawidSkeneEM",
-    folds: Annotated[int, Option(min=0, help="Folds of the gold labels, if the method is to use them (0: not).")] = 0,
+    folds: Annotated[int, Option(min=0, help="Folds of the gold labels if the method uses them (0: it does not).")] = 0,
     level: Annotated[float, Option(min=0.0, max=1.0, help="Coverage of the intervals.")] = 0.95,
-    beyond: Annotated[bool, Option("--beyond", help="Speak about items like these, not about these items.")] = False,
-    half_width: Annotated[float | None, Option(help="Also say how many labels this half-width needs.")] = None,
+    beyond: Annotated[bool, Option("--beyond", help="Estimate for a population of items like these.")] = False,
+    half_width: Annotated[float | None, Option(help="Also print the number of labels for this half-width.")] = None,
     out: Annotated[Path | None, Option(help="CSV file for the table.")] = None,
     seed: Seed = 1,
     *,
     reading: "FileOptions",
 ) -> None:
-    """Estimate prevalences, accuracies of voters and differences, with intervals that do not trust the model.
+    """Estimate prevalences, accuracies of voters and differences, with intervals that hold if the model is wrong.
 
-    Gold labels of a random sample of the items are combined with what votes say about all items. The intervals hold
+    Gold labels of a random sample of the items are combined with the votes on all items. The intervals are valid
     however wrong the votes are, as long as the sample is random.
 
     Examples:
@@ -94,7 +94,7 @@ def next_command(
     out: Annotated[Path, Option(help="CSV file for the items to label, with their sampling probabilities.")],
     purpose: Annotated[
         Literal["prevalence", "accuracy", "labels", "orientation", "votes"],
-        Option("--for", help="What the labels are for; votes: whom to ask about which item."),
+        Option("--for", help="Purpose of the labels; votes: which voter to ask about which item."),
     ] = "prevalence",
     gold: GoldFile = None,
     anchor: Anchor = None,
@@ -108,8 +108,8 @@ def next_command(
 ) -> None:
     """Choose which items to label next, or whom to ask for another vote.
 
-    Items whose label the votes leave open are drawn with a larger probability, which is written beside them: label
-    them, and pass the column `weight` to `latentens estimate --weights weight`.
+    Items with an uncertain label are drawn with a larger probability, which is written with them: label them, and pass
+    the column `weight` to `latentens estimate --weights weight`.
 
     Examples:
         latentens next votes.csv --budget 50 --out ask.csv

@@ -26,7 +26,7 @@ from latentens.scores.scores import find_score
 
 
 def add_evidence(tree: Any, datasets: Iterable[Dataset], key: jax.Array, *, independence: bool, worth: bool) -> None:
-    """Add checks of the voters to a comparison, for data sets whose model is unknown, and print what they found."""
+    """Add checks of the voters to a comparison, for data sets whose model is unknown, and print the results."""
     real = [dataset for dataset in datasets if dataset.model is None]
     nodes = data_trees(tree)
     if real and independence:
@@ -128,7 +128,7 @@ def _with_interval(name: str, mean: Mean | None) -> str:
 
 
 def prediction_tables(comparison: Comparison) -> Iterator[Table | str]:
-    """The models of each data set ranked by how well they predict its votes, and finally what that means."""
+    """The models of each data set ranked by how well they predict its votes, and a sentence on how to read this."""
     frames = {data.name: found for data in comparison.datasets if (found := prediction_frame(data)) is not None}
     for name, (frame, _) in frames.items():
         headings = ("model", "log predictive\ndensity", "behind\nthe best", "standard\nerror")
@@ -207,16 +207,16 @@ def estimates_table(found: pd.DataFrame, level: float) -> Table:
 
 
 def worth_table(found: pd.DataFrame, shown: int = 20) -> Table:
-    """What each voter adds to the panel by gold labels, those who add most first.
+    """The contribution of each voter to the panel by gold labels, the largest first.
 
     Args:
         found: The result of `judge_worth`.
         shown: Number of voters in the table; more are cut in the middle.
     """
     found = found.sort_values("log_score_added", ascending=False, kind="stable")
-    title = "What each voter adds to the others, by gold labels"
+    title = "Contribution of each voter, by gold labels"
     if len(found) > shown:
-        title = f"The voters who add most and least of {len(found):,}, by gold labels"
+        title = f"The largest and smallest contributions of {len(found):,} voters, by gold labels"
         found = pd.concat([found.head(shown - shown // 2), found.tail(shown // 2)])
     note = "no fit has seen gold labels; so far: accuracy of the voters up to this rank, by estimated skill"
     headings = ("voter", "accuracy added,\npoints", "p", "log score\nadded", "rank", "accuracy\nso far, %")
@@ -233,7 +233,7 @@ def pair_table(check: ModelCheck, shown: int = 10) -> Table:
     """The pairs of voters that are most dependent."""
     number, frame = len(check.dependent_pairs), pair_frame(check)
     title = "Dependent pairs" if number <= shown else f"The strongest of {number:,} dependent pairs"
-    note = "relative to a fit of independent voters, which may have taken what a pair shares for the label"
+    note = "relative to a fit of independent voters, which may have mistaken the shared errors of a pair for the label"
     headings = ("voter", "other", "residual\ncorrelation", "p, adjusted\nfor all pairs")
     rows = (
         (str(pair.voter), str(pair.other), f"{pair.residual_correlation:+.3f}", f"{pair.adjusted_p_value:.3f}")

@@ -70,7 +70,7 @@ CLEAR_LINE = "\r\x1b[2K\x1b[?25h"
 NOTHING_KEPT = "nothing was written"
 
 _kept = [NOTHING_KEPT]
-"""What an interrupt says about results; the last entry counts."""
+"""Sentences about the results; an interrupt prints the last one."""
 
 
 def report_fits_on_interrupt(folder: Path | None) -> Callable[[int, int], None]:

@@ -111,7 +111,7 @@ class TwinScores:
         return sign * float(np.mean(self.scores(score, first) - self.scores(score, second)))
 
     def losses(self, score: ScoreName, methods: Sequence[str]) -> dict[str, float]:
-        """What each method loses against the best of them."""
+        """The loss of each method against the best of them."""
         gains = {method: self.gain(score, method, None) for method in methods}
         return {method: max(gains.values()) - gain for method, gain in gains.items()}
 
@@ -199,7 +199,7 @@ def score_twins(
 
 
 Losses = Mapping[str, Mapping[str, float]]
-"""What each method loses against the best one, by model and method."""
+"""The loss of each method against the best one, by model and method."""
 
 
 @dataclass(frozen=True, eq=False)

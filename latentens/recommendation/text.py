@@ -1,4 +1,4 @@
-"""A recommendation in plain words: the answer first, then its reasons, then what remains open.
+"""A recommendation in plain words: the answer first, then its reasons, then the open questions.
 
 Which sentences there are depends on whether a model is plausible, so that there are twins to expect an accuracy from,
 and on whether there are gold labels. With gold labels, the first accuracy stated is the one on them.
@@ -88,7 +88,7 @@ def _fallback_answer(found: Recommendation, choice: Choice) -> str:
     needed = (
         f"Gold labels of items drawn at random would measure the accuracy: {' and '.join(texts)}."
         if texts
-        else "Only gold labels of most of the items would tell."
+        else "Measuring the accuracy would take gold labels of most of the items."
     )
     excluded = any(name in found.unidentified for name in SAFEST)
     safest = "The remaining choice is" if excluded else "The safest choice is"

@@ -37,12 +37,12 @@ class Picture:
     """A drawn figure.
 
     Attributes:
-        name: Of its file, without an ending.
+        name: Name of its file, without suffix.
         title: Heading above it.
-        caption: What it shows and how to read it.
-        alternative: What those read who do not see it.
+        caption: Its content, and how to read it.
+        alternative: Text for readers who cannot see it.
         png: The picture itself.
-        spots: What the picture shows where.
+        spots: Its tooltips with their places.
     """
 
     name: str

@@ -1,5 +1,5 @@
 "use strict";
-/* What the page can do beyond being read: sort and search tables, tell what a figure shows, and change its colours. */
+/* Sorting and searching of tables, tooltips of figures, and dark colours. */
 
 const made = (tag, properties) => Object.assign(document.createElement(tag), properties);
 
@@ -61,7 +61,7 @@ for (const box of document.querySelectorAll(".scroll")) {
   box.before(field);
 }
 
-/* ---- what a figure shows under the pointer ---- */
+/* ---- tooltips of figures ---- */
 const NEAR = 26;
 const tip = made("div", { className: "tip", hidden: true });
 tip.setAttribute("role", "status");

@@ -241,9 +241,9 @@ def votes_text(data: DatasetResult, item: int, most_named: int = 6) -> str:
 
 
 INTRODUCTION = (
-    "Numbers with intervals that do not trust any model: the gold labels, taken as a random sample of the items, "
-    "correct what the votes say about all items. Report the column “estimate”. The column “votes alone” is what "
-    "Dawid–Skene says without gold labels, and may be far off."
+    "Estimates whose intervals do not depend on a model: the gold labels, taken as a random sample of the items, "
+    "correct the estimates from the votes on all items. Report the column “estimate”. The column “votes alone” is the "
+    "estimate of Dawid–Skene without gold labels, which may be far off."
 )
 SAMPLE = (
     "The intervals hold only if the gold labels are a random sample of the items. If items were chosen with known "
@@ -252,7 +252,7 @@ SAMPLE = (
 
 
 def estimates_part(data: DatasetResult, key: jax.Array, most_judges: int = 100) -> Part | None:
-    """What can be reported, if gold labels are known.
+    """Estimates to report, if gold labels are known.
 
     Args:
         data: The data set.

@@ -1,4 +1,4 @@
-"""Parts of the page on the voters: the quality of each, and pairs that agree beyond what the label explains."""
+"""Parts of the page on the voters: the quality of each, and pairs that agree more than the label explains."""
 
 import numpy as np
 from matplotlib.axes import Axes
