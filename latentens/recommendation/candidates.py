@@ -201,9 +201,8 @@ def fit_candidates(
         except LatentensError as error:
             failed[name] = str(error)
             continue
-        refit = method.refit(Estimate(outcome.params))
-        names = name, candidate.method_name
-        fitted.append(FittedModel(*names, method, refit, model, params, probs, unidentified_label(outcome)))
+        refit, doubt = method.refit(Estimate(outcome.params)), unidentified_label(outcome)
+        fitted.append(FittedModel(name, candidate.method_name, method, refit, model, params, probs, doubt))
     return fitted, failed
 
 

@@ -16,6 +16,7 @@ from latentens.recommendation.recommend import GROUP, method_rows, plausible_mod
 from latentens.reporting.drawing import PALETTE, Picture, panels, picture, row_axes, wrapped
 from latentens.reporting.layout import MISSING, Block, Cell, Part, Row, Table, number, words
 from latentens.reporting.tables import WARNING, consensus, prediction_frame
+from latentens.runtime.text import percent
 from latentens.votes.matching import named_labels
 
 TABLE_WORDS = (
@@ -206,21 +207,20 @@ def items_part(data: DatasetResult) -> Part | None:
     def about(item: int) -> Row:
         return [str(data.votes.item_names[item]), words(votes_text(data, item))]
 
-    uncertain: list[Row] = []
-    for item in order[:MOST_ITEMS]:
-        share = number(f"{100 * confidence[item]:.0f}\u00a0%")
-        uncertain.append([*about(item), data.class_names[label[item]], share])
     headings = ["Least certain items", "votes", "label by most methods", "mean confidence"]
+    uncertain: list[Row] = [
+        [*about(item), data.class_names[label[item]], number(percent(confidence[item]))] for item in order[:MOST_ITEMS]
+    ]
     body: list[Block] = [Table(headings, uncertain)]
     disputed = [item for item in order if agreeing[item] < len(data.estimates)]
     if disputed:
         rows: list[Row] = []
         for item in disputed[:MOST_ITEMS]:
-            best = [(int(probs[item].argmax()), probs[item].max()) for probs in data.estimates.values()]
-            given = [f"{data.class_names[label]} ({100 * prob:.0f}\u00a0%)" for label, prob in best]
+            stated = [probs[item] for probs in data.estimates.values()]
+            given = [f"{data.class_names[probs.argmax()]} ({percent(probs.max())})" for probs in stated]
             rows.append([*about(item), *given])
-        part = f"{100 * len(disputed) / data.votes.num_items:.1f}\u00a0%"
-        summary = f"{len(disputed):,} items ({part}) on which methods disagree"
+        share = percent(len(disputed) / data.votes.num_items, 1)
+        summary = f"{len(disputed):,} items ({share}) on which methods disagree"
         body.append(Table(["Disputed items", "votes", *data.estimates], rows, summary=summary))
     text = (
         "The items about which the methods are least certain, by the mean probability of their labels. Label these "
