@@ -115,9 +115,9 @@ def test_intervals_cover_the_true_rates():
 
 def test_chance_does_not_depend_on_how_often_a_vote_is_cast():
     def flags(confusion, error):
-        found = skills_of(np.full(len(confusion[0]), 1 / len(confusion[0])), np.array(confusion))
-        sizes = np.full(len(confusion), 300)
-        errors, num_labels = np.full(found.size, error), len(confusion[0])
+        sizes, num_labels = np.full(len(confusion), 300), len(confusion[0])
+        found = skills_of(np.full(num_labels, 1 / num_labels), np.array(confusion), np.eye(num_labels))
+        errors = np.full(found.size, error)
         return lay_out(found, errors, sizes, 0.95, INFORMATION, num_labels=num_labels).flags
 
     assert flags([[[0.9, 0.1], [0.9, 0.1]], [[0.9, 0.1], [0.1, 0.9]]], 0.01) == [CHANCE, ""]
@@ -126,7 +126,7 @@ def test_chance_does_not_depend_on_how_often_a_vote_is_cast():
 
 def test_without_intervals_the_estimate_decides():
     confusion = np.array([[[0.7, 0.3], [0.4, 0.6]], [[0.5, 0.5], [0.5, 0.5]], [[0.2, 0.8], [0.8, 0.2]]])
-    assert without_intervals(skills_of(np.array([0.5, 0.5]), confusion), np.array([9, 9, 9]), 2).flags == [
+    assert without_intervals(skills_of(np.array([0.5, 0.5]), confusion, np.eye(2)), np.array([9, 9, 9]), 2).flags == [
         "",
         CHANCE,
         CHANCE,

@@ -8,9 +8,7 @@ import pytest
 
 from latentens import Votes, log_likelihood, simulate
 from latentens.errors import LatentensError
-from latentens.inference import skill
-from latentens.inference import skill as independent_skill
-from latentens.inference.skill import AS_FITTED, NOT_KNOWN, estimated_skill, skills
+from latentens.inference.skill import AS_FITTED, NOT_KNOWN, estimated_skill, independent_skill, skills
 from latentens.methods import DawidSkeneEM, MajorityVote
 from latentens.models import DawidSkene, Tree
 from latentens.programs.tables import checked_tables
@@ -109,7 +107,9 @@ def test_skill_of_a_tree_goes_through_the_opinions():
     model = Tree((0, 0, 1, 1, 2, 2))
     params = arbitrary_params(model, seed=2)
     found, flipped = (
-        np.asarray(double_precision(lambda order: skills(checked_tables(model, params), order))(np.array(order)))
+        np.asarray(
+            double_precision(lambda order: skills(checked_tables(model, params), order, np.eye(2)))(np.array(order))
+        )
         for order in ([0, 1], [1, 0])
     )
     right = (params["hidden_confusion"][0] @ params["voter_confusion"][0])[1, 1]
@@ -142,18 +142,17 @@ def test_a_perfect_voter_has_an_interval():
     assert (found.accuracy_low < 0.999).all()
 
 
-def test_with_very_many_parameters_labels_are_taken_as_fitted(votes, fit, monkeypatch):
+def test_with_very_many_parameters_labels_are_taken_as_fitted(votes, fit):
     exact = fit.voter_skill(votes)
-    monkeypatch.setattr(independent_skill, "MAX_INDEPENDENT", 3)
-    found = fit.voter_skill(votes)
+    shares, confusion = fit.params["prevalence"], fit.params["confusion"]
+    found = independent_skill(shares, confusion, votes, max_parameters=3)
     assert found.intervals == AS_FITTED
     np.testing.assert_allclose(found.accuracy, exact.accuracy)
     assert (found.accuracy_error < exact.accuracy_error).all()
 
 
-def test_a_program_of_very_many_parameters_too(votes, fit, monkeypatch):
-    monkeypatch.setattr(skill, "MAX_PARAMETERS", 3)
-    found = estimated_skill(MODEL, fit.params, votes)
+def test_a_program_of_very_many_parameters_too(votes, fit):
+    found = estimated_skill(MODEL, fit.params, votes, max_parameters=3)
     np.testing.assert_allclose(found.accuracy, fit.voter_skill(votes).accuracy)
     assert found.intervals == AS_FITTED
 

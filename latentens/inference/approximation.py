@@ -30,7 +30,7 @@ from scipy.special import softmax
 
 from latentens.errors import LatentensError
 from latentens.inference.density import density_at
-from latentens.inference.optimise import descend_from
+from latentens.inference.optimise import descend_from, hessian
 from latentens.programs.likelihood import Observations
 from latentens.programs.model import GenerativeModel
 from latentens.programs.parameters import transform_of
@@ -40,9 +40,6 @@ from latentens.runtime.progress import task
 
 Point = Float[np.ndarray, " coordinate"]
 Matrix = Float[np.ndarray, "coordinate coordinate"]
-
-COLUMNS_AT_ONCE = 8
-"""Columns of the Hessian that are computed together."""
 
 RELIABLE = 0.7
 """Importance weights with a Pareto k̂ above this have no usable mean (Vehtari et al. 2024)."""
@@ -60,7 +57,7 @@ class Mode(NamedTuple):
         precision: The negative Hessian.
         scale: A lower triangular matrix whose product with its transpose is the inverse of the precision. Directions
             without curvature have unit length.
-        decrement: What a Newton step would still gain, in nats.
+        decrement: The remaining gain of a Newton step, in nats.
         flat: Combinations of coordinates along which the log density does not curve down, one per row.
         iterations: Iterations of the climb.
     """
@@ -124,12 +121,7 @@ def _value_and_slope(model: GenerativeModel, observations: Observations, point: 
 
 @partial(jax.jit, static_argnums=0)
 def _hessian(model: GenerativeModel, observations: Observations, point: Array) -> Float[Array, "coordinate coordinate"]:
-    slope = jax.grad(partial(density_at, model, observations))
-
-    def column(direction: Array) -> Array:
-        return jax.jvp(slope, (point,), (direction,))[1]
-
-    return jax.lax.map(column, jnp.eye(len(point)), batch_size=COLUMNS_AT_ONCE)
+    return hessian(partial(density_at, model, observations), point)
 
 
 class Weights(NamedTuple):
@@ -178,7 +170,7 @@ def resample(
 
 
 def pareto_words(pareto_k: float) -> list[str]:
-    """What Pareto's k̂ says of an approximation, if it is not good."""
+    """Warnings by Pareto's k̂, if the approximation is not good."""
     if np.isnan(pareto_k):
         return [f"fewer than {FEWEST_DRAWS} draws cannot show how far the approximation is from the posterior"]
     if pareto_k <= RELIABLE:
@@ -190,7 +182,7 @@ def pareto_words(pareto_k: float) -> list[str]:
 
 
 def flat_words(model: GenerativeModel, flat: Float[np.ndarray, "direction coordinate"]) -> list[str]:
-    """Which parameters a flat direction is made of, one sentence for all directions."""
+    """A warning that names the parameters in flat directions."""
     if not len(flat):
         return []
     sizes = {name: int(np.prod(shape)) for name, shape in transform_of(model).point_shapes.items()}
@@ -289,7 +281,7 @@ def _guide(guide: Guide, dimension: int) -> AutoContinuous:
             "normal": AutoDiagonalNormal,
             "multivariate": AutoMultivariateNormal,
             "low_rank": AutoLowRankMultivariateNormal,
-            "flow": AutoDiagonalNormal,  # of one coordinate, an autoregressive flow is no more than that
+            "flow": AutoDiagonalNormal,  # an autoregressive flow of one coordinate is just that
         }
         made = kinds[guide](vector, init_loc_fn=at_mode, init_scale=1.0)
     with jax.ensure_compile_time_eval(), handlers.block(), handlers.seed(rng_seed=some_key()):
@@ -342,7 +334,7 @@ def _draw(
 
 
 def elbo_gain(curve: Float[np.ndarray, " step"]) -> tuple[float, float]:
-    """What the ELBO gained from the last but one tenth of its steps to the last, and the standard error of that."""
+    """The gain of the ELBO from the last but one tenth of the steps to the last tenth, and its standard error."""
     tenth = max(2, len(curve) // 10)
     before, last = curve[-2 * tenth : -tenth], curve[-tenth:]
     error = math.hypot(before.std(ddof=1), last.std(ddof=1)) / math.sqrt(tenth) if len(before) > 1 else math.inf

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int, PyTree
 from scipy.optimize import OptimizeResult, minimize
@@ -34,12 +35,12 @@ def list_optima(objectives: Float[np.ndarray, " start"]) -> list[dict[str, float
 
 
 def local_optimum_warnings(start: str, end: float, best: float) -> list[str]:
-    """What to say if the usual start ended lower than another.
+    """A warning if the usual start ended lower than another.
 
     Args:
-        start: What the start is called.
-        end: The objective where it ended.
-        best: The objective where the best start ended.
+        start: The name of the start.
+        end: The objective at its end.
+        best: The objective at the end of the best start.
     """
     if best - end < SAME_OPTIMUM:
         return []
@@ -56,7 +57,7 @@ End = TypeVar("End")
 
 
 class Optima(NamedTuple):
-    """Where each start ended."""
+    """The ends of all starts."""
 
     points: PyTree[Float[np.ndarray, "start ..."]]
     losses: Float[np.ndarray, " start"]
@@ -77,7 +78,7 @@ class Optima(NamedTuple):
 
 
 class Descent(NamedTuple):
-    """Where one start ended.
+    """The end of one start.
 
     Attributes:
         point: The point.
@@ -108,6 +109,7 @@ def descend_from(
     least_gain: float = 0.0,
     window: int = STALLED,
     give_up: GiveUp | None = None,
+    curve: Sequence[float] | Float[np.ndarray, " iteration"] = (),
 ) -> Descent:
     """Minimise a function of a vector from one start by L-BFGS.
 
@@ -116,10 +118,12 @@ def descend_from(
         start: Where to start.
         max_iterations: Limit on the iterations.
         tolerance: It has converged when no entry of the gradient exceeds this.
-        least_gain: It ends too when as many iterations as `window` together gain less than this.
+        least_gain: It also ends when the last `window` iterations together gain less than this.
         window: That number of iterations.
-        give_up: Asked after twice `STALLED` iterations, four times and so on, with the point, the loss and what the
-            later half of them gained; ends it as well. Before that the order of starts says little about their ends.
+        give_up: Called after 2, 4, 8, … times `STALLED` iterations with the point, the loss and the gain of the later
+            half of the iterations; true ends the descent. Earlier the order of starts hardly predicts that of their
+            ends.
+        curve: The losses so far, to continue an earlier descent.
     """
 
     def watched(point: Float[np.ndarray, " element"]) -> tuple[float, Float[np.ndarray, " element"]]:
@@ -127,7 +131,7 @@ def descend_from(
         value, gradient = value_and_gradient(point)
         return float(value), gradient
 
-    curve = [watched(start)[0]]
+    curve = list(curve) or [watched(start)[0]]
 
     def end_if_stalled(intermediate_result: OptimizeResult) -> None:
         curve.append(float(intermediate_result.fun))
@@ -152,9 +156,9 @@ def descend_from(
 
 
 def in_parallel(run: Callable[[Start], End], starts: Sequence[Start], description: str) -> list[End]:
-    """Run something from each start, in double precision and, on one device, as many threads as there are cores.
+    """Run a function from each start in double precision, on one device in as many threads as there are cores.
 
-    What it needs compiled should be compiled before, or every thread does it for itself.
+    Compile what it needs beforehand, or every thread compiles it.
     """
     return in_threads(double_precision(run), starts, workers=num_workers(), description=description)
 
@@ -162,3 +166,15 @@ def in_parallel(run: Callable[[Start], End], starts: Sequence[Start], descriptio
 def stack(trees: Sequence[PyTree]) -> PyTree:
     """One tree whose leaves have a leading axis for the trees."""
     return jax.tree.map(lambda *leaves: np.stack(leaves), *trees)
+
+
+def hessian(
+    function: Callable[[Float[jax.Array, " element"]], jax.Array],
+    point: Float[jax.Array, " element"],
+    columns_at_once: int = 8,
+) -> Float[jax.Array, "element element"]:
+    """The second derivatives of a function of a vector, some columns at a time to bound the memory."""
+    slope = jax.grad(function)
+    return jax.lax.map(
+        lambda direction: jax.jvp(slope, (point,), (direction,))[1], jnp.eye(len(point)), batch_size=columns_at_once
+    )

@@ -1,4 +1,4 @@
-"""How good each voter is under a fitted model, and how well the votes determine that."""
+"""The skill of voters under a fitted model, with standard errors and intervals."""
 
 from functools import partial
 from typing import Any, NamedTuple
@@ -15,6 +15,7 @@ from scipy.special import expit, logit, ndtri
 
 from latentens.errors import LatentensError
 from latentens.inference.independent import Confusion, Posterior, count_by_label, posterior_of_votes
+from latentens.inference.optimise import hessian
 from latentens.models import DawidSkene
 from latentens.programs.contract import structure_of
 from latentens.programs.likelihood import Observations, bayes_posterior, marginal_log_likelihood, observe
@@ -23,7 +24,7 @@ from latentens.programs.parameters import parameter_supports, to_point, unpack
 from latentens.programs.tables import Tables, build_tables
 from latentens.runtime.blocks import fetch
 from latentens.runtime.compilation import compile_quickly
-from latentens.runtime.numerics import double_precision
+from latentens.runtime.numerics import SMALLEST, double_precision
 from latentens.runtime.parallel import one_blas_thread
 from latentens.votes import Votes
 from latentens.votes.layout import count_votes
@@ -49,7 +50,7 @@ def errors_of(
     unidentified: float = 1e-9,
     reached: float = 1e-6,
 ) -> Float[np.ndarray, " function"]:
-    """Standard errors, infinite for what the information does not determine.
+    """Standard errors of functions of the parameters, infinite where the information does not determine them.
 
     Args:
         information: The information about the parameters.
@@ -65,7 +66,7 @@ def errors_of(
 
 
 COVERAGE = 0.95
-"""Of the intervals, unless another one is asked for."""
+"""Default coverage of intervals."""
 
 INFORMATION = "observed information"
 DRAWS = "posterior draws"
@@ -81,11 +82,11 @@ PerVoter = Float[np.ndarray, " voter"]
 
 
 class VoterSkill(NamedTuple):
-    """How good each voter is; NaN where nothing is known.
+    """The skill of each voter; NaN where it is unknown.
 
-    Chance is a balanced accuracy of 1/K: that of any voter who does not look at the item, whatever the vote. A vote
-    that is not for a class, such as "unsure", is neither right nor wrong: accuracies are those of the other votes. A
-    grade is for the class of `Votes.class_of_vote`.
+    Chance is a balanced accuracy of 1/K, that of any voter whose votes do not depend on the item. Votes that are not
+    for a class, such as "unsure", are neither right nor wrong and do not count in accuracies. A grade is a vote for
+    the class given by `Votes.class_of_vote`.
 
     Attributes:
         votes: Number of votes.
@@ -99,7 +100,7 @@ class VoterSkill(NamedTuple):
         balanced_accuracy_high: Upper end.
         confusion: Probability of each vote given the label.
         confusion_error: Its standard error.
-        intervals: What errors and intervals rest on.
+        intervals: How standard errors and intervals were obtained.
     """
 
     votes: Int[np.ndarray, " voter"]
@@ -117,7 +118,7 @@ class VoterSkill(NamedTuple):
 
     @property
     def flags(self) -> list[str]:
-        """What to know of a voter, "" where there is nothing; without intervals the estimate itself decides."""
+        """A remark on each voter, or an empty string; based on the estimate if there is no interval."""
         chance = 1 / self.confusion.shape[1]
         worse = REVERSED if self.confusion.shape[1] == 2 else WORSE
         low = np.where(np.isnan(self.balanced_accuracy_low), self.balanced_accuracy, self.balanced_accuracy_low)
@@ -137,16 +138,16 @@ def lay_out(
     num_labels: int,
     centre: Float[np.ndarray, " skill"] | None = None,
 ) -> VoterSkill:
-    """Skills with their errors, accuracies first, then balanced accuracies, then confusion matrices.
+    """The record of estimates and standard errors, in the order of `skills_of`.
 
     Args:
         found: The estimates.
         errors: Their standard errors; NaN where they are not known.
         votes: Number of votes of each voter.
         level: Coverage of the intervals, which are symmetric in the log-odds.
-        intervals: What errors rest on.
+        intervals: How standard errors were obtained.
         num_labels: Number of labels, of which confusion matrices have a row each.
-        centre: What intervals lie around, if estimates may be at a bound.
+        centre: The centres of the intervals; by default the estimates. Needed if these may be at a bound.
     """
     num_voters = len(votes)
     inside = (found if centre is None else centre).clip(1e-9, 1 - 1e-9)
@@ -167,37 +168,31 @@ Says = Float[np.ndarray, "vote label"]
 """Which class each vote is for."""
 
 
-def says_of(votes: Votes) -> Says | None:
-    """Which class each vote is for; None if each vote is for the class with its code."""
-    if not len(votes.grade_names) and not len(votes.other_names):
-        return None
+def says_of(votes: Votes) -> Says:
+    """Which class each vote is for; none for votes such as "unsure"."""
     return np.equal.outer(votes.class_of_vote, np.arange(votes.num_classes)).astype(float)
 
 
-def skills_of(
-    shares: Float[np.ndarray, " label"], confusion: Confusion, says: Says | None = None
-) -> Float[np.ndarray, " skill"]:
+def skills_of(shares: Float[np.ndarray, " label"], confusion: Confusion, says: Says) -> Float[np.ndarray, " skill"]:
     """Accuracies of all voters, then their balanced accuracies, then their confusion matrices.
 
     Args:
         shares: Shares of the labels.
         confusion: Confusion matrices.
-        says: Which class each vote is for, unless that is the class with its code.
+        says: Which class each vote is for.
     """
-    if says is None:
-        right = np.diagonal(confusion, axis1=1, axis2=2)
-        return np.concatenate([right @ shares, right.mean(axis=1), confusion.ravel()])
-    right, for_class = _right_and_cast(confusion, says)
-    accuracy, balanced = (right @ shares) / (for_class @ shares), (right / for_class).mean(axis=1)
-    return np.concatenate([accuracy, balanced, confusion.ravel()])
+    return np.concatenate([*_accuracies(shares, confusion, says), confusion.ravel()])
 
 
-def _right_and_cast(
-    confusion: Confusion, says: Says
-) -> tuple[Float[np.ndarray, "voter label"], Float[np.ndarray, "voter label"]]:
-    """The probabilities of a right vote and of one for any class, given the label."""
-    by_class = confusion @ says
-    return np.diagonal(by_class, axis1=1, axis2=2), np.maximum(by_class.sum(axis=2), np.finfo(float).tiny)
+def _accuracies(shares: Any, confusion: Any, says: Any) -> tuple[Any, Any]:
+    """Accuracy and balanced accuracy of each voter; arrays of NumPy or JAX."""
+    right, cast = _right_and_cast(confusion, says)
+    return (right @ shares) / (cast @ shares), (right / cast).mean(axis=1)
+
+
+def _right_and_cast(confusion: Any, says: Any) -> tuple[Any, Any]:
+    """The probabilities (voter, label) of a right vote and of a vote for any class, given the label."""
+    return (confusion * says.T).sum(axis=2), (confusion @ says.sum(axis=1)).clip(SMALLEST)
 
 
 def as_fitted(
@@ -205,25 +200,23 @@ def as_fitted(
     counts: Confusion,
     shares: Float[np.ndarray, " label"],
     level: float,
-    says: Says | None = None,
+    says: Says,
 ) -> VoterSkill:
-    """Errors of frequencies, the labels taken as a fit has them.
+    """Skill with the standard errors of frequencies, the fitted labels taken as known.
 
     Args:
         found: The estimates.
         counts: How often each voter cast each vote, by label.
         shares: Shares of the labels.
         level: Coverage of the intervals.
-        says: As in `skills_of`.
+        says: Which class each vote is for.
     """
     num_voters, num_labels, _ = counts.shape
     confusion = found[2 * num_voters :].reshape(counts.shape)
     error = np.sqrt(confusion * (1 - confusion) / np.maximum(counts.sum(axis=2), 0.5)[:, :, None])
-    of_right = np.diagonal(error, axis1=1, axis2=2)
-    if says is not None:
-        right, for_class = _right_and_cast(confusion, says)
-        rate, number = right / for_class, np.maximum((counts @ says).sum(axis=2), 0.5)
-        of_right = np.sqrt(rate * (1 - rate) / number)
+    right, cast = _right_and_cast(confusion, says)
+    rate, number = right / cast, np.maximum(counts @ says.sum(axis=1), 0.5)
+    of_right = np.sqrt((rate * (1 - rate)).clip(0) / number)
     means = [np.sqrt((of_right**2) @ weights**2) for weights in (shares, np.full(num_labels, 1 / num_labels))]
     votes = counts.sum(axis=(1, 2)).round().astype(int)
     return lay_out(found, np.concatenate([*means, error.ravel()]), votes, level, AS_FITTED, num_labels=num_labels)
@@ -232,21 +225,12 @@ def as_fitted(
 def without_intervals(
     found: Float[np.ndarray, " skill"], votes: Int[np.ndarray, " voter"], num_labels: int
 ) -> VoterSkill:
-    """Estimates whose errors are not known."""
+    """Estimates with unknown standard errors."""
     return lay_out(found, np.full_like(found, np.nan), votes, COVERAGE, NOT_KNOWN, num_labels=num_labels)
 
 
-MAX_INDEPENDENT = 1_000
-"""With more parameters than this labels are taken as fitted: the time grows with their cube."""
-
-MAX_WORK = 2e10
-"""The same with more than this many products."""
-
 Shares = Float[np.ndarray, " label"]
 Codes = Int[np.ndarray, " item"]
-MOST_ADDED = 2.0
-"""Where intervals are concerned, what is added to a voter's counts is scaled down to this many votes per entry of the
-confusion matrix. Half or twice as many changed the coverage of 95 % intervals on simulated crowds by a point or two."""
 
 Information = Float[np.ndarray, "parameter parameter"]
 
@@ -260,32 +244,39 @@ def independent_skill(
     *,
     added: Confusion | None = None,
     level: float = COVERAGE,
+    max_parameters: int = 1_000,
+    max_products: float = 2e10,
+    most_added: float = 2.0,
 ) -> VoterSkill:
-    """Skill of independent voters with its uncertainty.
+    """Skill of independent voters with standard errors from the observed information, in closed form.
 
-    An estimate at its bound, where curvature says nothing, is moved half a vote inside.
+    An estimate at its bound, where the curvature is not informative, is moved half a vote inside.
 
     Args:
         shares: Estimated shares of the labels.
         confusion: Estimated confusion matrices.
         votes: The votes that they were estimated from.
         known: The code of each item's label, −1 where it is unknown, if some were known.
-        added: What was added to the counts of each voter, and the smallest of it to that of each class.
+        added: Pseudo-counts added to each voter's counts; the smallest of them is added to that of each class.
         level: Coverage of the intervals.
+        max_parameters: With more parameters the labels are taken as fitted: the time grows with their cube.
+        max_products: The same for more products than this.
+        most_added: Pseudo-counts are scaled down to this many votes per entry of the confusion matrix. Half or twice
+            as many change the coverage of 95 % intervals on simulated crowds by a point or two.
     """
     says = says_of(votes)
     found, size = skills_of(shares, confusion, says), shares.size + confusion.size
     number = votes.cast_by_voter
     margin = 0.5 / (number.mean() + 1)
-    shares, confusion = (_independent_inside(part, margin) for part in (shares, confusion))
+    shares, confusion = (_shares_inside(part, margin) for part in (shares, confusion))
     probs = posterior_of_votes(votes, shares, confusion)
     probs = probs if known is None else certain_where_known(probs, known)
     counts = count_by_label(votes, probs)
-    if size > MAX_INDEPENDENT or votes.num_items * size**2 > MAX_WORK:
+    if size > max_parameters or votes.num_items * size**2 > max_products:
         return as_fitted(found, counts, shares, level, says)
     added = np.zeros(confusion.shape) if added is None else added
     # It makes the information of few votes positive definite, and must not stand for knowledge of the voter.
-    most = MOST_ADDED * added[0].size
+    most = most_added * added[0].size
     added = added * (most / np.maximum(added.sum(axis=(1, 2)), most))[:, None, None]
     # parameters are log shares, then log confusion matrices by voter and label: their derivatives are these blocks
     distributions = [shares, *confusion.reshape(-1, confusion.shape[2])]
@@ -301,18 +292,18 @@ def independent_skill(
     if added.any():  # around frequencies that pseudo-counts draw nowhere; the estimate if a voter never met the label
         cast = counts.sum(axis=2, keepdims=True)
         frequencies = np.where(cast > 0.5, counts / np.maximum(cast, 0.5), confusion)
-        centre = skills_of(shares, _independent_inside(frequencies, margin), says)
+        centre = skills_of(shares, _shares_inside(frequencies, margin), says)
     return lay_out(found, errors, number, level, INFORMATION, num_labels=len(shares), centre=centre)
 
 
-def _independent_inside(probs: np.ndarray, margin: float) -> np.ndarray:
+def _shares_inside(probs: np.ndarray, margin: float) -> np.ndarray:
     """Probabilities at their bounds moved inside."""
     moved = np.maximum(probs, margin)
     return moved / moved.sum(axis=-1, keepdims=True)
 
 
 def _missing(confusion: Confusion, votes: Votes, label_probs: Posterior) -> Information:
-    """The information that is lost because labels are not known: the variance of the complete score."""
+    """The information lost because labels are unknown: the posterior variance of the complete-data score."""
     _, num_labels, num_votes = confusion.shape
     size = num_labels + confusion.size
     # where the entries of each label are among the parameters
@@ -336,16 +327,10 @@ def _missing(confusion: Confusion, votes: Votes, label_probs: Posterior) -> Info
     return found
 
 
-def _skill_derivatives(
-    shares: Shares, confusion: Confusion, says: Says | None
-) -> Float[np.ndarray, "skill probability"]:
+def _skill_derivatives(shares: Shares, confusion: Confusion, says: Says) -> Float[np.ndarray, "skill probability"]:
     """The derivatives of `skills_of` by shares and confusion matrices: a rate is right votes by votes for classes."""
-    num_voters, num_labels, num_votes = confusion.shape
-    if says is None:  # all votes are for classes
-        says, for_any = np.eye(num_votes, num_labels), np.zeros(num_votes)
-        right, cast = np.diagonal(confusion, axis1=1, axis2=2), np.ones((num_voters, num_labels))
-    else:
-        (right, cast), for_any = _right_and_cast(confusion, says), says.sum(axis=1)
+    num_voters, num_labels, _ = confusion.shape
+    (right, cast), for_any = _right_and_cast(confusion, says), says.sum(axis=1)
     total = cast @ shares
     accuracy, rates = (right @ shares) / total, right / cast
     by_shares = np.zeros((2, num_voters, num_labels))
@@ -378,7 +363,7 @@ def point_skill(
         votes: The votes that they were estimated from.
         order: The label k of the result is the label `order[k]` of the parameters.
         known: The code of each item's label, −1 where it is unknown, if some were known.
-        added: What was added to the counts of each voter.
+        added: Pseudo-counts added to the counts of each voter.
         use_prior: Whether the estimate is the posterior mode.
         level: Coverage of the intervals.
     """
@@ -390,19 +375,19 @@ def point_skill(
 
 
 def has_closed_form(model: GenerativeModel, use_prior: bool) -> bool:
-    """Whether errors are known in closed form, which takes no compilation."""
+    """Whether standard errors have a closed form, so that nothing is compiled."""
     return isinstance(model, DawidSkene) and not use_prior
 
 
 def counted_skill(label_probs: Posterior, votes: Votes, confusion: Confusion | None = None) -> VoterSkill:
     """Skill without errors: votes counted with the label probabilities as weights.
 
-    Since a voter's own votes have a share in these, such rates are too high where items have few votes.
+    A voter's own votes contribute to these probabilities, so the rates are too high if items have few votes.
 
     Args:
         label_probs: The posterior of the labels.
         votes: The votes.
-        confusion: Estimated confusion matrices, which stand for the counted ones.
+        confusion: Estimated confusion matrices, used instead of the counted ones.
     """
     number = votes.cast_by_voter
     if label_probs.shape[1] != votes.num_classes:  # nobody is right or wrong
@@ -416,10 +401,6 @@ def counted_skill(label_probs: Posterior, votes: Votes, confusion: Confusion | N
     return without_intervals(skills, number, votes.num_classes)._replace(confusion=found)
 
 
-MAX_PARAMETERS = 2_000
-"""With more parameters the information matrix is not computed, and labels are taken as the fit has them."""
-
-
 @double_precision
 def estimated_skill(
     model: GenerativeModel,
@@ -429,19 +410,22 @@ def estimated_skill(
     order: Int[np.ndarray, " label"] | None = None,
     use_prior: bool = False,
     level: float = COVERAGE,
+    max_parameters: int = 2_000,
 ) -> VoterSkill:
     """Skill at a point estimate, with errors from the observed information: the curvature of the log-likelihood.
 
-    Errors of the parameters in unconstrained space carry over to skills by their derivatives; the interval is
-    symmetric in the log-odds. An estimate at its bound, where curvature says nothing, is moved half a vote inside.
+    Standard errors follow by the delta method from those of the parameters in unconstrained space; intervals are
+    symmetric in the log-odds. An estimate at its bound, where the curvature is not informative, is moved half a vote
+    inside.
 
     Args:
         model: The generative model.
         params: Its estimated parameters.
         votes: The votes that they were estimated from.
         order: The label k of the result is the label `order[k]` of the parameters.
-        use_prior: Whether the estimate is that of the posterior mode.
+        use_prior: Whether the estimate is the posterior mode.
         level: Coverage of the intervals.
+        max_parameters: With more parameters the labels are taken as fitted, and no information matrix is computed.
     """
     _refuse_other_classes(model, votes)
     order, says = np.arange(structure_of(model).num_labels) if order is None else order, says_of(votes)
@@ -449,7 +433,7 @@ def estimated_skill(
     point = to_point(model, inside)
     slopes = fetch(_skill_slopes(model, point, order, says))
     found, centre = (fetch(_skills(model, each, order, says)) for each in (params, inside))
-    if slopes.shape[1] > MAX_PARAMETERS:
+    if slopes.shape[1] > max_parameters:
         probs = bayes_posterior(model, params, votes)[:, order]
         return as_fitted(found, count_by_label(votes, probs), probs.mean(axis=0), level, says)
     observations, _ = observe(model, votes)
@@ -501,26 +485,15 @@ def _refuse_other_classes(model: GenerativeModel, votes: Votes) -> None:
         )
 
 
-def skills(
-    tables: Tables, order: Int[Array, " label"], says: Float[Array, "vote label"] | None = None
-) -> Float[Array, " skill"]:
-    """Accuracies of all voters, then their balanced accuracies, then their confusion matrices."""
+def skills(tables: Tables, order: Int[Array, " label"], says: Float[Array, "vote label"]) -> Float[Array, " skill"]:
+    """`skills_of` the tables of a program."""
     prior = jnp.exp(tables.log_prior)[order]
-    shares = prior.sum(axis=1)
-    emission = jnp.exp(tables.log_emission)
+    shares, emission = prior.sum(axis=1), jnp.exp(tables.log_emission)
     if len(emission) > 1:
         confusion = jnp.einsum("ks,ksiv->ikv", prior / shares[:, None], emission[order])
     else:
         confusion = jnp.einsum("ks,siv->ikv", prior / shares[:, None], emission[0])
-    if says is None:
-        for_classes = confusion[..., : len(shares)]
-        accuracy = jnp.einsum("k,ikk->i", shares / shares.sum(), for_classes)
-        balanced = jnp.einsum("ikk->i", for_classes) / len(shares)
-    else:
-        for_classes = confusion @ says
-        right, cast = jnp.einsum("ikk->ik", for_classes), for_classes.sum(axis=2)
-        accuracy, balanced = (right @ shares) / (cast @ shares), (right / cast).mean(axis=1)
-    return jnp.concatenate([accuracy, balanced, confusion.ravel()])
+    return jnp.concatenate([*_accuracies(shares, confusion, says), confusion.ravel()])
 
 
 def _inside(model: GenerativeModel, params: Params, votes: Votes) -> dict[str, np.ndarray]:
@@ -531,8 +504,7 @@ def _inside(model: GenerativeModel, params: Params, votes: Votes) -> dict[str, n
         if support is constraints.unit_interval:
             moved[name] = moved[name].clip(margin, 1 - margin)
         elif support is constraints.simplex:
-            inside = np.maximum(moved[name], margin)
-            moved[name] = inside / inside.sum(axis=-1, keepdims=True)
+            moved[name] = _shares_inside(moved[name], margin)
     return moved
 
 
@@ -556,7 +528,7 @@ def _skill_slopes(model: GenerativeModel, point: Any, order: Any, says: Any) -> 
 def _information(
     model: GenerativeModel, use_prior: bool, point: Any, observations: Observations
 ) -> Float[Array, "parameter parameter"]:
-    """The Hessian of the negative log-likelihood, or log posterior density, column by column."""
+    """The Hessian of the negative log-likelihood, or log posterior density."""
     flat, unravel = ravel_pytree(point)
 
     def loss(at: Array) -> Array:
@@ -564,4 +536,4 @@ def _information(
         total = marginal_log_likelihood(build_tables(model, unpacked.params), observations)
         return -(total + unpacked.log_prior if use_prior else total)
 
-    return jax.lax.map(lambda direction: jax.jvp(jax.grad(loss), (flat,), (direction,))[1], jnp.eye(flat.size))
+    return hessian(loss, flat)
