@@ -17,18 +17,17 @@ from typing import NamedTuple
 import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int
-from scipy.optimize import OptimizeResult, minimize
 from scipy.sparse import csr_array
 from scipy.special import softmax
 
 from latentens.errors import LatentensError
-from latentens.inference.optimise import STALLED
+from latentens.inference.optimise import STALLED, descend_from
 from latentens.rbm.machine import Machine, smaller_layer_states
 from latentens.rbm.rows import VisibleRows
 from latentens.rbm.training import Trained, Training, from_vote_shares, random_machines
 from latentens.rbm.units import AnyArray, Units
 from latentens.runtime.blocks import BLOCK_ELEMENTS, row_blocks
-from latentens.runtime.parallel import one_blas_thread, stop_if_asked
+from latentens.runtime.parallel import one_blas_thread
 from latentens.runtime.progress import track_late
 from latentens.runtime.settings import Count, NotNegative, Positive
 
@@ -96,7 +95,7 @@ class LogLikelihood:
         return float(value), (self.visible @ probs.T, self.mean, probs.sum(axis=1))
 
     def _mixture(self, machine: Machine) -> tuple[float, Gradient]:
-        """As `_complete` with missing or repeated votes, given which hidden units depend on each other."""
+        """`_complete` for rows with missing or repeated votes, given which hidden units are dependent."""
         assert self.votes is not None
         tables = state_tables(machine)
         log_votes = tables.log_votes.reshape(-1, len(tables.states))
@@ -195,7 +194,7 @@ def log_probs(
         visible: Indicators of the visible units, added up over repeated votes; anything where they are unobserved.
         observed: Number of votes of each visible unit; None if all have one.
     """
-    return log_likelihoods(machine, _as_rows(machine, visible, observed))
+    return log_likelihoods(machine, rows_of(machine, visible, observed))
 
 
 def state_posterior(
@@ -207,10 +206,11 @@ def state_posterior(
 
     Arguments are those of `log_probs`.
     """
-    return next(state_posteriors(machine, _as_rows(machine, visible, observed), [slice(None)]))
+    return next(state_posteriors(machine, rows_of(machine, visible, observed), [slice(None)]))
 
 
-def _as_rows(machine: Machine, visible: AnyArray, observed: AnyArray | None) -> VisibleRows:
+def rows_of(machine: Machine, visible: AnyArray, observed: AnyArray | None = None) -> VisibleRows:
+    """Rows of a machine's visible units, one item each."""
     observed = None if observed is None else np.asarray(observed)
     return VisibleRows(np.asarray(visible), np.ones(len(visible)), len(visible), observed, machine.visible_units)
 
@@ -234,8 +234,7 @@ def exact_log_likelihoods(machine: Machine, rows: VisibleRows) -> Float[np.ndarr
 def stacked_log_likelihoods(machine: Machine, above: Machine, rows: VisibleRows) -> Float[np.ndarray, " row"]:
     """`log Σ_h p(x | h) p(h)` of each row: x given h by a machine, h by the machine above it (Hinton et al. 2006)."""
     tables = state_tables(machine)
-    every = VisibleRows(tables.states, np.ones(len(tables.states)), len(tables.states), None, machine.hidden_units)
-    return _log_mixture(rows, tables.log_votes, log_likelihoods(above, every))
+    return _log_mixture(rows, tables.log_votes, log_likelihoods(above, rows_of(above, tables.states)))
 
 
 def expected_given_rows(
@@ -363,9 +362,9 @@ class ExactTraining(Training):
         for number in range(self.batches):
             batch_key = jax.random.fold_in(key, number)
             drawn = random_machines(rows, num_hidden, self.weight_scale, batch_key, max(0, self.restarts - len(starts)))
-            batch = [_Climb(likelihood, start, self.max_iterations, self.tolerance) for start in [*starts, *drawn]]
+            batch = [_Climb(likelihood.flat(start)) for start in [*starts, *drawn]]
             with np.errstate(over="ignore"):  # a step of the line search may be far too long
-                _compete(batch, self.trial)
+                _compete(batch, likelihood, self)
             climbs = [climb for climb in [*climbs, *batch] if np.isfinite(climb.curve[-1])]
             climbs.sort(key=lambda climb: climb.curve[-1])
             losses, starts = [climb.curve[-1] for climb in climbs if climb.ended], []
@@ -388,68 +387,50 @@ class ExactTraining(Training):
         )
 
 
+@dataclass
 class _Climb:
-    """One start on its way."""
+    """One start on its way: its point, its losses at the start and after each iteration, and how it ended."""
 
-    def __init__(self, likelihood: LogLikelihood, start: Machine, max_iterations: int, tolerance: float) -> None:
-        self.likelihood, self.max_iterations, self.tolerance = likelihood, max_iterations, tolerance
-        self.point: Flat = likelihood.flat(start)
-        self.curve: list[float] = []
-        """The loss at the start and after each iteration."""
-        self.slope, self.ended, self.converged = np.inf, False, False
+    point: Flat
+    curve: Sequence[float] | Float[np.ndarray, " iteration"] = ()
+    slope: float = np.inf
+    converged: bool = False
+    ended: bool = False
 
     @property
     def iterations(self) -> int:
         return max(0, len(self.curve) - 1)
 
-    def go_on(self, iterations: int) -> None:
+    def go_on(self, likelihood: LogLikelihood, training: ExactTraining, iterations: int) -> None:
         """Some more iterations, unless it has ended."""
-        iterations = min(iterations, self.max_iterations - self.iterations)
+        done, tolerance = self.iterations, training.tolerance
+        iterations = min(iterations, training.max_iterations - done)
         if self.ended or iterations == 0:
             self.ended = True
             return
-        if not self.curve:
-            self.curve.append(self.likelihood.loss(self.point)[0])
-        end = minimize(
-            self._loss,
+        end = descend_from(
+            likelihood.loss,
             self.point,
-            jac=True,
-            method="L-BFGS-B",
-            callback=self._end_if_stalled,
-            options={
-                "maxiter": iterations,
-                "maxfun": 20 * iterations,
-                "gtol": self.tolerance,
-                "ftol": 0,
-                "maxcor": STALLED,
-            },
+            max_iterations=iterations,
+            tolerance=tolerance,
+            least_gain=tolerance,
+            curve=self.curve,
         )
-        self.point, self.slope = end.x, float(np.abs(end.jac).max(initial=0.0))
-        self.converged = self.slope <= self.tolerance or self._stalled()
-        self.ended = self.converged or end.nit < iterations or self.iterations >= self.max_iterations
-
-    def _loss(self, flat: Flat) -> tuple[float, Flat]:
-        stop_if_asked()
-        return self.likelihood.loss(flat)
-
-    def _end_if_stalled(self, intermediate_result: OptimizeResult) -> None:
-        self.curve.append(float(intermediate_result.fun))
-        if self._stalled():
-            raise StopIteration
-
-    def _stalled(self) -> bool:
-        return len(self.curve) > STALLED and self.curve[-1 - STALLED] - self.curve[-1] < self.tolerance
+        self.point, self.curve, self.slope = end.point, end.curve, end.slope
+        stalled = len(end.curve) > STALLED and end.curve[-1 - STALLED] - end.curve[-1] < tolerance
+        self.converged = end.slope <= tolerance or bool(stalled)
+        self.ended = self.converged or self.iterations < done + iterations or self.iterations >= training.max_iterations
 
 
-def _compete(climbs: Sequence[_Climb], iterations: int) -> None:
-    """Let the better half of the starts go on again and again, until two are left, which go all the way."""
+def _compete(climbs: Sequence[_Climb], likelihood: LogLikelihood, training: ExactTraining) -> None:
+    """Continue the better half of the starts again and again, until two are left, which run to their ends."""
     while len(climbs) > 2:
         for climb in track_late(climbs, "training exactly"):
-            climb.go_on(iterations)
+            climb.go_on(likelihood, training, training.trial)
         order = np.argsort([climb.curve[-1] for climb in climbs], kind="stable")  # NaN comes last
         climbs = [climbs[number] for number in order[: -(-len(climbs) // 2)]]
     for climb in climbs:
-        climb.go_on(climb.max_iterations)
+        climb.go_on(likelihood, training, training.max_iterations)
 
 
 def single_unit(rows: VisibleRows, penalty: float, key: jax.Array) -> Machine:

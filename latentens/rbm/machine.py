@@ -24,7 +24,7 @@ class Machine(NamedTuple):
         visible_bias: a.
         hidden_bias: b.
         visible_units: The kind of the visible units, by default binary.
-        hidden_units: The kind of the hidden units, likewise.
+        hidden_units: The kind of the hidden units, by default binary.
     """
 
     weights: Float[AnyArray, "visible hidden"]

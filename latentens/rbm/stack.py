@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 from rich.console import Console
 
-from latentens.rbm.exact import ExactTraining, expected_given_rows, hidden_distribution
+from latentens.rbm.exact import ExactTraining, expected_given_rows, hidden_distribution, rows_of
 from latentens.rbm.machine import Machine, hidden_probs, hidden_states
 from latentens.rbm.rows import MOST_ENTRIES, VisibleRows, rows_from_votes
 from latentens.rbm.sampled import SampledTraining
@@ -35,7 +35,7 @@ def choose_training(
         rows: The training rows.
         num_hidden: Number of hidden units.
         exact: Exact training, by default with its default settings.
-        sampled: Sampled training, likewise.
+        sampled: Sampled training, by default with its default settings.
     """
     if rows.sizes.can_enumerate(num_hidden):
         return exact or ExactTraining()
@@ -173,9 +173,7 @@ def _top_table(machines: Sequence[Machine]) -> Float[np.ndarray, "state top"]:
     """Probability of the top unit given each state of the first hidden layer."""
     table = hidden_states(machines[-1])
     for below, machine in zip(machines[-2::-1], machines[:0:-1], strict=True):
-        states = hidden_states(below)
-        rows = VisibleRows(states, np.ones(len(states)), len(states), None, below.hidden_units)
-        table = expected_given_rows(machine, rows, table)
+        table = expected_given_rows(machine, rows_of(machine, hidden_states(below)), table)
     return table
 
 

@@ -2,7 +2,7 @@
 
 A unit with K states is K − 1 indicators: state 0 has none, and so neither bias nor weights. This is the gauge of
 every machine. A layer's indicators lie side by side, those of the first unit first. Binary units are the case of one
-indicator each, for which sigmoid and softplus take the place of softmax and log-sum-exp.
+indicator each, for which softmax and log-sum-exp are sigmoid and softplus.
 """
 
 from dataclasses import dataclass
@@ -124,7 +124,7 @@ def _states(num_states: int, num_units: int, part: slice) -> Float[np.ndarray, "
 
 @lru_cache(maxsize=8)
 def _all_states(num_states: int, num_units: int) -> Float[np.ndarray, "state indicator"]:
-    """All states, kept: training asks for them again and again."""
+    """All states, cached: training needs them again and again."""
     states = _states(num_states, num_units, slice(None))
     states.flags.writeable = False
     return states

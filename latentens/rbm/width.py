@@ -73,7 +73,7 @@ class SingularValueRule(Settings):
         supported if they raise the mean held-out log-likelihood by more than two standard errors of the difference.
         One unit is the label itself. Two do not identify the label above them, since they have fewer probabilities
         than it has parameters, so next come three, then four, …, as long as each size is supported. The likelihood of
-        the machine alone is not enough: on votes of a tree it asks for a unit for the label beside one for each group,
+        the machine alone is not enough: on votes of a tree it would add a unit for the label beside one for each group,
         which makes the label above them worse.
 
         A machine with more parameters than items, as many units as voters, or too many states is not tried.
@@ -109,16 +109,18 @@ class SingularValueRule(Settings):
         held_out = held_out_items(int(rows.num_items), self.held_out)
         training, others = rows.split(held_out)
         one = single(~held_out) if single else self._training.train(training, 1, key=single_key).machine
-        judge = _Judge(others, exact_log_likelihoods(_without_units(training), others))
-        judge.accept(exact_log_likelihoods(one, others))
+        values = exact_log_likelihoods(one, others)
+        gains = [gain_of(exact_log_likelihoods(_without_units(training), others), values, others)]
         # then three with a unit on top of them
         if not self.has_room(rows.sizes, int(rows.num_items), FEWEST):
-            return Width(1, np.ones(1), 1.0, tuple(judge.gains), (one,))
-        last = self._train_stack(training, FEWEST, nested_key)
-        if not judge.accept(last.log_likelihoods(others)).supported:
-            return Width(1, np.ones(1), 1.0, tuple(judge.gains), (one,))
+            return Width(1, np.ones(1), 1.0, tuple(gains), (one,))
+        before = values
+        last, values = self._train_stack(training, others, FEWEST, nested_key)
+        gains.append(gain := gain_of(before, values, others))
+        if not gain.supported:
+            return Width(1, np.ones(1), 1.0, tuple(gains), (one,))
         if not self.has_room(rows.sizes, int(rows.num_items), FEWEST + 1):
-            return Width(FEWEST, np.ones(1), np.nan, tuple(judge.gains), last.lower.ends[:1])
+            return Width(FEWEST, np.ones(1), np.nan, tuple(gains), last.ends[:1])
         # then one more at a time, up to the effective rank of a wide machine
         wide = self._train_wide(rows, wide_key)
         shares, rank = effective_rank(unit_strengths(wide.machine))
@@ -126,11 +128,13 @@ class SingularValueRule(Settings):
         for size in range(FEWEST + 1, math.ceil(rank) + 1):
             if not self.has_room(rows.sizes, int(rows.num_items), size):
                 break
-            wider = self._train_stack(training, size, jax.random.fold_in(nested_key, size))
-            if not judge.accept(wider.log_likelihoods(others)).supported:
+            before = values
+            wider, values = self._train_stack(training, others, size, jax.random.fold_in(nested_key, size))
+            gains.append(gain := gain_of(before, values, others))
+            if not gain.supported:
                 break
             num_hidden, last = size, wider
-        return Width(num_hidden, shares, rank, tuple(judge.gains), last.lower.ends[:1])
+        return Width(num_hidden, shares, rank, tuple(gains), last.ends[:1])
 
     def has_room(self, sizes: RowSizes, num_items: int, num_hidden: int) -> bool:
         """Whether a machine of this size is tried.
@@ -152,11 +156,15 @@ class SingularValueRule(Settings):
         # the number of supported units hardly depends on finding the best optimum
         return self.training or ExactTraining(restarts=4, batches=1)
 
-    def _train_stack(self, rows: VisibleRows, num_hidden: int, key: jax.Array) -> "_Stack":
+    def _train_stack(
+        self, rows: VisibleRows, others: VisibleRows, num_hidden: int, key: jax.Array
+    ) -> tuple[Trained, Float[np.ndarray, " row"] | None]:
+        """A machine, and the log-likelihoods of other rows under it with one unit on top; None if it is too large."""
         lower_key, key, upper_key = jax.random.split(key, 3)
         lower = self._training.train(rows, num_hidden, key=lower_key)
         above = rows_above(lower.machine, rows, None, key=key)
-        return _Stack(lower, self._training.train(above, 1, key=upper_key).machine)
+        upper = self._training.train(above, 1, key=upper_key).machine
+        return lower, stacked_log_likelihoods(lower.machine, upper, others) if is_exact(lower.machine) else None
 
     def _train_wide(self, rows: VisibleRows, key: jax.Array) -> Trained:
         num_units = min(rows.num_units, self.max_units or rows.num_units)
@@ -178,40 +186,15 @@ def held_out_items(num_items: int, share: float) -> Bool[np.ndarray, " item"]:
     return held_out
 
 
-class _Stack(NamedTuple):
-    """A machine and one of one unit on top of it."""
-
-    lower: Trained
-    upper: Machine
-
-    def log_likelihoods(self, rows: VisibleRows) -> Float[np.ndarray, " row"] | None:
-        """The log-likelihoods of rows under the stack; None if it is too large to enumerate."""
-        lower = self.lower.machine
-        return stacked_log_likelihoods(lower, self.upper, rows) if is_exact(lower) else None
-
-
-class _Judge:
-    """Compares models of growing size on held-out rows."""
-
-    def __init__(self, rows: VisibleRows, values: Float[np.ndarray, " row"] | None) -> None:
-        self.rows, self.values = rows, values
-        self.gains: list[Gain] = []
-
-    def accept(self, values: Float[np.ndarray, " row"] | None) -> Gain:
-        """The gain of a larger model, with which the next one is then compared."""
-        if values is None or self.values is None:  # unknown, so it counts as no gain
-            gain = Gain(-np.inf, 0.0)
-        else:
-            gain = paired_gain(values - self.values, np.asarray(self.rows.weight), int(self.rows.num_items))
-        self.gains.append(gain)
-        self.values = values
-        return gain
-
-
-def paired_gain(differences: Float[np.ndarray, " row"], weight: Float[np.ndarray, " row"], num_items: int) -> Gain:
-    """The mean difference between the log-likelihoods of two models, and its standard error."""
+def gain_of(
+    before: Float[np.ndarray, " row"] | None, after: Float[np.ndarray, " row"] | None, rows: VisibleRows
+) -> Gain:
+    """The gain from one model to a larger one by the log-likelihoods of rows; unknown ones count as no gain."""
+    if before is None or after is None:
+        return Gain(-np.inf, 0.0)
+    differences, weight = after - before, np.asarray(rows.weight)
     mean = float(weight @ differences)
-    return Gain(mean, float(np.sqrt(weight @ (differences - mean) ** 2 / max(num_items - 1, 1))))
+    return Gain(mean, float(np.sqrt(weight @ (differences - mean) ** 2 / max(int(rows.num_items) - 1, 1))))
 
 
 def _without_units(rows: VisibleRows) -> Machine:
