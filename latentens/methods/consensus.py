@@ -50,7 +50,7 @@ class Consensus(Method):
     Notes:
         The default members are `DawidSkeneEM` with a confusion matrix per voter and, for more than two classes, with
         one accuracy per voter and class; `Ebcc`, whose voters err together within subtypes of a class; and the vote
-        shares, which depend on no model. For soft votes `StatedConfidence` takes the place of `DawidSkeneEM`, whose
+        shares, which depend on no model. For soft votes `StatedConfidence` replaces `DawidSkeneEM`, whose
         fractions of a vote can miss the label. Extra diagnostics: `members` with their settings, `member_temperatures`,
         `member_changes` (the share of labels on which each member differs from the consensus), and those of `Tempered`
         for the mean.
@@ -118,7 +118,7 @@ def _mean(parts: Sequence[Posterior], temperatures: Sequence[float], base: Float
 
 
 def _mean_held(held: Sequence[HeldOut], temperatures: Sequence[float], base: Float[np.ndarray, " label"]) -> HeldOut:
-    """What the mean of the members says about hidden votes and labels."""
+    """Hidden votes and labels with the mean of the members' predictions."""
 
     def together(parts: Sequence[Any]) -> Any:
         return parts[0]._replace(label_probs=_mean([part.label_probs for part in parts], temperatures, base))

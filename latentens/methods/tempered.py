@@ -1,7 +1,8 @@
 """Calibrated confidence without labels: a posterior is tempered until it predicts hidden votes best."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated, Any, NamedTuple
 
 import jax
@@ -18,22 +19,10 @@ from latentens.votes import Votes
 from latentens.votes.labels import MISSING
 
 TEMPERATURES = np.array([0.0, *2.0 ** np.arange(-6.0, 3.0)])
-"""The temperatures that are tried first; at 0 the posterior says that nothing is known."""
+"""The temperatures tried first; at 0 the posterior is the base."""
 
 TRACE = 1e-6
-"""Stands for the temperature 0, so that the best label stays visible."""
-
-LESS, MORE = 1.0, 2.0
-"""A posterior is made less or more confident only if the gain is this many times its standard error."""
-
-FEWEST_ITEMS = 50
-"""With fewer items a standard error is too rough for a posterior to be made more confident."""
-
-STEP = 0.2
-"""Derivatives with respect to log τ are differences over steps of this size."""
-
-FLAT = 1e-7
-"""Mean scores that differ by less than this are equal."""
+"""Used instead of the temperature 0, so that the most probable label remains so."""
 
 Score = Callable[[float], Float[np.ndarray, " item"]]
 """The score of each item at a temperature."""
@@ -58,13 +47,13 @@ class Temperature(NamedTuple):
 def temper(probs: Posterior, temperature: float, base: Float[np.ndarray, " label"] | None = None) -> Posterior:
     """The posterior p_τ(y) ∝ b(y)^(1 − τ) p(y)^τ: less confident for τ below 1, more confident above.
 
-    The base b is what is known of an item before its votes, and all that is left at τ = 0; for τ above 1 it does not
-    count. The best label stays the best: where the base would change that, it draws level with those ahead of it.
+    The base b is the distribution of an item's label before its votes, and the result at τ = 0; for τ above 1 it is
+    ignored. The most probable label stays so: where the base would change that, it is raised to a tie.
 
     Args:
         probs: The posterior p.
         temperature: The temperature τ.
-        base: The base; even if not given.
+        base: The base b; uniform by default.
     """
     logs = max(temperature, TRACE) * safe_log(probs)
     if base is None or temperature >= 1:
@@ -77,7 +66,7 @@ def temper(probs: Posterior, temperature: float, base: Float[np.ndarray, " label
 
 
 def _leading(probs: Posterior, label: Int[np.ndarray, " item"]) -> Posterior:
-    """The nearest probabilities of which a given label's is the highest: it draws level with those that were higher."""
+    """The nearest probabilities at which a given label is the most probable, tied with those that were above it."""
     items = np.arange(len(label))
     own = probs[items, label]
     rest = probs.copy()
@@ -97,16 +86,19 @@ def usual_shares(votes: Votes) -> Float[np.ndarray, " label"]:
     return cast / cast.sum()
 
 
-def best_temperature(score: Score, *, by_labels: bool = False) -> Temperature:
-    """The temperature with the highest mean score, if the evidence for it is enough.
-
-    It has to be better than 1 by once the standard error of the difference, or by twice where it is above 1; else it is
-    1. What is not better than 0 by once the standard error is 0: nothing is known.
+def best_temperature(
+    score: Score, *, by_labels: bool = False, less: float = 1.0, more: float = 2.0, fewest_items: int = 50
+) -> Temperature:
+    """The temperature with the highest mean score, if the evidence is sufficient; otherwise 1, or 0.
 
     Args:
         score: The score of each item at a temperature.
-        by_labels: Whether items are scored by their labels. Only these can make a posterior more confident: hidden
-            votes do not show the errors that voters share.
+        by_labels: Whether items are scored by their labels. Only labels can raise τ above 1: hidden votes do not show
+            the errors that voters share.
+        less: τ < 1 must beat τ = 1 by this many standard errors of the difference, and every τ must beat τ = 0, where
+            nothing is known.
+        more: The same for τ > 1.
+        fewest_items: With fewer items the standard error is too rough for τ > 1.
     """
     scores: dict[float, Float[np.ndarray, " item"]] = {}
 
@@ -116,21 +108,21 @@ def best_temperature(score: Score, *, by_labels: bool = False) -> Temperature:
         return float(scores[temperature].mean())
 
     value = _highest(mean)
-    if value != 1 and not _is_evident(scores[value] - scores[1.0], MORE if value > 1 else LESS):
+    if value != 1 and not _is_evident(scores[value] - scores[1.0], more if value > 1 else less):
         value = 1.0
-    if value > 1 and (not by_labels or len(scores[1.0]) < FEWEST_ITEMS):
+    if value > 1 and (not by_labels or len(scores[1.0]) < fewest_items):
         value = 1.0
-    if value > 0 and np.ptp(scores[value] - scores[0.0]) > 0 and not _is_evident(scores[value] - scores[0.0], LESS):
+    if value > 0 and np.ptp(scores[value] - scores[0.0]) > 0 and not _is_evident(scores[value] - scores[0.0], less):
         value = 0.0
     tried = np.array(sorted(scores))
     curve = np.array([mean(temperature) for temperature in tried])
     return Temperature(value, _standard_error(score, value), tried, curve)
 
 
-def _highest(mean: Callable[[float], float]) -> float:
-    """Where a curve is highest: the best of `TEMPERATURES`, and then between its neighbours."""
+def _highest(mean: Callable[[float], float], negligible: float = 1e-7) -> float:
+    """The maximum of a curve: the best of `TEMPERATURES`, then between its neighbours; ties go to the nearest to 1."""
     curve = np.array([mean(float(temperature)) for temperature in TEMPERATURES])
-    equal = np.flatnonzero(curve > curve.max() - FLAT)
+    equal = np.flatnonzero(curve > curve.max() - negligible)
     best = equal[np.argmin(np.abs(np.log(np.maximum(TEMPERATURES[equal], TEMPERATURES[1] / 2))))]
     if best == 0:
         return 0.0
@@ -138,24 +130,24 @@ def _highest(mean: Callable[[float], float]) -> float:
     found = minimize_scalar(
         lambda log: -mean(float(np.exp(log))), bounds=(low, high), method="bounded", options={"xatol": 0.05}
     )
-    return float(np.exp(found.x)) if -found.fun > curve[best] + FLAT else float(TEMPERATURES[best])
+    return float(np.exp(found.x)) if -found.fun > curve[best] + negligible else float(TEMPERATURES[best])
 
 
 def _is_evident(gains: Float[np.ndarray, " item"], times: float) -> bool:
     return bool(gains.mean() > times * gains.std() / np.sqrt(len(gains)))
 
 
-def _standard_error(score: Score, value: float) -> float:
+def _standard_error(score: Score, value: float, step: float = 0.2) -> float:
     """That of an M-estimator, `√Σ g² / |h|`: g is the slope of an item's score in log τ, h the bend of their sum."""
     if value == 0:
         return np.nan
-    below, here, above = (score(value * float(np.exp(step))) for step in (-STEP, 0.0, STEP))
-    slopes, bend = (above - below) / (2 * STEP), float((above + below - 2 * here).sum()) / STEP**2
+    below, here, above = (score(value * float(np.exp(move))) for move in (-step, 0.0, step))
+    slopes, bend = (above - below) / (2 * step), float((above + below - 2 * here).sum()) / step**2
     return value * float(np.sqrt(np.sum((slopes - slopes.mean()) ** 2))) / -bend if bend < 0 else np.nan
 
 
 MOST_HIDDEN = 2**14
-"""Number of votes that are hidden at most; of more a random sample is taken."""
+"""Largest number of hidden votes; of more votes a random sample is taken."""
 
 
 NO_PAIRS = (
@@ -164,11 +156,16 @@ NO_PAIRS = (
 )
 
 
+Base = Float[np.ndarray, " label"]
+Counts = Float[np.ndarray, "label voter vote"]
+ByLabel = Float[np.ndarray, "label hidden"]
+
+
 class HiddenVotes(NamedTuple):
     """Votes that were hidden one at a time.
 
     Attributes:
-        item: The item of each hidden vote, counted among those that were asked about.
+        item: The item of each hidden vote, as a place among the items in question.
         voter: Its voter.
         vote: The vote.
         label_probs: The posterior of the item's label given the other voters' votes.
@@ -183,9 +180,34 @@ class HiddenVotes(NamedTuple):
     shape: tuple[int, int]
     weight: Float[np.ndarray, " hidden"] | float = 1.0
 
+    def score(self, probs: ByLabel, confusion: Counts) -> Float[np.ndarray, " item"]:
+        """The log-probability of each item's hidden votes, given its label's tempered posterior."""
+        predicted = (probs * confusion[:, self.voter, self.vote]).sum(axis=0)
+        return np.bincount(np.unique(self.item, return_inverse=True)[1], self.weight * np.log(predicted))
+
+    def counts(self, probs: ByLabel, tolerance: float = 1e-5, max_rounds: int = 20) -> Counts:
+        """How often each voter cast each vote on each label, where the confusion matrices predict these votes best."""
+        cell = self.voter.astype(np.int64) * self.shape[1] + self.vote
+
+        def count(weights: ByLabel) -> Counts:
+            counted = [np.bincount(cell, self.weight * part, self.shape[0] * self.shape[1]) for part in weights]
+            return np.stack(counted).reshape(-1, *self.shape)
+
+        # expectation–maximisation, the posterior of the label given the other votes being the prior
+        own, before = probs, -np.inf
+        for _ in range(max_rounds):
+            joint = probs * smoothed_confusion(count(own)).reshape(len(probs), -1)[:, cell]
+            total = joint.sum(axis=0)
+            own = joint / total
+            score = float((self.weight * np.log(total)).mean())
+            if score - before < tolerance:
+                break
+            before = score
+        return count(own)
+
 
 class HiddenLabels(NamedTuple):
-    """True labels that were kept from a fit.
+    """True labels withheld from a fit.
 
     Attributes:
         label: The true label of each item.
@@ -197,7 +219,7 @@ class HiddenLabels(NamedTuple):
 
 
 class HeldOut(NamedTuple):
-    """What each fit was asked about, one entry for each fold.
+    """Hidden votes and labels with their predictions, one entry per fold.
 
     Attributes:
         votes: Votes on items that the fit has not seen.
@@ -211,7 +233,7 @@ class HeldOut(NamedTuple):
 
 
 def hold_out(method: Method, votes: Votes, folds: int, key: jax.Array, gold: GoldCodes | None) -> HeldOut:
-    """Fit a method to all items but those of one fold and ask it about these, each fold in turn.
+    """Fit a method without the items of one fold and predict their votes and labels, for each fold in turn.
 
     Args:
         method: The method.
@@ -277,108 +299,55 @@ def _ask_about_votes(fitted: Fit, votes: Votes, entries: Int[np.ndarray, " hidde
     return HiddenVotes(item, voter, vote, probs, shape, 1.0 if votes.weights is None else votes.weights[entries])
 
 
-POOLING = 3.0
-"""A voter's confusion matrix is drawn to that of all voters as if by this many more votes per class."""
-
-RIGHT, WRONG = 0.6, 0.1
-"""Pseudo-counts of the confusion matrix of all voters, on and off the diagonal."""
-
-TOLERANCE = 1e-5
-MOST_ROUNDS = 20
-
-Counts = Float[np.ndarray, "label voter vote"]
-Base = Float[np.ndarray, " label"]
-ByLabel = Float[np.ndarray, "label hidden"]
-
-
-class VoteScore:
-    """The mean log-probability of each item's hidden votes as a function of the temperature.
+def vote_scores(held: HeldOut, base: Base | None, temperature: float) -> Float[np.ndarray, " item"]:
+    """The mean log-probability of each item's hidden votes at a temperature, fold by fold.
 
     A hidden vote x of voter j has probability Σ_y p_τ(y | other votes) θ_j(x | y). At each temperature the confusion
-    matrices θ are those that predict best the votes on other items, shrunk to their mean over voters. There are two of
-    them, and the score is the mean of both log-probabilities: one from the items that the fit has seen, and one from
-    the hidden votes of the other folds, to which other fits were made. By the second a posterior is worth something
-    only if its labels mean the same in a fit to other items.
+    matrices θ are those that best predict the votes on other items, shrunk to their mean over voters. Two such matrices
+    are learnt, and the score is the mean of both log-probabilities: one from the items that the fit has seen, and one
+    from the hidden votes of the other folds, which other fits were asked about. The second rewards a posterior only if
+    its labels mean the same in a fit to other items.
     """
 
-    def __init__(self, votes: Sequence[HiddenVotes], seen: Sequence[HiddenVotes], base: Base | None = None) -> None:
-        self._votes, self._seen = [_Asked(part, base) for part in votes], [_Asked(part, base) for part in seen]
+    def tempered(part: HiddenVotes) -> ByLabel:
+        return temper(part.label_probs, temperature, base).T.copy()
 
-    def __call__(self, temperature: float) -> Float[np.ndarray, " item"]:
-        """The score of each item that has hidden votes, fold by fold."""
-        counts = [part.counts(temperature) for part in self._votes]
-        scores = []
-        for fold, (part, seen) in enumerate(zip(self._votes, self._seen, strict=True)):
-            elsewhere = [other for number, other in enumerate(counts) if number != fold]
-            learnt = [seen.counts(temperature), *([sum(elsewhere[1:], start=elsewhere[0])] if elsewhere else [])]
-            scores.append(np.mean([part.score(temperature, shares(pooled(each))) for each in learnt], axis=0))
-        return np.concatenate(scores)
+    counts, scores = [part.counts(tempered(part)) for part in held.votes], []
+    for fold, (part, seen) in enumerate(zip(held.votes, held.seen, strict=True)):
+        elsewhere = [other for number, other in enumerate(counts) if number != fold]
+        learnt = [seen.counts(tempered(seen)), *([sum(elsewhere[1:], start=elsewhere[0])] if elsewhere else [])]
+        scores.append(np.mean([part.score(tempered(part), smoothed_confusion(each)) for each in learnt], axis=0))
+    return np.concatenate(scores)
 
 
-class _Asked:
-    """Hidden votes, laid out."""
+def smoothed_confusion(counts: Counts, pooling: float = 3.0, right: float = 0.6, wrong: float = 0.1) -> Counts:
+    """Confusion matrices by counts, shrunk to that of all voters.
 
-    def __init__(self, hidden: HiddenVotes, base: Base | None) -> None:
-        self._base = base
-        self._label_probs, self._shape = hidden.label_probs, (hidden.label_probs.shape[1], *hidden.shape)
-        _, self._item = np.unique(hidden.item, return_inverse=True)
-        self._cell = hidden.voter.astype(np.int64) * hidden.shape[1] + hidden.vote
-        self._weight = hidden.weight
-
-    def score(self, temperature: float, confusion: Counts) -> Float[np.ndarray, " item"]:
-        """The log-probability of each item's hidden votes at given confusion matrices."""
-        predicted = (temper(self._label_probs, temperature, self._base).T * self._of_votes(confusion)).sum(axis=0)
-        return np.bincount(self._item, self._weight * np.log(predicted))
-
-    def counts(self, temperature: float) -> Counts:
-        """How often each voter cast each vote on each label, where the confusion matrices predict these votes best."""
-        probs = temper(self._label_probs, temperature, self._base).T.copy()
-        own, before = probs, -np.inf
-        for _ in range(MOST_ROUNDS):
-            joint = probs * self._of_votes(shares(pooled(self._count(own))))
-            total = joint.sum(axis=0)
-            own = joint / total
-            score = float((self._weight * np.log(total)).mean())
-            if score - before < TOLERANCE:
-                break
-            before = score
-        return self._count(own)
-
-    def _count(self, weights: ByLabel) -> Counts:
-        size = self._shape[1] * self._shape[2]
-        counted = self._weight * weights
-        return np.stack([np.bincount(self._cell, part, size) for part in counted]).reshape(self._shape)
-
-    def _of_votes(self, table: Counts) -> ByLabel:
-        """The entries of a table that belong to each hidden vote."""
-        return table.reshape(len(table), -1)[:, self._cell]
-
-
-def pooled(counts: Counts) -> Counts:
-    """Counts with `POOLING` more votes of each voter for each label, divided as the votes of all voters are."""
-    together = counts.sum(axis=1) + WRONG + (RIGHT - WRONG) * np.eye(len(counts), counts.shape[2])
-    return counts + POOLING * (together / together.sum(axis=1, keepdims=True))[:, None]
-
-
-def shares(counts: Counts) -> Counts:
-    """Confusion matrices."""
+    Args:
+        counts: How often each voter cast each vote on each label.
+        pooling: Votes added to each voter's row, divided as the votes of all voters are.
+        right: Pseudo-count of right votes in the matrix of all voters.
+        wrong: Pseudo-count of each wrong vote in it.
+    """
+    together = counts.sum(axis=1) + wrong + (right - wrong) * np.eye(len(counts), counts.shape[2])
+    counts = counts + pooling * (together / together.sum(axis=1, keepdims=True))[:, None]
     return counts / counts.sum(axis=2, keepdims=True)
 
 
 @dataclass(frozen=True)
 class Tempered(Method):
-    """A method whose posterior is raised to the power τ at which hidden votes are predicted best.
+    """A method whose posterior is raised to the power τ that best predicts hidden votes.
 
-    Methods that take voters to be independent are overconfident where voters err together. This shows without labels:
-    the method is fitted without some of the items, each vote on these is hidden and predicted from the other votes, and
-    the τ ≤ 1 with the best predictions is applied to the fit to all items. The most probable labels stay as they are,
-    and an item without votes keeps its posterior. If true labels of some items are given, they choose τ in the same
-    way: each is predicted by a fit without its item.
+    Methods that assume independent voters are overconfident where voters err together. This can be detected without
+    labels: the method is fitted without some of the items, each vote on these is hidden and predicted from the other
+    votes, and the τ ≤ 1 with the best predictions is applied to the fit to all items. The most probable labels do not
+    change, and an item without votes keeps its posterior. True labels, if given, choose τ in the same way: each is
+    predicted by a fit without its item.
 
     Notes:
         A hidden vote x of voter j is predicted by Σ_y p_τ(y | others) θ_j(x | y) with p_τ ∝ b^(1 − τ) p^τ, where b has
         the shares of the classes in all votes, and with confusion matrices θ that were learnt at the same τ from the
-        votes on other items (see `VoteScore`). τ differs from 1 only if there is evidence for it (see
+        votes on other items (see `vote_scores`). τ differs from 1 only if there is evidence for it (see
         `best_temperature`).
 
         What τ estimates: by Gibbs' inequality no prediction has a higher expected log-probability than p(x_j | others)
@@ -451,8 +420,8 @@ def choose_folds(wanted: int | None, votes: Votes, many: int = 2**17) -> int:
 
 
 def find_temperature(held: HeldOut, base: Float[np.ndarray, " label"]) -> tuple[Temperature, Temperature]:
-    """The temperature that hidden labels choose, if there are any, or hidden votes; and that of hidden votes."""
-    by_votes = best_temperature(VoteScore(held.votes, held.seen, base))
+    """The temperature chosen by hidden labels, if there are any, else by hidden votes; and the one by hidden votes."""
+    by_votes = best_temperature(partial(vote_scores, held, base))
     if not held.labels:
         return by_votes, by_votes
 
@@ -470,7 +439,7 @@ def temper_voted(probs: Posterior, votes: Votes, temperature: float, base: Float
 
 
 def temperature_diagnostics(found: Temperature, by_votes: Temperature) -> dict[str, Any]:
-    """What to report of a temperature, and of that which hidden votes alone would have chosen."""
+    """Diagnostics: the temperature, and the one that hidden votes alone would have chosen."""
     by_labels = {} if found is by_votes else {"temperature_by_votes": by_votes.value}
     return {
         "label_probs": f"tempered posterior, chosen by {'true labels' if by_labels else 'hidden votes'}",
