@@ -91,7 +91,6 @@ def test_the_top_between_points_of_the_grid_is_near(top):
 def test_few_newton_steps_lead_where_many_do(dimensions, missing, monkeypatch):
     votes, _ = independent_votes(300, np.linspace(0.6, 0.9, 8), np.full(8, 0.7), missing=missing)
     few = Cubam(dimensions).fit(votes, key=KEY)
-    monkeypatch.setattr(cubam, "LAST_STEP", 1e-12)
     monkeypatch.setattr(cubam, "NEWTON_TOLERANCE", 1e-12)
     monkeypatch.setattr(cubam, "_top_near_grid", lambda heights: SIGNAL_GRID[heights.argmax(axis=1)])
     many = Cubam(dimensions).fit(votes, key=KEY)

@@ -19,13 +19,9 @@ from latentens.votes import Votes
 from latentens.votes.layout import Cells, Indicator, Values, vote_indicator
 
 SIGNAL_SPREAD = 0.8
-WEIGHT_MEAN, WEIGHT_SPREAD = 1.0, 1.0
-THRESHOLD_SPREAD = 3.0
 SIGNAL_GRID = np.linspace(-5, 5, 201)
 NEWTON_STEPS = 20
 NEWTON_TOLERANCE = 1e-6
-LAST_STEP = 1e-4
-"""What is left after a full Newton step is of the order of its square, so that one this small is the last."""
 
 Signals = Float[np.ndarray, "row dimension"]
 LogAllowed = Float[np.ndarray, "row label"]
@@ -82,7 +78,7 @@ class Cubam(Method):
             stop_if_asked()
             signals = estimate_signals(cells, indicator, voters, allowed)
             updated = estimate_voters(cells, counts, signals, ahead)
-            ahead = Voters(*(2 * new - old for new, old in zip(updated, voters, strict=True)))  # they go on as before
+            ahead = Voters(*(2 * new - old for new, old in zip(updated, voters, strict=True)))  # extrapolated
             change, voters = float(np.abs(updated.weight - voters.weight).max()), updated
         diagnostics = Diagnostics(
             "probability of the prior's two components at the estimated signal, not of the votes",
@@ -144,7 +140,7 @@ def estimate_signals(
 
 
 def _top_near_grid(heights: Float[np.ndarray, "row point"]) -> Float[np.ndarray, " row"]:
-    """Where the polynomial through the highest point of the grid and two on either side has its top, if it has one."""
+    """The top of the polynomial through the highest point of the grid and two on either side, if it has one."""
     best = heights.argmax(axis=1)
     middle = np.clip(best, 2, len(SIGNAL_GRID) - 3)
     around = np.take_along_axis(heights, middle[:, None] + np.arange(-2, 3), axis=1)
@@ -175,19 +171,26 @@ def _signal_step(
     hessian -= np.eye(dimensions) / SIGNAL_SPREAD**2
     if dimensions > 1:
         step = _newton_step(gradient, hessian)
-        return step, _moves(step, NEWTON_TOLERANCE)
+        return step, _moves(step)
     missing = (4 * share * (1 - share) / SIGNAL_SPREAD**4)[:, :, None]
     step = _newton_step(gradient, hessian + np.minimum(missing, -hessian / 2))
-    is_full = (missing <= -hessian / 2)[:, 0, 0]
-    return step, _moves(step, np.where(is_full, LAST_STEP, NEWTON_TOLERANCE))
+    return step, _moves(step)
 
 
-def estimate_voters(cells: Cells, counts: Int[np.ndarray, " row"], signals: Signals, voters: Voters) -> Voters:
+def estimate_voters(
+    cells: Cells,
+    counts: Int[np.ndarray, " row"],
+    signals: Signals,
+    voters: Voters,
+    weight_mean: float = 1.0,
+    weight_spread: float = 1.0,
+    threshold_spread: float = 3.0,
+) -> Voters:
     """The w and τ of each voter that maximise the posterior given z: weighted probit regressions, by Newton steps."""
     regressors, coefficients = _regressors(signals), _coefficients(voters)
     size = regressors.shape[1]
-    mean = np.append(np.full(size - 1, WEIGHT_MEAN), 0.0)
-    precision = np.append(np.full(size - 1, WEIGHT_SPREAD**-2), THRESHOLD_SPREAD**-2)
+    mean = np.append(np.full(size - 1, weight_mean), 0.0)
+    precision = np.append(np.full(size - 1, weight_spread**-2), threshold_spread**-2)
     weighted, weighted_outer = (array * counts[:, None] for array in (regressors, _outer(regressors)))
     for _ in range(NEWTON_STEPS):
         derivatives = _probit_derivatives(cells, regressors, coefficients)
@@ -195,7 +198,7 @@ def estimate_voters(cells: Cells, counts: Int[np.ndarray, " row"], signals: Sign
         hessian = cells.sum_by_voter(derivatives.second, weighted_outer).reshape(-1, size, size)
         step = _newton_step(gradient, hessian - np.diag(precision))
         coefficients += step
-        if not _moves(step, LAST_STEP).any():
+        if not _moves(step).any():
             break
     return Voters(coefficients[:, :-1], coefficients[:, -1])
 
@@ -212,10 +215,8 @@ def _newton_step(gradient: Float[np.ndarray, "some k"], hessian: Float[np.ndarra
     return np.clip(-np.linalg.solve(hessian, gradient[..., None])[..., 0], -1.0, 1.0)
 
 
-def _moves(
-    step: Float[np.ndarray, "some k"], tolerance: float | Float[np.ndarray, " some"]
-) -> Bool[np.ndarray, " some"]:
-    return np.abs(step).max(axis=1) >= tolerance
+def _moves(step: Float[np.ndarray, "some k"]) -> Bool[np.ndarray, " some"]:
+    return np.abs(step).max(axis=1) >= NEWTON_TOLERANCE
 
 
 def _probit_derivatives(

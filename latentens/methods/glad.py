@@ -18,11 +18,6 @@ from latentens.votes import Votes
 from latentens.votes.layout import Cells, Indicator, Values, vote_indicator
 
 ABILITY_MEAN = EASE_MEAN = 1.0
-LARGEST_STEP = 1.0
-LEAST_STEP = 1e-6
-
-WORTH_LEAVING = 0.5
-"""Rows whose ease has converged are left out once no more than this share of the rows still moves."""
 
 Result = TypeVar("Result")
 
@@ -52,23 +47,18 @@ class VotedRows:
         """Lay out some votes."""
         return cls(Cells.of(votes), vote_indicator(votes, votes.num_classes), log_allowed, votes.num_classes)
 
-    def at(self, rows: Int[np.ndarray, " chosen"]) -> "VotedRows":
-        """Some of the rows."""
-        allowed = None if self.log_allowed is None else self.log_allowed[rows]
-        return VotedRows(self.cells.at_rows(rows), self.indicator[rows], allowed, self.num_classes)
-
     @property
     def cast(self) -> Float[np.ndarray, " row"]:
         """The number of votes of each row."""
         return self.cells.sum_by_row(self.cells.ones, np.ones(self.cells.votes.shape[1]))
 
     def cast_for(self, of_voters: Abilities) -> Float[np.ndarray, "row label"]:
-        """What the voters for each class have, added up."""
+        """The sum of a quantity of voters over those who voted for each class."""
         columns = of_voters.repeat(self.num_classes)[:, None] * np.tile(np.eye(self.num_classes), (len(of_voters), 1))
         return self.indicator @ columns
 
     def for_voter(self, of_rows: Float[np.ndarray, "row label"]) -> Float[np.ndarray, " voter"]:
-        """What each voter's rows have for the class that was voted for, added up."""
+        """The sum over a voter's rows of a quantity of the class that was voted for."""
         by_vote = (self.indicator.T @ of_rows).reshape(-1, self.num_classes, self.num_classes)
         return np.trace(by_vote, axis1=1, axis2=2)
 
@@ -81,13 +71,13 @@ class Block(NamedTuple):
 
 
 class Expected(NamedTuple):
-    """What the votes say at given abilities and eases, where s = α e^β is the strength of a vote."""
+    """Expectations at given abilities and eases; s = α e^β is the strength of a vote."""
 
     label_probs: Float[np.ndarray, "row label"]
     log_total: Float[np.ndarray, " row"]
     """log Σ_k exp(Σ_{votes for k} s), and what the votes for k gain where there are several ways to be wrong."""
     cast_for: Float[np.ndarray, "row label"]
-    """The abilities of those who voted for each class, added up."""
+    """The sum of the abilities of those who voted for each class."""
     decay: Values
     """e^−|s| of each vote."""
     sure: Values
@@ -98,10 +88,13 @@ class Expected(NamedTuple):
 class Glad(Method):
     """Voter j is right about item i with probability σ(α_j e^{β_i}); wrong answers are equally likely.
 
-    Expectation–maximisation: posteriors of the labels, then a scoring step in each ease β_i and each ability α_j, with
-    priors N(1, 1) for both and equal shares of the classes. The probabilities are the posterior of the label at the
-    estimated ability and ease. Gold labels take part in every round, and give a second start; the better one is kept.
-    Votes for categories that are not labels, such as "tie", count as missing: as one more wrong answer they do harm.
+    Abilities α_j and eases β_i have priors N(1, 1), and classes are equally frequent. The probabilities are the
+    posterior of the label at the estimated abilities and eases. Gold labels are used in every round. Votes for
+    categories that are not labels, such as "tie", count as missing: as one more wrong answer they do harm.
+
+    Notes:
+        Each round of expectation–maximisation computes the posterior of the labels, then takes a scoring step in each
+        ease and each ability. Gold labels also provide a second start; the better result is kept.
 
     Attributes:
         tolerance: Stop when a round gains less than this in mean log-posterior.
@@ -142,7 +135,7 @@ class Glad(Method):
         return Estimate({**params, "ease": ease[rows.inverse]}, diagnostics, label_probs=estimated[rows.inverse])
 
     def has_fixed_order(self, estimate: Estimate) -> bool:
-        """Of more than two classes a right vote is always one for the label itself."""
+        """True with more than two classes, where a right vote is always one for the label itself."""
         return len(estimate.params["prevalence"]) > 2
 
     def relabel(self, estimate: Estimate, order: Int[np.ndarray, " label"]) -> Estimate:
@@ -177,22 +170,18 @@ class Glad(Method):
             ability = ability + _limited((sum(gradients) - (ability - ABILITY_MEAN)) / (sum(information) + 1))
         return ability, objective, self.max_iterations, False
 
-    def _rows_given(self, ability: Abilities, blocks: list[Block]) -> tuple[Posterior, Eases]:
-        """Posterior and ease of each row at given abilities, from average ease on."""
+    def _rows_given(self, ability: Abilities, blocks: list[Block], least_step: float = 1e-6) -> tuple[Posterior, Eases]:
+        """Posterior and ease of each row at given abilities, starting from average ease."""
 
         def settle(block: Block) -> tuple[Posterior, Eases]:
-            ease = np.full(len(block.voted.cast), EASE_MEAN)
-            moving, some = np.arange(len(ease)), block.voted
+            voted, ease = block.voted, np.full(len(block.voted.cast), EASE_MEAN)
             for _ in range(self.max_iterations):
                 stop_if_asked()
-                step = _ease_step(some, expect(some, ability, ease[moving]), ability, ease[moving])
-                ease[moving] += step
-                still = np.abs(step) >= LEAST_STEP
-                if not still.any():
+                step = _ease_step(voted, expect(voted, ability, ease), ability, ease)
+                ease += step
+                if (np.abs(step) < least_step).all():
                     break
-                if still.mean() < WORTH_LEAVING:
-                    moving, some = moving[still], some.at(np.flatnonzero(still))
-            return _label_probs(block.voted, block.voted.cast_for(ability), ease)[0], ease
+            return _label_probs(voted, voted.cast_for(ability), ease)[0], ease
 
         probs, ease = zip(*_side_by_side(settle, blocks), strict=True)
         return np.concatenate(probs), np.concatenate(ease)
@@ -243,7 +232,7 @@ def _label_probs(
 def _log_likelihoods(
     voted: VotedRows, expected: Expected, ability: Abilities, ease: Eases
 ) -> Float[np.ndarray, " row"]:
-    """Of each row; Σ log σ(−s) = −Σ max(s, 0) − Σ log(1 + e^−|s|)."""
+    """Log-likelihoods of the rows; Σ log σ(−s) = −Σ max(s, 0) − Σ log(1 + e^−|s|)."""
     positive = voted.cells.sum_by_row(voted.cells.ones, np.maximum(ability, 0.0)) * np.exp(ease)
     rest = voted.cells.sum_by_row(np.log1p(expected.decay), np.ones(len(ability)))
     shared = voted.cast * np.log(voted.num_classes - 1) + np.log(voted.num_classes)
@@ -263,7 +252,7 @@ def _ease_step(voted: VotedRows, expected: Expected, ability: Abilities, ease: E
 def _ability_information(
     voted: VotedRows, expected: Expected, counts: Int[np.ndarray, " row"], ability: Abilities, ease: Eases
 ) -> tuple[Abilities, Abilities]:
-    """What the votes say about the abilities, gradient and information: of a negative ability, σ(s) = 1 − σ(|s|)."""
+    """Gradient and information of the abilities; for a negative ability, σ(s) = 1 − σ(|s|)."""
     sure, weight = expected.sure, counts * np.exp(ease)
     right = voted.for_voter(expected.label_probs * weight[:, None])
     modelled = voted.cells.sum_by_voter(sure, weight)
@@ -272,8 +261,8 @@ def _ability_information(
     return gradient, voted.cells.sum_by_voter(sure * expected.decay * sure, weight * np.exp(ease))
 
 
-def _limited(step: np.ndarray) -> np.ndarray:
-    return np.clip(step, -LARGEST_STEP, LARGEST_STEP)
+def _limited(step: np.ndarray, largest: float = 1.0) -> np.ndarray:
+    return np.clip(step, -largest, largest)
 
 
 def rows_log_posterior(
@@ -286,7 +275,7 @@ def rows_log_posterior(
 def _params(
     ability: Abilities, ease: Eases, counts: Int[np.ndarray, " row"], num_classes: int
 ) -> dict[str, np.ndarray]:
-    """Abilities, and each voter's probability of being right about the items at hand, whatever their class."""
+    """Abilities, and each voter's probability of being right on the items of the fit, whatever their class."""
     scale = np.exp(ease)
     right = np.array([counts @ expit(a * scale) for a in ability]) / counts.sum()
     wrong = ((1 - right) / (num_classes - 1))[:, None, None]

@@ -110,10 +110,6 @@ class Cells:
         """Σ_i x_ij r_i of each voter."""
         return self._matrix(values).T @ of_rows
 
-    def at_rows(self, rows: Int[np.ndarray, " chosen"]) -> "Cells":
-        """The cells of some rows."""
-        return Cells(self.votes[rows])
-
     def _matrix(self, values: Values) -> Layout:
         if isinstance(self.votes, np.ndarray):
             return values
