@@ -31,15 +31,15 @@ class Voters(NamedTuple):
     """The parameters of the voters' log-ratios."""
 
     slope: Float[np.ndarray, " voter"]
-    """T m: how far the log-ratio of the label lies above those of other classes on average."""
+    """T m: the mean difference between the log-ratios of the label and of other classes."""
     spread: Float[np.ndarray, " voter"]
     """T² m: the variance around that."""
     bias: Float[np.ndarray, "voter label"]
-    """The log-ratios of a voter who knows nothing about the item."""
+    """The log-ratios of a voter without any evidence."""
 
     @property
     def weight(self) -> Float[np.ndarray, " voter"]:
-        """1 / T: what a stated log-ratio is worth."""
+        """1 / T: the weight of a stated log-ratio in the posterior."""
         return self.slope / self.spread
 
 
@@ -60,13 +60,12 @@ class StatedConfidence(Method):
         p(y = k | s) ∝ π_k exp Σ_j (z_jk − b_jk) / T_j,
 
     a pool of the stated log-probabilities in which a voter's weight is 1 / T_j. Parameters are those of maximum
-    likelihood by EM from the mean stated probabilities, subject to |T_j| ≥ 1: nobody is believed more than he says, and
-    a voter worse than chance has a negative temperature. Gold labels are part of the likelihood.
+    likelihood by EM from the mean stated probabilities, subject to |T_j| ≥ 1: no voter counts as more confident than
+    stated, and a voter worse than chance has a negative temperature. Gold labels are part of the likelihood.
 
-    What it does not know: voters who share evidence or errors, for which `Tempered(StatedConfidence())` is the remedy;
-    underconfident voters, who are taken at their word; and evidence of a very different distribution. A probability
-    of zero counts as half of the voter's smallest one, at most as .005, and a vote that is not soft as one stated with
-    probability .995.
+    The model does not cover voters who share evidence or errors (use `Tempered(StatedConfidence())`), underconfident
+    voters, or evidence of a very different distribution. A probability of zero counts as half of the voter's smallest
+    one, at most as .005, and a vote that is not soft as one stated with probability .995.
 
     The parameters of a fit are `prevalence`, and for each voter `weight` (1 / T_j), `information` (m_j) and `bias`.
 
@@ -91,13 +90,12 @@ class StatedConfidence(Method):
             probs = probs if gold is None else certain_where_known(probs, gold)
             shares = probs.mean(axis=0)
             voters = fit_voters(stated, probs, votes.num_voters)
-            joint = log_joint(stated, voters, shares, votes.num_items)
+            joint = log_joint(stated, voters.weight, voters.bias, shares, votes.num_items)
             score = log_density(stated, voters, joint, gold) / votes.num_items
             converged, before = score - before < self.tolerance, score
             probs = softmax(joint, axis=1)
-        weight = voters.weight
-        information = weight * voters.slope
-        params = {"prevalence": shares, "weight": weight, "information": information, "bias": voters.bias}
+        information = voters.weight * voters.slope
+        params = {"prevalence": shares, "weight": voters.weight, "information": information, "bias": voters.bias}
         notes = [] if votes.is_soft else [f"votes are not probabilities, and count as stated with {1 - ROUNDED}"]
         diagnostics = Diagnostics(
             "exact posterior at the estimated parameters",
@@ -112,11 +110,11 @@ class StatedConfidence(Method):
     def posterior(self, estimate: Estimate, votes: Votes) -> Posterior:
         stated = stated_votes(votes, estimate.state["floor"])
         weight, bias = estimate.params["weight"], estimate.params["bias"]
-        return softmax(_pooled(stated, weight, bias, estimate.params["prevalence"], votes.num_items), axis=1)
+        return softmax(log_joint(stated, weight, bias, estimate.params["prevalence"], votes.num_items), axis=1)
 
 
 def smallest_stated(votes: Votes) -> Float[np.ndarray, " voter"]:
-    """What a probability of zero counts as: half of a voter's smallest one, or what is rounded to zero."""
+    """The value that replaces a probability of zero: half of the voter's smallest one, at most `ROUNDED`."""
     found = np.full(votes.num_voters, ROUNDED)
     if votes.weights is not None:
         np.minimum.at(found, votes.triplets.voter, votes.weights / 2)
@@ -163,10 +161,16 @@ def fit_voters(stated: Stated, probs: Posterior, num_voters: int) -> Voters:
 
 
 def log_joint(
-    stated: Stated, voters: Voters, shares: Float[np.ndarray, " label"], num_items: int
+    stated: Stated,
+    weight: Float[np.ndarray, " voter"],
+    bias: Float[np.ndarray, "voter label"],
+    shares: Float[np.ndarray, " label"],
+    num_items: int,
 ) -> Float[np.ndarray, "item label"]:
-    """`log p(label, votes)` of each item, but for what does not depend on the label."""
-    return _pooled(stated, voters.weight, voters.bias, shares, num_items)
+    """`log p(label, votes)` of each item, up to a term that does not depend on the label."""
+    terms = weight[stated.voter][:, None] * (stated.log_ratio - bias[stated.voter])
+    sums = np.stack([np.bincount(stated.item, column, num_items) for column in terms.T], axis=1)
+    return safe_log(shares) + sums
 
 
 def log_density(
@@ -181,15 +185,3 @@ def log_density(
         known = gold >= 0
         joint = np.where(known[:, None] & (gold[:, None] != np.arange(joint.shape[1])), -np.inf, joint)
     return float(common + logsumexp(joint, axis=1).sum())
-
-
-def _pooled(
-    stated: Stated,
-    weight: Float[np.ndarray, " voter"],
-    bias: Float[np.ndarray, "voter label"],
-    shares: Float[np.ndarray, " label"],
-    num_items: int,
-) -> Float[np.ndarray, "item label"]:
-    terms = weight[stated.voter][:, None] * (stated.log_ratio - bias[stated.voter])
-    sums = np.stack([np.bincount(stated.item, column, num_items) for column in terms.T], axis=1)
-    return safe_log(shares) + sums
