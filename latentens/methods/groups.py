@@ -13,25 +13,30 @@ from latentens.votes.agreement import PairMoments
 Groups = Int[np.ndarray, " voter"]
 """The group of each voter, 0 … number of groups − 1."""
 
-SCORE_TERMS = 2**28
-"""Largest number of terms of the scores that are computed, about; up to 128 voters these are all."""
 
+def group_scores(
+    covariance: Matrix, generator: np.random.Generator, most_terms: int = 2**28
+) -> Float[np.ndarray, "voter voter"]:
+    """S_ij = Σ_{k≠l∉{i,j}} |r_ij r_kl − r_il r_kj|: high where i and j belong to one group, zero on the diagonal.
 
-def group_scores(covariance: Matrix, generator: np.random.Generator) -> Float[np.ndarray, "voter voter"]:
-    """S_ij = Σ_{k≠l∉{i,j}} |r_ij r_kl − r_il r_kj|: high where i and j are of one group, zero on the diagonal.
-
-    With many voters k and l run over a random subset of them only.
+    Args:
+        covariance: Covariances of the votes.
+        generator: Draws the voters k and l if not all are used.
+        most_terms: Approximate limit on the number of terms; with more than 128 voters, k and l run over a random
+            subset.
     """
     num_voters = len(covariance)
     off_diagonal = covariance - np.diag(np.diag(covariance))
-    num_references = min(num_voters, int(np.sqrt(SCORE_TERMS)) // num_voters)
+    num_references = min(num_voters, int(np.sqrt(most_terms)) // num_voters)
     references = np.sort(generator.choice(num_voters, num_references, replace=False))
     among = off_diagonal[np.ix_(references, references)]
     towards = off_diagonal[:, references]
     scores = np.zeros((num_voters, num_voters))
     for i, (row, against) in enumerate(zip(off_diagonal, towards, strict=True)):
-        scores[i, i:] = scores[i:, i] = _scores_of(row[i:], against, among, towards[i:])
-    # the sums above run over all k, l: take off those with k = l and those with k = j or l = i
+        terms = row[i:, None, None] * among
+        terms -= towards[i:, :, None] * against
+        scores[i, i:] = scores[i:, i] = np.abs(terms, out=terms).sum(axis=(1, 2))
+    # the sums above run over all k, l: subtract those with k = l and those with k = j or l = i
     touched = np.zeros(num_voters)
     touched[references] = np.abs(among).sum(axis=1)
     is_reference = np.isin(np.arange(num_voters), references)
@@ -39,18 +44,6 @@ def group_scores(covariance: Matrix, generator: np.random.Generator) -> Float[np
     size = np.abs(off_diagonal)
     scores += -np.abs(towards) @ np.abs(towards).T - size * (touched[:, None] + touched) + both * size**2
     return np.maximum(scores - np.diag(np.diag(scores)), 0.0)
-
-
-def _scores_of(
-    row: Float[np.ndarray, " other"],
-    against: Float[np.ndarray, " reference"],
-    among: Float[np.ndarray, "reference reference"],
-    towards: Float[np.ndarray, "other reference"],
-) -> Float[np.ndarray, " other"]:
-    """Σ_{k,l} |r_ij r_kl − r_il r_kj| for one i and some j."""
-    terms = row[:, None, None] * among
-    terms -= towards[:, :, None] * against
-    return np.abs(terms, out=terms).sum(axis=(1, 2))
 
 
 def candidate_groups(
@@ -83,7 +76,7 @@ def k_means(
 ) -> Groups:
     """The best of several k-means clusterings, all starts (k-means++, Arthur & Vassilvitskii 2007) side by side.
 
-    Of a few hundred points at most, so that there is nothing to gain by a library that takes a second to import.
+    There are a few hundred points at most, too few to be worth the import of a library.
 
     Args:
         points: The points.
@@ -121,7 +114,7 @@ def _squared_distances(
 
 
 def group_residual(covariance: Matrix, groups: Groups) -> float:
-    """How far the covariances are from a tree: rank one across groups, and rank one inside each."""
+    """The squared distance of the covariances from a tree: rank one across groups, and rank one inside each."""
     completed = complete_blocks(covariance, groups)
     across = groups[:, None] != groups
     residual = _rank_one_residual(completed, across)
@@ -141,10 +134,6 @@ def _rank_one_residual(completed: Matrix, counted: np.ndarray) -> float:
     vector = leading_vector(completed)
     difference = np.trace(completed) * np.outer(vector, vector) - completed
     return float((difference[counted] ** 2).sum())
-
-
-ROUNDS, ROUNDS_BETWEEN = 30, 5
-"""Rounds of alternating least squares, at the ends and after a voter has changed its group."""
 
 
 class TreeCorrelations(NamedTuple):
@@ -170,30 +159,40 @@ def best_groups(moments: PairMoments, candidates: list[Groups], num_items: int) 
     return min(found, key=lambda tree: tree.loss + len(tree.links) * np.log(num_items)).groups
 
 
-def refined(moments: PairMoments, groups: Groups, *, most_moves: int = 2, least_gain: float = 1e-9) -> TreeCorrelations:
-    """The tree of least loss that moves of single voters reach; no group is emptied.
+def refined(
+    moments: PairMoments,
+    groups: Groups,
+    *,
+    most_moves: int = 2,
+    least_gain: float = 1e-9,
+    rounds: int = 30,
+    rounds_between: int = 5,
+) -> TreeCorrelations:
+    """The tree of least loss that can be reached by moving single voters; no group is emptied.
 
     Args:
         moments: Of the pairs.
         groups: Groups to begin with.
         most_moves: Average number of times a voter may change its group.
         least_gain: Share of the loss below which a move gains nothing.
+        rounds: Rounds of alternating least squares at the start and at the end.
+        rounds_between: Rounds after a voter has changed its group.
     """
     correlation, weights = _correlations(moments)
     groups, everyone = groups.copy(), np.arange(len(groups))
     vector = leading_vector(correlation)
     loads = vector * np.sqrt(max(vector @ correlation @ vector, 0.0))
-    links, rounds = np.full(groups.max() + 1, 0.8), ROUNDS
+    links, refit = np.full(groups.max() + 1, 0.8), rounds
     for _ in range(most_moves * len(groups) + 1):
-        loads, links = _least_squares(correlation, weights, groups, loads, links, rounds)
+        loads, links = _least_squares(correlation, weights, groups, loads, links, refit)
         losses = _losses(correlation, weights, groups, loads, links)
         gains = losses[everyone, groups][:, None] - losses
         gains[np.bincount(groups)[groups] == 1] = 0.0
         voter, group = np.unravel_index(gains.argmax(), gains.shape)
         if gains[voter, group] <= least_gain * losses[voter, groups[voter]]:
             break
-        groups[voter], rounds = group, ROUNDS_BETWEEN
-    loads, links = _least_squares(correlation, weights, groups, loads, links, ROUNDS)
+        groups[voter], refit = group, rounds_between
+    loads, links = _least_squares(correlation, weights, groups, loads, links, rounds)
     residual = correlation - _links(groups, links) * np.outer(loads, loads)
     return TreeCorrelations(groups, loads, links, float((weights * residual**2).sum() / 2))
 
@@ -232,14 +231,14 @@ def _least_squares(
 
 
 def _slope(known: np.ndarray, target: np.ndarray, weight: np.ndarray, otherwise: float) -> float:
-    """The weighted least-squares slope through the origin; what it was where nothing is known."""
+    """The weighted least-squares slope through the origin; `otherwise` without information."""
     weighted = weight * known
     size = weighted @ known
     return float(weighted @ target / size) if size > 0 else otherwise
 
 
 def _losses(correlation: Matrix, weights: Matrix, groups: Groups, loads: Vector, links: np.ndarray) -> np.ndarray:
-    """What is left of each voter's correlations if it were in each group, with the load that suits it there."""
+    """The residual of each voter's correlations if it were in each group, at its least-squares load there."""
     left = np.empty((len(groups), len(links)))
     total = (weights * correlation**2).sum(axis=1)
     for group in range(len(links)):

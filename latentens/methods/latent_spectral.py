@@ -20,9 +20,8 @@ from latentens.methods.moments import (
     VoteMoments,
     complete_blocks,
     highest,
+    independent_imbalance,
     leading_vector,
-    likelihood_imbalance,
-    published_rates_at,
     rates_at,
     scale_of,
     third_moment_imbalance,
@@ -77,7 +76,7 @@ Inside = tuple[Int[np.ndarray, " member"], Rates]
 """The members of a group, and their rates given its hidden unit."""
 
 TreeImbalance = Literal["likelihood", "tensor", "published"]
-"""How the class imbalance is estimated: by the highest likelihood of the tree, by the third moments, or by the grid of
+"""Estimators of the class imbalance: by the highest likelihood of the tree, by the third moments, or by the grid of
 the restricted likelihood as published, for voters who are independent given the label."""
 
 
@@ -117,18 +116,12 @@ def estimate_tree(
         _tree_at, groups=groups, inside=inside, mean=moments.mean, vector=vector, scale=scale, dissolved=dissolved
     )
     if published and scale > 0:
-        return tree_at(_independent_imbalance(rows, moments.mean, vector, published=True))
+        return tree_at(independent_imbalance(rows, moments.mean, vector, published=True))
     by_moments = third_moment_imbalance(rows, moments.mean, vector, groups)
     if imbalance == "tensor" or scale <= 0:
         return tree_at(by_moments)
     indicator = vote_indicator(rows.votes, 2)
     return tree_at(highest(lambda b: _log_likelihood(indicator, rows.counts, tree_at(b)), by_moments))
-
-
-def _independent_imbalance(rows: Patterns, mean: Vector, vector: Vector, *, published: bool) -> float:
-    """That of the highest likelihood of voters who are independent given the label or hidden unit."""
-    rates_given = partial(published_rates_at if published else rates_at, mean=mean, vector=vector)
-    return likelihood_imbalance(rows, rates_given, refine=not published)
 
 
 def _tree_at(
@@ -159,7 +152,7 @@ def _structure_inside(
             renumbered[members] = renumbered.max() + 1 + np.arange(len(members))
             dissolved += 1
             continue
-        imbalance = _independent_imbalance(own, mean, vector, published=published)
+        imbalance = independent_imbalance(own, mean, vector, published=published)
         kept.append((members, rates_at(imbalance, mean, vector)))
     return np.unique(renumbered, return_inverse=True)[1], kept, dissolved
 
@@ -231,11 +224,37 @@ class LatentSpectral(RateMethod):
         moments, generator = vote_moments(votes), numpy_generator(key)
         scores = group_scores(moments.covariance, generator)
         candidates = candidate_groups(scores, self.max_groups, self.restarts, generator)
-        alone, *trees = self._fitted(votes, moments, candidates)
+        independent, *grouped = candidates
+        if self.select == "residual" and grouped:
+            grouped = [min(grouped, key=lambda groups: group_residual(moments.covariance, groups))]
+        alone, *trees = (
+            estimate_tree(votes, moments, groups, imbalance=self.imbalance) for groups in (independent, *grouped)
+        )
         tree = max([alone, *trees], key=lambda tree: (tree.scale > 0, log_evidence(votes, tree)))
         if tree.scale <= 0:
             return without_structure(tree.scale)
-        return Estimate(_params(tree), _diagnostics(votes, tree, alone))
+        sizes = np.bincount(tree.groups)
+        supported = bool(np.any(sizes > 2))
+        params = {
+            "prevalence": np.array([1 - tree.imbalance, 1 + tree.imbalance]) / 2,
+            "confusion": two_class_confusion(*tree.marginal),
+            "groups": tree.groups,
+            "hidden_confusion": two_class_confusion(*tree.hidden),
+            "voter_confusion": two_class_confusion(*tree.voter),
+        }
+        diagnostics = Diagnostics(
+            "posterior of the fitted tree, even where it contradicts the maximum-likelihood label",
+            log_likelihood=tree_log_likelihood(votes, tree),
+            extra={
+                "independent_log_likelihood": tree_log_likelihood(votes, alone),
+                "scale": tree.scale,
+                "num_groups": len(sizes),
+                "dissolved_groups": tree.dissolved,
+                "tree_supported": supported,
+                "structure": "supported" if supported else "a tree of groups is not supported by these votes",
+            },
+        )
+        return Estimate(params, diagnostics)
 
     def relabel(self, estimate: Estimate, order: Int[np.ndarray, " label"]) -> Estimate:
         """The label changes sides; the groups' opinions and their voters stay."""
@@ -252,13 +271,6 @@ class LatentSpectral(RateMethod):
         probs = softmax(given_label + np.log(params["prevalence"]), axis=1)
         return lean_to_score(probs, given_label[:, 1] - given_label[:, 0])
 
-    def _fitted(self, votes: Votes, moments: VoteMoments, candidates: list[Groups]) -> list[TreeEstimates]:
-        """The tree of each voter alone, and those among which the likelihood decides."""
-        alone, *grouped = candidates
-        if self.select == "residual" and grouped:
-            grouped = [min(grouped, key=lambda groups: group_residual(moments.covariance, groups))]
-        return [estimate_tree(votes, moments, groups, imbalance=self.imbalance) for groups in (alone, *grouped)]
-
 
 def log_evidence(votes: Votes, tree: TreeEstimates) -> float:
     """The log-likelihood less what the groups cost: two rates of each hidden unit, and the group of each voter."""
@@ -266,32 +278,3 @@ def log_evidence(votes: Votes, tree: TreeEstimates) -> float:
     rates = np.sum(sizes > 2) * np.log(votes.num_items)  # half a logarithm each
     membership = votes.num_voters * np.log(len(sizes)) if len(sizes) < votes.num_voters else 0.0
     return tree_log_likelihood(votes, tree) - rates - membership
-
-
-def _params(tree: TreeEstimates) -> dict[str, np.ndarray]:
-    """Parameters under the names of the models `Tree` and `DawidSkene`."""
-    return {
-        "prevalence": np.array([1 - tree.imbalance, 1 + tree.imbalance]) / 2,
-        "confusion": two_class_confusion(*tree.marginal),
-        "groups": tree.groups,
-        "hidden_confusion": two_class_confusion(*tree.hidden),
-        "voter_confusion": two_class_confusion(*tree.voter),
-    }
-
-
-def _diagnostics(votes: Votes, tree: TreeEstimates, alone: TreeEstimates) -> Diagnostics:
-    """How the fit went, and whether the votes support groups at all."""
-    sizes = np.bincount(tree.groups)
-    supported = bool(np.any(sizes > 2))
-    return Diagnostics(
-        "posterior of the fitted tree, even where it contradicts the maximum-likelihood label",
-        log_likelihood=tree_log_likelihood(votes, tree),
-        extra={
-            "independent_log_likelihood": tree_log_likelihood(votes, alone),
-            "scale": tree.scale,
-            "num_groups": len(sizes),
-            "dissolved_groups": tree.dissolved,
-            "tree_supported": supported,
-            "structure": "supported" if supported else "a tree of groups is not supported by these votes",
-        },
-    )

@@ -39,9 +39,9 @@ class Products(NamedTuple):
     """On how many items both voted."""
     signed: Float[np.ndarray, "some voter"]
     sums: Float[np.ndarray, "some voter"]
-    """Of the one's votes on the items on which the other voted too."""
+    """Of the first voter's votes on the items on which both voted."""
     others: Float[np.ndarray, "some voter"]
-    """Of the other's votes on the items on which the one voted too."""
+    """Of the second voter's votes on the items on which both voted."""
 
 
 class Rates(NamedTuple):
@@ -74,7 +74,7 @@ def vote_moments(votes: Votes) -> VoteMoments:
 
 
 def sparse_moments(votes: Votes) -> tuple[Vector, sparse.csr_array]:
-    """The same with the covariances as a sparse matrix, for many voters few of whom share items."""
+    """`vote_moments` with the covariances as a sparse matrix, for many voters few of whom share items."""
     means, rows = zip(*((mean, sparse.csr_array(block)) for mean, block in _moments_by_voters(votes)), strict=True)
     return np.concatenate(means), sparse.vstack(rows, format="csr")
 
@@ -137,7 +137,7 @@ def complete_blocks(covariance: Matrix, groups: Int[np.ndarray, " voter"]) -> Ma
     below = (across**2).sum() - 2 * touching[groups]
     # the difference is rounding noise where nothing is left outside the group
     usable = below > 1e-12 * max((across**2).sum(), np.finfo(float).tiny)
-    if len(touching) == len(groups):  # with one voter a group only the diagonal is asked for
+    if len(touching) == len(groups):  # with one voter a group only the diagonal is needed
         cube = np.diag(np.einsum("ij,ij->i", across @ across, across))
     else:
         cube = across @ across @ across
@@ -211,28 +211,33 @@ def _without_diagonal(matrix: sparse.csr_array) -> sparse.csr_array:
 GRID = np.arange(-99, 100) / 100
 
 SCREENED_ROWS = 2**17
-"""A sample of this many distinct rows, if there are twice as many, tells which part of the grid counts."""
-
-NEAR = 0.055
-"""Half-width of that part around the sample's best: many times its standard error."""
+"""With at least twice this many distinct rows, a sample of this size selects the part of the grid to search."""
 
 RatesAt = Callable[[Column], Rates]
 
 
-def likelihood_imbalance(rows: Patterns, rates_at: RatesAt, *, refine: bool) -> float:
+def independent_imbalance(rows: Patterns, mean: Vector, vector: Vector, *, published: bool = False) -> float:
+    """The b of highest likelihood of voters who are independent given the label; on a grid if as published."""
+    rates_given = partial(published_rates_at if published else rates_at, mean=mean, vector=vector)
+    return likelihood_imbalance(rows, rates_given, refine=not published)
+
+
+def likelihood_imbalance(rows: Patterns, rates_at: RatesAt, *, refine: bool, half_width: float = 0.055) -> float:
     """The b that maximises the likelihood, the voters' rates being functions of b.
 
     Args:
         rows: The rows of votes.
         rates_at: Sensitivities and specificities at a column of values of b.
         refine: Whether to refine between the points of the grid −.99, −.98, …, .99.
+        half_width: With many rows, only points this near to the best of a sample are searched: many times its standard
+            error.
     """
     indicator, counts, grid = vote_indicator(rows.votes, 2), rows.counts, GRID
     if len(counts) >= 2 * SCREENED_ROWS:  # a sample tells where to look
         chosen = np.sort(np.random.default_rng(0).choice(len(counts), SCREENED_ROWS, replace=False))
         sample = vote_indicator(rows.votes.take(chosen), 2)
         rough = GRID[np.argmax(_log_likelihoods(sample, counts[chosen], GRID, rates_at))]
-        grid = GRID[np.abs(GRID - rough) < NEAR]
+        grid = GRID[np.abs(GRID - rough) < half_width]
     heights_at = partial(_log_likelihoods, indicator, counts, rates_at=rates_at)
     heights = heights_at(grid)
     best = float(grid[np.argmax(heights)])
@@ -252,7 +257,8 @@ def _log_likelihoods(
 
     It is that of class 0, a sum over votes, and what class 1 adds in each row, log(1 + odds).
     """
-    given_one, given_zero = (_log_table(rate) for rate in _by_label(rates_at(imbalances[:, None])))
+    sensitivity, specificity = rates_at(imbalances[:, None])
+    given_one, given_zero = (_log_table(says_one) for says_one in (sensitivity, 1 - specificity))
     log_shares = np.log(np.stack([1 - imbalances, 1 + imbalances]) / 2)
     table, offset = np.ascontiguousarray(given_one - given_zero), log_shares[1] - log_shares[0]
     cast, total = np.zeros(len(table)), counts.sum() * log_shares[0]
@@ -265,11 +271,6 @@ def _log_likelihoods(
         cast += counts[block] @ votes
     total += cast @ given_zero
     return total
-
-
-def _by_label(rates: Rates) -> tuple[np.ndarray, np.ndarray]:
-    """The probability of voting 1 given each label, 1 first."""
-    return rates.sensitivity, 1 - rates.specificity
 
 
 def _log_table(says_one: Float[np.ndarray, "value voter"]) -> Float[np.ndarray, "voter_vote value"]:

@@ -4,8 +4,8 @@ SML is the spectral meta-learner (Parisi, Strino, Nadler & Kluger 2014), RL the 
 Kluger 2015), iMLE maximum likelihood iterated with hard labels.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Literal, NamedTuple
 
 import jax
@@ -17,15 +17,13 @@ from latentens.inference.orient import orientation, vote_shares
 from latentens.methods.base import Diagnostics, Estimate, GoldCodes, Method, Posterior, nested_fit
 from latentens.methods.moments import (
     Rates,
-    RatesAt,
     Vector,
     VoteMoments,
     complete_blocks,
     complete_sparse_diagonal,
+    independent_imbalance,
     leading_sparse_vector,
     leading_vector,
-    likelihood_imbalance,
-    published_rates_at,
     rates_at,
     scale_of,
     signed_votes,
@@ -61,8 +59,22 @@ class RankOne(NamedTuple):
 class RateMethod(Method):
     """Two classes, shares and rates of voters among the parameters; without parameters, vote shares."""
 
+    def fit_rates(self, votes: Votes, label: str, imbalance_of: Callable[[RankOne], float]) -> tuple[RankOne, Estimate]:
+        """The rank-one structure of the votes, and the rates that follow from it and a class imbalance, if any do."""
+        require_two_classes(votes, self)
+        votes.refuse_repeats(type(self).__name__)
+        rank_one = rank_one_structure(votes)
+        if rank_one.scale <= 0:
+            return rank_one, without_structure(rank_one.scale)
+        imbalance = imbalance_of(rank_one)
+        rates = rates_at(imbalance, rank_one.mean, rank_one.vector)
+        diagnostics = Diagnostics(
+            f"posterior at the estimated rates, even where it contradicts the {label}", extra={"scale": rank_one.scale}
+        )
+        return rank_one, Estimate(rates_params(imbalance, rates), diagnostics)
+
     def has_fixed_order(self, estimate: Estimate) -> bool:
-        """Vote shares have nothing to orient."""
+        """True for vote shares, which are not estimated."""
         return not estimate.params
 
     def relabel(self, estimate: Estimate, order: Int[np.ndarray, " label"]) -> Estimate:
@@ -99,21 +111,14 @@ class SpectralMetaLearner(RateMethod):
 
     def estimate(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
         del key, gold  # nothing here is random, and covariances hold no labels
-        require_two_classes(votes, self)
-        votes.refuse_repeats(type(self).__name__)
-        rank_one = rank_one_structure(votes)
-        if rank_one.scale <= 0:
-            return without_structure(rank_one.scale)
-        rates_given = partial(rates_at, mean=rank_one.mean, vector=rank_one.vector)
-        imbalance = likelihood_imbalance(votes.patterns, rates_given, refine=True)
-        rates = rates_given(imbalance)
-        score = spectral_score(votes.patterns.votes, rank_one.vector)[votes.patterns.inverse]
-        diagnostics = Diagnostics(
-            "posterior at the estimated rates, even where it contradicts the label sign(v·f)",
-            extra={"scale": rank_one.scale, "score": score},
+        rank_one, found = self.fit_rates(
+            votes, "label sign(v·f)", lambda found: independent_imbalance(votes.patterns, found.mean, found.vector)
         )
-        params = {**rates_params(imbalance, rates), "spectral_vector": rank_one.vector}
-        return Estimate(params, diagnostics)
+        if not found.params:
+            return found
+        score = spectral_score(votes.patterns.votes, rank_one.vector)[votes.patterns.inverse]
+        params = {**found.params, "spectral_vector": rank_one.vector}
+        return replace(found, params=params, diagnostics=found.diagnostics.updated(score=score))
 
     def relabel(self, estimate: Estimate, order: Int[np.ndarray, " label"]) -> Estimate:
         moved = super().relabel(estimate, order)
@@ -138,7 +143,7 @@ def rank_one_structure(votes: Votes) -> RankOne:
 
 
 def rank_one_of(moments: VoteMoments, rows: Patterns) -> RankOne:
-    """The same of rows whose moments are known."""
+    """The rank-one structure of rows whose moments are known."""
     mean, covariance = moments
     alone = np.arange(len(mean))
     vector = leading_vector(complete_blocks(covariance, alone))
@@ -167,7 +172,7 @@ def oriented(vector: Vector, rows: Patterns) -> Vector:
 
 
 def rates_params(imbalance: float, rates: Rates) -> dict[str, np.ndarray]:
-    """Parameters under their names."""
+    """Parameters by name."""
     return {"prevalence": np.array([1 - imbalance, 1 + imbalance]) / 2, "confusion": two_class_confusion(*rates)}
 
 
@@ -190,10 +195,10 @@ class RestrictedLikelihood(RateMethod):
     """Rates from the rank-one vector v and the class imbalance b; labels by maximum likelihood without a prior.
 
     The probabilities are the posterior at the estimated rates and prevalence, moved to even odds where the prior
-    would turn the label round. Gold labels make their own items certain and take part in the sign of v.
+    would reverse the label. Gold labels make their own items certain and take part in the sign of v.
 
     Attributes:
-        grid: How rates depend on b in the search for b. "exact" is right; "published" divides v by 1 − b² in place
+        grid: How rates depend on b in the search for b. "exact" is right; "published" divides v by 1 − b² instead
             of √(1 − b²) and stays on a grid of step .01, as in the code of Shaham et al. (2016).
         imbalance: Whether b maximises the likelihood, or comes from the third moments.
 
@@ -211,34 +216,22 @@ class RestrictedLikelihood(RateMethod):
 
     def estimate(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
         del key, gold  # nothing here is random, and covariances hold no labels
-        require_two_classes(votes, self)
-        votes.refuse_repeats(type(self).__name__)
-        rank_one = rank_one_structure(votes)
-        if rank_one.scale <= 0:
-            return without_structure(rank_one.scale)
-        imbalance = self._estimate_imbalance(votes, rank_one)
-        rates = rates_at(imbalance, rank_one.mean, rank_one.vector)
-        diagnostics = Diagnostics(
-            "posterior at the estimated rates, even where it contradicts the maximum-likelihood label",
-            extra={"scale": rank_one.scale},
-        )
-        return Estimate(rates_params(imbalance, rates), diagnostics)
 
-    def _estimate_imbalance(self, votes: Votes, rank_one: RankOne) -> float:
-        mean, vector = rank_one.mean, rank_one.vector
-        if self.imbalance == "tensor":
-            return third_moment_imbalance(votes.patterns, mean, vector, np.arange(votes.num_voters))
-        exact = self.grid == "exact"
-        rates_given: RatesAt = partial(rates_at if exact else published_rates_at, mean=mean, vector=vector)
-        return likelihood_imbalance(votes.patterns, rates_given, refine=exact)
+        def imbalance_of(found: RankOne) -> float:
+            if self.imbalance == "tensor":
+                return third_moment_imbalance(votes.patterns, found.mean, found.vector, np.arange(votes.num_voters))
+            published = self.grid == "published"
+            return independent_imbalance(votes.patterns, found.mean, found.vector, published=published)
+
+        return self.fit_rates(votes, "maximum-likelihood label", imbalance_of)[1]
 
 
 @dataclass(frozen=True)
 class IterativeMaximumLikelihood(RateMethod):
-    """From labels to the voters' rates and back, by maximum likelihood without a prior, until nothing changes.
+    """From labels to the voters' rates and back by maximum likelihood without a prior, until the labels stay the same.
 
     The probabilities are the posterior at the final rates and share of labels, moved to even odds where the prior
-    would turn the label round.
+    would reverse the label.
 
     Attributes:
         start: The method whose labels come first.
