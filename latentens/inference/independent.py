@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy import sparse
@@ -23,7 +24,7 @@ from latentens.votes import Votes
 from latentens.votes.layout import Block, Incidence, Indicator, Sums, by_blocks, incidence_of, vote_indicator
 
 ROUNDING = 1e-12
-"""A score this close to zero is zero."""
+"""Scores this close to zero count as zero."""
 
 Confusion = Float[np.ndarray, "voter label vote"]
 Posterior = Float[np.ndarray, "row label"]
@@ -71,12 +72,12 @@ def count_by_label(votes: Votes, label_probs: Float[np.ndarray, "item label"]) -
 
 
 def gold_posterior(votes: Votes, gold: Int[np.ndarray, " item"], rows: Votes) -> Float[np.ndarray, "row label"]:
-    """What gold labels alone say about rows of votes: shares and confusion matrices are counted, plus one each.
+    """The posterior by gold labels alone: shares and confusion matrices are counted, with one pseudo-count each.
 
     Args:
         votes: The votes of all items.
         gold: The code of each item's true label, −1 where it is unknown.
-        rows: The rows that are asked about.
+        rows: The rows to predict.
     """
     known = np.flatnonzero(gold >= 0)
     label = np.eye(votes.num_classes)[gold[known]]
@@ -89,9 +90,8 @@ def lean_to_score(
 ) -> Float[np.ndarray, "row label"]:
     """The nearest probabilities of two classes whose more probable one is the sign of a score.
 
-    A method may label by a rule that is not the maximum of its own posterior. Where rule and posterior contradict
-    each other the posterior becomes even, with the last digit in favour of the rule; where the score is zero, so
-    that the rule is silent, the posterior stands.
+    A method may label by a rule other than the maximum of its posterior. If the two contradict each other, the
+    posterior becomes even, with the last digit in favour of the rule; if the score is zero, the posterior is kept.
     """
     barely = np.nextafter(0.5, 1.0)
     of_one = np.where(score > ROUNDING, np.maximum(probs[:, 1], barely), probs[:, 1])
@@ -121,17 +121,17 @@ class Expected(NamedTuple):
 
 
 class VotePrior(NamedTuple):
-    """What is known of voters before any vote: log-density Σ votes · log θ + Σ wrong · log(1 − θ_kk) + offset.
+    """The prior of confusion matrices and shares, as pseudo-counts.
 
-    The shares of the classes have a density of their own, classes · Σ log π.
+    Its log-density is Σ votes · log θ + Σ wrong · log(1 − θ_kk) + classes · Σ log π + offset.
     """
 
     votes: Float[np.ndarray, "label #start #voter vote"]
-    """Added to how often each voter cast each vote on each class."""
+    """Pseudo-counts of each voter's votes on each class."""
     wrong: Float[np.ndarray, "label start voter"] | None
-    """Further mistakes on each class, which are divided as the other ones are; less than none if negative."""
+    """Pseudo-counts of mistakes on each class, divided in proportion to the others; may be negative."""
     classes: float
-    """Added to the number of items of each class, so that none is ruled out."""
+    """Pseudo-count of items of each class, so that none is ruled out."""
     offset: Float[np.ndarray, " start"] | float = 0.0
 
     @classmethod
@@ -140,17 +140,17 @@ class VotePrior(NamedTuple):
         return cls(pseudo_counts[:, None, None], None, float(pseudo_counts.min()))
 
     def given(self, expected: Expected) -> "VotePrior":
-        """The same whatever the counts: as a rule, it is one that does not depend on them."""
+        """Itself: as a rule it does not depend on the counts."""
         del expected
         return self
 
     def added(self, num_voters: int) -> Float[np.ndarray, "voter label vote"]:
-        """The votes that it amounts to for each voter of a single start, mistakes included."""
+        """The pseudo-counts of each voter's votes for a single start, mistakes included."""
         votes = np.broadcast_to(self._divided(self.votes), (len(self.votes), 1, num_voters, self.votes.shape[3]))
         return np.ascontiguousarray(votes[:, 0].transpose(1, 0, 2))
 
     def to(self, votes: Float[np.ndarray, "label start voter vote"]) -> Float[np.ndarray, "label start voter vote"]:
-        """Counts of votes, added to."""
+        """Counts of votes with the pseudo-counts added."""
         return self._divided(votes + self.votes)
 
     def _divided(self, votes: Float[np.ndarray, "label start voter vote"]) -> np.ndarray:
@@ -209,23 +209,23 @@ def count_rows(rows: Votes, counts: Int[np.ndarray, " row"], *, block_elements: 
 
 
 def expect_labels(data: CountedRows, starts: Sequence[Posterior]) -> Expected:
-    """The counts if each start's probabilities were the posterior of the labels."""
+    """Expected counts under each start's label probabilities."""
 
     def count(block: Block) -> Sums:
         probs = np.stack([start[block.place, 1:] for start in starts], axis=2)
         return _count(block, probs, data.counts_of(block))
 
     totals, labels = data.incidence.sum_blocks(count)
-    return _with_known(data, _expected(data, totals, labels, np.full(len(starts), np.nan)))
+    return _expected(data, totals, labels, np.full(len(starts), np.nan))
 
 
 def expectation(data: CountedRows, estimates: Estimates) -> Expected:
-    """The counts under the posterior at some parameters, without keeping the posterior of the rows."""
+    """Expected counts under the posterior at some parameters; the posterior of the rows is not kept."""
     return expectation_at_logs(data, Estimates(*map(safe_log, estimates)))
 
 
 def expectation_at_logs(data: CountedRows, logs: Estimates) -> Expected:
-    """The same, given the logarithms of the parameters."""
+    """`expectation`, given the logarithms of the parameters."""
     log_shares, log_confusion = logs
     num_starts = log_shares.shape[1]
     table = (log_confusion[1:] - log_confusion[0]).reshape(-1, data.cast.size).T
@@ -241,11 +241,11 @@ def expectation_at_logs(data: CountedRows, logs: Estimates) -> Expected:
 
     totals, labels, above_first = data.incidence.sum_blocks(count)
     of_first = data.num_items * log_shares[0] + (log_confusion[0] * data.cast).sum(axis=(1, 2))
-    expected = _with_known(data, _expected(data, totals, labels, of_first + above_first))
-    if data.known is None:
-        return expected
-    of_known = (data.known.labels * log_shares).sum(axis=0) + (data.known.votes * log_confusion).sum(axis=(0, 2, 3))
-    return expected._replace(log_likelihood=expected.log_likelihood + of_known)
+    log_likelihood = of_first + above_first
+    if data.known is not None:
+        of_votes = (data.known.votes * log_confusion).sum(axis=(0, 2, 3))
+        log_likelihood = log_likelihood + ((data.known.labels * log_shares).sum(axis=0) + of_votes)
+    return _expected(data, totals, labels, log_likelihood)
 
 
 def maximisation(expected: Expected, prior: VotePrior) -> Estimates:
@@ -255,13 +255,6 @@ def maximisation(expected: Expected, prior: VotePrior) -> Estimates:
     confusion = np.where(total > 0, votes / np.where(total > 0, total, 1.0), 1 / votes.shape[3])
     labels = expected.labels + prior.classes
     return Estimates(labels / labels.sum(axis=0), confusion)
-
-
-def _with_known(data: CountedRows, expected: Expected) -> Expected:
-    """Add the counts of items whose label is known."""
-    if data.known is None:
-        return expected
-    return Expected(expected.labels + data.known.labels, expected.votes + data.known.votes, expected.log_likelihood)
 
 
 def _normalise(
@@ -316,19 +309,22 @@ def _expected(
     labels: Float[np.ndarray, " value"],
     log_likelihood: Float[np.ndarray, " start"],
 ) -> Expected:
-    """Counts of all labels; the first label has what the others leave."""
+    """Counts of all labels, the first label's by subtraction, with those of items whose label is known."""
     others = data.incidence.vote_totals(totals).T.reshape(-1, len(log_likelihood), *data.cast.shape)
     first = np.maximum(data.cast - others.sum(axis=0), 0.0)
     labels = labels.reshape(-1, len(log_likelihood))
     first_label = np.maximum(data.num_items - labels.sum(axis=0), 0.0)
-    return Expected(np.concatenate([first_label[None], labels]), np.concatenate([first[None], others]), log_likelihood)
+    of_labels, of_votes = np.concatenate([first_label[None], labels]), np.concatenate([first[None], others])
+    if data.known is not None:
+        of_labels, of_votes = of_labels + data.known.labels, of_votes + data.known.votes
+    return Expected(of_labels, of_votes, log_likelihood)
 
 
 Parts = TypeVar("Parts", bound=tuple[Any, ...])
 
 
 class Optimum(NamedTuple):
-    """Where the iterations of each start ended."""
+    """The end of the iterations of each start."""
 
     estimates: Estimates
     log_likelihood: Float[np.ndarray, " start"]
@@ -346,7 +342,7 @@ class Optimum(NamedTuple):
 
 
 class Position(NamedTuple):
-    """Where the starts are, what the votes say there, and how high that is."""
+    """The parameters of the starts, the expected counts there, and the objective."""
 
     estimates: Estimates
     expected: Expected
@@ -355,12 +351,12 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Ascent:
-    """What all starts have in common.
+    """Expectation–maximisation from several starts side by side.
 
     Attributes:
         data: The rows.
-        rule: What is added to the counts. It may depend on them: then a round and a jump are judged by what is added
-            in the round, under which a round never falls.
+        rule: The prior. It may depend on the counts: then a round and a jump are judged by the prior of the round,
+            under which the objective never falls.
         tolerance: A start has converged when a plain round gains less than this in mean log-likelihood.
         max_iterations: Limit on the number of rounds.
         large_work: Where a round adds up more numbers than this, starts that are behind are given up.
@@ -373,7 +369,7 @@ class Ascent:
     large_work: int = 2**20
 
     def climb(self, expected: Expected) -> Optimum:
-        """From expected counts of several starts to where each ends; the first one is never given up."""
+        """Run EM from the expected counts of several starts; the first one is never given up."""
         with task("Expectation–maximisation") as advance:
             return self._climb(expected, advance)
 
@@ -409,7 +405,7 @@ class Ascent:
         return Position(estimates, expected, expected.log_likelihood + prior.log_density(logs))
 
     def _judged(self, at: Position, prior: VotePrior) -> Position:
-        """The same place, as high as another prior says."""
+        """The same position with the objective under another prior."""
         if prior is self.rule:
             return at
         logs = Estimates(*map(safe_log, at.estimates))
@@ -427,7 +423,7 @@ class Ascent:
     def _jump(
         self, at: Position, after: Position, bounds: Float[np.ndarray, " start"]
     ) -> tuple[Position, Float[np.ndarray, " start"]]:
-        """Ahead of two plain rounds, or where the first of them led; and the bounds of further jumps."""
+        """The end of a jump along two plain rounds, or of the first of them if that is higher; and the next bounds."""
         prior = self.rule.given(after.expected)
         after = self._judged(after, prior)
         rounds = zip(at.estimates, after.estimates, maximisation(after.expected, prior), strict=True)
@@ -438,30 +434,22 @@ class Ascent:
         return _choose(good, landed, after), next_bound(length, bounds, good)
 
 
-def _spread(values: Float[np.ndarray, " start"], like: np.ndarray) -> np.ndarray:
-    """One value a start, to be broadcast against an array (label, start, …)."""
-    return values.reshape(-1, *(1,) * (like.ndim - 2))
-
-
 def _take(parts: Parts, starts: Bool[np.ndarray, " start"]) -> Parts:
     """Some of the starts of arrays (start) and (label, start, …)."""
     if starts.all():
         return parts
-    return _each(lambda part: part[starts] if part.ndim == 1 else part[:, starts], parts)
+    return jax.tree.map(lambda part: part[starts] if part.ndim == 1 else part[:, starts], parts)
 
 
 def _choose(first: Bool[np.ndarray, " start"], some: Parts, others: Parts) -> Parts:
     """Each start from one or the other."""
     if first.all():
         return some
-    return _each(lambda one, other: np.where(_spread(first, one) if one.ndim > 1 else first, one, other), some, others)
 
+    def choose(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+        return np.where(first if one.ndim == 1 else first.reshape(-1, *(1,) * (one.ndim - 2)), one, other)
 
-def _each(function: Any, *parts: Any) -> Any:
-    """A function of the arrays in named tuples of named tuples."""
-    if isinstance(parts[0], np.ndarray):
-        return function(*parts)
-    return type(parts[0])(*(_each(function, *inner) for inner in zip(*parts, strict=True)))
+    return jax.tree.map(choose, some, others)
 
 
 def _empty_optimum(expected: Expected) -> Optimum:
@@ -481,10 +469,10 @@ def _record(optimum: Optimum, starts: Int[np.ndarray, " running"], at: Position,
 
 
 PLAIN_ROUNDS = 10
-"""Number of plain rounds before the first jump: far from an optimum a jump could lead to another one."""
+"""Number of plain rounds before the first jump: far from an optimum a jump could lead to a different one."""
 
 FIRST_JUMP = LONGER_JUMP = 4.0
-"""The first bound on α, and the factor by which a bound changes that was too low or too high."""
+"""The first bound on α, and the factor by which bounds grow and shrink."""
 
 Lengths = Float[np.ndarray, "*start"]
 
@@ -492,7 +480,7 @@ Lengths = Float[np.ndarray, "*start"]
 def squared_jump(
     points: Sequence[Sequence[np.ndarray]], longest: Lengths, axis: int | None = None
 ) -> tuple[list[np.ndarray], Lengths]:
-    """Where a jump lands, arrays of squared roots, and its length α for each start.
+    """The end of a jump, as arrays of squared roots, and its length α for each start.
 
     Args:
         points: For each array of parameters, its values before and after two rounds.

@@ -6,8 +6,8 @@ plus the log prior if wanted, and costs the same for any number of items.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property, partial
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -79,119 +79,106 @@ class Objective:
 
     def at(self, params: Flat) -> tuple[float, Flat]:
         """The loss at some parameters, and its derivatives by these."""
+        loss, derivatives = self.by_tables(params)
+        return loss, self.program.pull_back(params, derivatives) / -self.num_items
+
+    def by_tables(self, params: Flat) -> tuple[float, Tables]:
+        """The loss at some parameters, and the derivatives of the score by the tables: of a likelihood, its counts."""
         tables, log_prior = self.program(params)
         value, derivatives = self.score(tables)
-        return -(value + log_prior) / self.num_items, self.program.pull_back(params, derivatives) / -self.num_items
+        return -(value + log_prior) / self.num_items, derivatives
+
+    def slope(self, params: Flat, derivatives: Flat) -> float:
+        """The largest derivative in unconstrained space (logits for probabilities)."""
+        transform = transform_of(self.model)
+        return float(np.abs(transform.pull_back(transform.unconstrain(params), params, derivatives)).max(initial=0.0))
 
 
 def expected(counts: Tables) -> Score:
-    """What an M-step maximises: the sum of counts times the logarithms in the tables."""
+    """The objective of an M-step: the sum of counts times the logarithms in the tables."""
     return lambda tables: (float(np.vdot(counts[0], tables[0]) + np.vdot(counts[1], tables[1])), counts)
 
 
-INSIDE = 1e-12
-"""Closed-form updates keep probabilities this far from 0 and 1, where derivatives are lost."""
+def expectation_maximisation(
+    objective: Objective,
+    starts: Sequence[Flat],
+    max_iterations: int,
+    tolerance: float,
+    *,
+    gradient_steps: int = 10,
+    closed_form_slope: float = 1e-6,
+) -> Optima:
+    """EM for a program and its votes; the points of the result are parameters, losses are per item.
 
-
-@dataclass(frozen=True, eq=False)
-class Expectation:
-    """EM for one program and its votes.
-
-    Attributes:
-        model: The generative model.
-        rows: The votes.
-        use_prior: Whether to maximise the posterior density instead of the likelihood.
+    Args:
+        objective: The negative log-likelihood or log posterior density.
+        starts: Parameters to start from.
         max_iterations: Limit on the iterations of each start.
         tolerance: A start has converged when an iteration gains less than this per item.
-        gradient_steps: Iterations of L-BFGS in an M-step that has no closed form.
-        closed_form_slope: A closed form is believed if the gradient that it leaves, per item, is below this.
+        gradient_steps: Iterations of L-BFGS in an M-step without a closed form.
+        closed_form_slope: A closed form is accepted if the remaining gradient, per item, is below this.
     """
+    # whether the program has a closed form: its maximum has no slope; this also compiles what all starts share
+    params, supports = starts[0], parameter_supports(objective.model)
+    closed = all(support in (constraints.unit_interval, constraints.simplex) for support in supports.values())
+    if closed:
+        _, counts = objective.by_tables(params)
+        moved = _closed_form(objective, params, counts)
+        slopes = objective.program.pull_back(moved, counts) / objective.num_items
+        closed = objective.slope(moved, slopes) < closed_form_slope
 
-    model: GenerativeModel
-    rows: Rows
-    use_prior: bool
-    max_iterations: int
-    tolerance: float
-    gradient_steps: int = 10
-    closed_form_slope: float = 1e-6
-
-    @cached_property
-    def _program(self) -> CompiledProgram:
-        return compiled_program(self.model, self.use_prior)
-
-    def maximise(self, starts: Sequence[Flat]) -> Optima:
-        """Run EM from parameters; the points of the result are parameters, losses are per item."""
-        closed = self._has_closed_form(starts[0])  # compiles what all starts share
-        return gathered(in_parallel(partial(self._run, closed), starts, "expectation–maximisation"))
-
-    def _run(self, closed: bool, params: Flat) -> Descent:
-        loss, counts = self._expect(params)
+    def run(params: Flat) -> Descent:
+        loss, counts = objective.by_tables(params)
         losses = [loss]
-        for _ in range(self.max_iterations):
+        for _ in range(max_iterations):
             stop_if_asked()
-            moved = self._closed_form(params, counts) if closed else self._climb(params, counts)
-            loss, counts = self._expect(moved)
+            if closed:
+                moved = _closed_form(objective, params, counts)
+            else:
+                moved = _gradient_step(objective, params, counts, gradient_steps)
+            loss, counts = objective.by_tables(moved)
             if loss > losses[-1]:  # by rounding only: an M-step never makes the expected log-likelihood fall
                 break
             params = moved
             losses.append(loss)
-            if losses[-2] - losses[-1] < self.tolerance:
+            if losses[-2] - losses[-1] < tolerance:
                 break
-        _, slopes = Objective(self.model, self.rows.expect, self.rows.num_items, self.use_prior).at(params)
-        return Descent(params, losses[-1], self._largest(params, slopes), np.array(losses))
+        return Descent(params, losses[-1], objective.slope(params, objective.at(params)[1]), np.array(losses))
 
-    def _expect(self, params: Flat) -> tuple[float, Tables]:
-        """The loss per item at some parameters and the expected counts that stand in the places of the tables."""
-        tables, log_prior = self._program(params)
-        value, counts = self.rows.expect(tables)
-        return -(value + log_prior) / self.rows.num_items, counts
+    return gathered(in_parallel(run, starts, "expectation–maximisation"))
 
-    def _climb(self, params: Flat, counts: Tables) -> Flat:
-        """An M-step by gradient."""
-        objective = Objective(self.model, expected(counts), self.rows.num_items, self.use_prior)
-        transform = transform_of(self.model)
-        start = transform.unconstrain(params)
-        end = descend_from(objective, start, max_iterations=self.gradient_steps, tolerance=0.0)
-        moved = transform.constrain(end.point)
-        return moved if objective.at(moved)[0] <= objective.at(params)[0] else params
 
-    def _has_closed_form(self, params: Flat) -> bool:
-        supports = parameter_supports(self.model)
-        if any(support not in (constraints.unit_interval, constraints.simplex) for support in supports.values()):
-            return False
-        _, counts = self._expect(params)
-        moved = self._closed_form(params, counts)
-        slopes = self._program.pull_back(moved, counts) / self.rows.num_items
-        return self._largest(moved, slopes) < self.closed_form_slope
+def _gradient_step(objective: Objective, params: Flat, counts: Tables, iterations: int) -> Flat:
+    """An M-step by gradient."""
+    expectation, transform = replace(objective, score=expected(counts)), transform_of(objective.model)
+    start = transform.unconstrain(params)
+    moved = transform.constrain(descend_from(expectation, start, max_iterations=iterations, tolerance=0.0).point)
+    return moved if expectation.at(moved)[0] <= expectation.at(params)[0] else params
 
-    def _closed_form(self, params: Flat, counts: Tables) -> Flat:
-        """The maximum of a sum of `A log θ + B log(1 − θ)` (probabilities) and `Σ A_k log θ_k` (shares).
 
-        A and B follow from the derivatives at the present θ and at another one. Whether the objective is such a sum is
-        not known beforehand: the slope that is left at the supposed maximum tells.
-        """
-        shapes, supports = self._program.shapes, parameter_supports(self.model)
-        values = unflatten(params, shapes)
-        are_probabilities = {name: supports[name] is constraints.unit_interval for name in shapes}
-        others = {
-            name: np.where(value < 0.5, value + 0.25, value - 0.25) if are_probabilities[name] else value
-            for name, value in values.items()
-        }
-        slopes, other_slopes = (
-            unflatten(self._program.pull_back(flatten(at, shapes), counts), shapes) for at in (values, others)
-        )
-        moved = {
-            name: _probability(value, slopes[name], others[name], other_slopes[name])
-            if are_probabilities[name]
-            else _shares(value, slopes[name])
-            for name, value in values.items()
-        }
-        return flatten(moved, shapes)
+def _closed_form(objective: Objective, params: Flat, counts: Tables) -> Flat:
+    """The maximum of a sum of `A log θ + B log(1 − θ)` (probabilities) and `Σ A_k log θ_k` (shares).
 
-    def _largest(self, params: Flat, slopes: Flat) -> float:
-        """The largest derivative in unconstrained space (logits for probabilities)."""
-        transform = transform_of(self.model)
-        return float(np.abs(transform.pull_back(transform.unconstrain(params), params, slopes)).max(initial=0.0))
+    A and B follow from the derivatives at the present θ and at another one. Whether the objective is such a sum is not
+    known beforehand: the slope at the supposed maximum shows it.
+    """
+    program, supports = objective.program, parameter_supports(objective.model)
+    values = unflatten(params, program.shapes)
+    are_probabilities = {name: supports[name] is constraints.unit_interval for name in values}
+    others = {
+        name: np.where(value < 0.5, value + 0.25, value - 0.25) if are_probabilities[name] else value
+        for name, value in values.items()
+    }
+    slopes, other_slopes = (
+        unflatten(program.pull_back(flatten(at, program.shapes), counts), program.shapes) for at in (values, others)
+    )
+    moved = {
+        name: _probability(value, slopes[name], others[name], other_slopes[name])
+        if are_probabilities[name]
+        else _shares(value, slopes[name])
+        for name, value in values.items()
+    }
+    return flatten(moved, program.shapes)
 
 
 def _probability(
@@ -199,19 +186,22 @@ def _probability(
     slope: Float[np.ndarray, "*shape"],
     other: Float[np.ndarray, "*shape"],
     other_slope: Float[np.ndarray, "*shape"],
+    margin: float = 1e-12,
 ) -> Float[np.ndarray, "*shape"]:
-    """Where `A log θ + B log(1 − θ)` is largest, given its derivatives at two places."""
+    """The maximum of `A log θ + B log(1 − θ)` by its derivatives at two places; at 0 and 1 they would be lost."""
     failures = (slope * value / other - other_slope) / (1 / (1 - other) - value / (other * (1 - value)))
     failures = np.maximum(failures, 0.0)
     successes = np.maximum(slope * value + failures * value / (1 - value), 0.0)
     total = successes + failures
-    return np.where(total > 0, successes / np.where(total > 0, total, 1.0), value).clip(INSIDE, 1 - INSIDE)
+    return np.where(total > 0, successes / np.where(total > 0, total, 1.0), value).clip(margin, 1 - margin)
 
 
-def _shares(value: Float[np.ndarray, "*shape share"], slope: Float[np.ndarray, "*shape share"]) -> np.ndarray:
+def _shares(
+    value: Float[np.ndarray, "*shape share"], slope: Float[np.ndarray, "*shape share"], margin: float = 1e-12
+) -> np.ndarray:
     counts = np.maximum(value * slope, 0.0)
     total = counts.sum(axis=-1, keepdims=True)
-    moved = np.where(total > 0, counts / np.where(total > 0, total, 1.0), value).clip(min=INSIDE)
+    moved = np.where(total > 0, counts / np.where(total > 0, total, 1.0), value).clip(min=margin)
     return moved / moved.sum(axis=-1, keepdims=True)
 
 
@@ -229,7 +219,7 @@ def find_modes(
     tolerance: float | None = None,
     at_least: float | None = None,
 ) -> Optima:
-    """Where each start ends; the points are parameters, the losses are per item.
+    """The end of each start; the points are parameters, the losses are per item.
 
     Args:
         model: The generative model.
@@ -244,7 +234,8 @@ def find_modes(
     program, transform = compiled_program(model, use_prior), transform_of(model)
     program.check(starts[0])
     if algorithm == "em":
-        optima = Expectation(model, rows, use_prior, max_iterations, tolerance or 1e-10).maximise(starts)
+        objective = Objective(model, rows.expect, rows.num_items, use_prior)
+        optima = expectation_maximisation(objective, starts, max_iterations, tolerance or 1e-10)
         points = list(optima.points)
     else:
         optima = maximise_likelihood(
@@ -269,7 +260,7 @@ def prior_starts(model: GenerativeModel, number: int, generator: np.random.Gener
 def label_start(
     model: GenerativeModel, rows: Rows, label_probs: Float[np.ndarray, "item label"], generator: np.random.Generator
 ) -> Flat:
-    """The parameters that suit soft labels of the items best, about.
+    """Approximately the parameters of highest likelihood given soft labels of the items.
 
     Args:
         model: The generative model.
@@ -286,7 +277,7 @@ def log_joint_at(
 ) -> Float[np.ndarray, "label row"]:
     """`log p(label, votes)` of each row at some parameters, −∞ for a label that is known to be another.
 
-    `use_prior` only says which of the two compiled programs is at hand.
+    `use_prior` only selects which of the two compiled programs is used.
     """
     program = compiled_program(model, use_prior)
     return rows.label_log_joint(program(flatten(params, program.shapes)).tables)
@@ -304,10 +295,10 @@ def maximise_likelihood(
 ) -> Optima:
     """Climb to the maximum from several points of unconstrained space, one after the other.
 
-    A start ends when some iterations together gain next to nothing. It is given up when even as much again as the later
-    half of its iterations gained would leave it clearly behind the best start before it, by the standard error of the
-    difference over items (see `fits_about_as_well`). The best start then goes on until it has converged. One after the
-    other, so that what is given up does not depend on the number of cores.
+    A start ends when several iterations together gain next to nothing. It is given up when, even after gaining as much
+    again as in the later half of its iterations, it would be clearly behind the best start before it, by the standard
+    error of the difference over items (see `fits_about_as_well`). The best start then continues until it has converged.
+    Starts run one after the other, so that the result does not depend on the number of cores.
 
     Args:
         model: The generative model.
@@ -353,9 +344,9 @@ def maximise_likelihood(
 def _polished(
     objective: Objective, descent: Descent, max_iterations: int, tolerance: float, least_gain: float = 1e-9
 ) -> Descent:
-    """A descent that goes on from its end until it has converged, or gains less than `least_gain` in some iterations.
+    """A descent continued until it has converged, or gains less than `least_gain` in several iterations.
 
-    At a bound it would crawl for ever.
+    At a bound it would never converge.
     """
     left = max_iterations - len(descent.curve) + 1
     if descent.slope <= tolerance or left < 1:
@@ -379,9 +370,9 @@ def towards_labels(
     max_iterations: int = 100,
     near_zero: float = 0.1,
 ) -> Flat:
-    """The point that suits soft labels best, about.
+    """Approximately the point of highest likelihood given soft labels.
 
-    Every label gets one vote more of each kind by each voter, so that what nobody did is not impossible.
+    One vote of each kind by each voter is added to every label, so that unseen votes are not impossible.
 
     Args:
         model: The generative model.
