@@ -111,14 +111,14 @@ def test_draws_that_do_not_fit_into_memory_are_refused_before_sampling(monkeypat
 def test_draws_are_those_after_adaptation(monkeypatch, warmup, samples):
     steps = iter(range(10**6))
 
-    def advance(sampler, density, observations, state):
+    def advance(sampler, observations, state):
         return state, ({"x": np.array([next(steps) for _ in range(CHUNK)])}, {"n": np.zeros(CHUNK)})
 
     monkeypatch.setattr(nuts_chains, "_advance", advance)
     sampler = Sampler(DawidSkene(6), warmup, samples, False, 0.8, 10)
     begun = nuts_chains._Chain(None, 0, [])
     for num_chunks in (1, sampler._num_chunks):  # the first chunk is run apart from the others
-        begun = sampler._extend(None, None, lambda _: None, begun, num_chunks)
+        begun = sampler._extend(None, lambda _: None, begun, num_chunks)
     points, statistics = (np.concatenate([part[i][name] for part in begun.kept]) for i, name in enumerate("xn"))
     np.testing.assert_array_equal(points, np.arange(warmup, warmup + samples))
     assert len(statistics) == samples

@@ -41,9 +41,6 @@ from latentens.votes.matching import Gold, gold_codes
 Point = Float[Array, " coordinate"]
 Points = Float[Array, "*draw coordinate"]
 
-POINTS_AT_ONCE = 16
-"""Points at which the density is evaluated together."""
-
 
 @dataclass(frozen=True, eq=False)
 class LogDensity:
@@ -141,7 +138,7 @@ def densities_at(
     model: GenerativeModel, observations: Observations, points: Float[Array, "draw coordinate"]
 ) -> Float[Array, " draw"]:
     """The log posterior density at each of many points."""
-    return jax.lax.map(partial(density_at, model, observations), points, batch_size=POINTS_AT_ONCE)
+    return jax.lax.map(partial(density_at, model, observations), points, batch_size=16)  # bounds the memory
 
 
 @partial(jax.jit, static_argnums=0)
@@ -152,7 +149,7 @@ def constrain(model: GenerativeModel, points: Float[Array, "draw coordinate"]) -
 
 
 def flat_draws(model: GenerativeModel, draws: Mapping[str, Any]) -> tuple[dict[str, np.ndarray], tuple[int, int]]:
-    """Draws of a model's parameters on one leading axis, and how many chains of how many draws they come from.
+    """Draws of a model's parameters on one leading axis, and the numbers of chains and of draws in each.
 
     Args:
         model: The generative model.
@@ -257,11 +254,11 @@ def relabel_draws(
 def judge_chains(
     draws: Params, invariant: Mapping[str, Float[np.ndarray, "chain draw *value"]]
 ) -> tuple[dict[str, Any], list[str]]:
-    """R̂ and effective sample sizes, and what they mean in words.
+    """R̂ and effective sample sizes, with warnings.
 
     Args:
         draws: The draws of each parameter, (chain, draw, …).
-        invariant: Quantities that do not change when hidden units change places; they are judged first.
+        invariant: Quantities that do not change when hidden units are permuted; they are judged first.
     """
     values = {**invariant, **draws}
     r_hat = {name: _worst_r_hat(value) for name, value in values.items()}
@@ -271,7 +268,7 @@ def judge_chains(
 
 
 def convergence_words(invariant: dict[str, float], params: dict[str, float]) -> list[str]:
-    """What r_hat says, judged first on what does not change when hidden units change places."""
+    """Warnings by R̂, first of quantities that do not change when hidden units are permuted."""
     name, worst = max(invariant.items(), key=lambda pair: pair[1])
     if worst > CLEARLY_APART:
         return [f"the chains disagree (r_hat {worst:.2f} for the {name}): the posterior looks multimodal"]

@@ -34,13 +34,10 @@ from latentens.runtime.settings import Count, CountOrZero, Positive, above, belo
 from latentens.votes import Votes
 from latentens.votes.matching import Gold, gold_codes
 
-PREDICTION_DRAWS = 200
-"""Number of draws, about, by which new items are predicted."""
-
 
 @dataclass(frozen=True)
 class DrawsPredictor(ModelPredictor):
-    """Predicts labels by the draws of a model's parameters, whatever made them.
+    """Predicts labels by draws of a model's parameters from any sampler.
 
     Attributes:
         model: The generative model.
@@ -50,7 +47,7 @@ class DrawsPredictor(ModelPredictor):
         """The posterior of the labels averaged over some of the draws."""
         assert estimate.draws is not None, "a sampled fit has draws"
         flat, _ = flat_draws(self.model, estimate.draws)
-        thin = max(1, len(estimate.state["label_orders"]) // PREDICTION_DRAWS)
+        thin = max(1, len(estimate.state["label_orders"]) // 200)  # about 200 draws are enough
         orders = estimate.state["label_orders"][::thin]
         rows = Rows.of(self.model, votes)
         drawn = label_posteriors(self.model, {name: value[::thin] for name, value in flat.items()}, rows)
@@ -64,7 +61,7 @@ class DrawsPredictor(ModelPredictor):
 
 @dataclass(frozen=True)
 class SampledMethod(DrawsPredictor, Method):
-    """A method that draws from the posterior of a model's parameters; `draw` is all that it has to say.
+    """A method that draws from the posterior of a model's parameters; subclasses implement `draw`.
 
     Attributes:
         model: The generative model.
@@ -250,13 +247,12 @@ class _Approximation(SampledMethod):
             chosen = resample(weights.weights, len(points), numpy_generator(resample_key))
             points, log_density = points[chosen], log_density[chosen]
         change = climb.label_change(optima, votes, rows, gold)
-        words = [
-            *_mode_words(mode),
-            *flat_words(self.model, mode.flat),
-            *found.pop("warnings", []),
-            *pareto_words(weights.pareto_k),
-        ]
-        converged = mode.decrement < LEAST_DECREMENT and not len(mode.flat) and found.pop("converged", True)
+        words = [*flat_words(self.model, mode.flat), *found.pop("warnings", []), *pareto_words(weights.pareto_k)]
+        at_mode = mode.decrement < LEAST_DECREMENT
+        if not at_mode:
+            gain = f"a Newton step would gain {mode.decrement:.2g} nats"
+            words.insert(0, f"the climb to the mode has not converged: {gain}")
+        converged = at_mode and not len(mode.flat) and found.pop("converged", True)
         diagnostics = Diagnostics(
             iterations=mode.iterations, converged=converged, label_change=change, warnings=words
         ).updated(
@@ -343,9 +339,3 @@ class Variational(_Approximation):
         converged = bool(gain <= self.tolerance + 2 * error)
         words = [] if converged else [f"not converged: the ELBO still rose by {gain:.2f} nats; take more steps"]
         return points, log_proposal, {"curve": curve, "converged": converged, "warnings": words}
-
-
-def _mode_words(mode: Mode) -> list[str]:
-    if mode.decrement < LEAST_DECREMENT:
-        return []
-    return [f"the climb to the mode has not converged: a Newton step would gain {mode.decrement:.2g} nats"]
