@@ -2,8 +2,8 @@
 
 Item i has features F_ik for each class k, and p(y_i = k | w) ∝ exp(w·F_ik). Weight j is w_j = c_j + s_j u_j with
 u_j ~ N(0, 1): c is the centre of the prior, and s_j = unit_j · σ_b for the weights of block b, so that a block that
-says nothing about the labels stays at its centre. Each σ_b has an Exponential(1) prior, the penalised-complexity prior
-of a standard deviation (Simpson et al. 2017): it is highest at zero, and labels have to speak for larger values.
+carries no information about the labels stays at its centre. Each σ_b has an Exponential(1) prior, the
+penalised-complexity prior of a standard deviation (Simpson et al. 2017), which is highest at zero.
 
 Everything is computed in u, whose prior is standard normal. The likelihood depends on u through A u only, with
 A = F diag(s), so that with fewer rows than weights the mode lies in the row space of A, where it is looked for.
@@ -22,12 +22,6 @@ from latentens.runtime.parallel import stop_if_asked
 Features = Float[np.ndarray, "item label weight"]
 Labels = Int[np.ndarray, " item"]
 Weights = Float[np.ndarray, " weight"]
-
-LOG_SCALES = (-10.0, 5.0)
-"""Beyond these a block is at its centre, or is not restrained at all."""
-
-STARTS = (1.0, 0.3, 0.1)
-"""Scales from which the best ones are looked for: zero is always a local maximum, so that one start is not enough."""
 
 
 class Prior(NamedTuple):
@@ -104,15 +98,24 @@ def mirrored_noise(generator: np.random.Generator, count: int, width: int) -> Fl
     return np.concatenate([noise, -noise, np.zeros((count % 2, width))])
 
 
-def fit_conditional_logit(features: Features, labels: Labels, prior: Prior) -> Posterior:
+def fit_conditional_logit(
+    features: Features,
+    labels: Labels,
+    prior: Prior,
+    *,
+    bounds: tuple[float, float] = (-10.0, 5.0),
+    starts: tuple[float, ...] = (1.0, 0.3, 0.1),
+) -> Posterior:
     """The weights given the labels, at the scales whose marginal likelihood times prior is greatest.
 
     Args:
         features: The features of each class on the labelled items.
         labels: Their labels.
         prior: The prior of the weights.
+        bounds: Bounds of the log scales; beyond them a block stays at its centre or is not shrunk at all.
+        starts: Scales to start from: zero is always a local maximum, so one start is not enough.
     """
-    last: list[Mode] = []  # where Newton's method starts is of no consequence for where it ends
+    last: list[Mode] = []  # the end of Newton's method does not depend on its start
 
     def cost(log_scales: np.ndarray) -> tuple[float, np.ndarray]:
         stop_if_asked()
@@ -123,8 +126,9 @@ def fit_conditional_logit(features: Features, labels: Labels, prior: Prior) -> P
 
     log_scales = np.zeros(prior.num_blocks)
     if prior.num_blocks:
-        starts, bounds = [np.full(prior.num_blocks, np.log(start)) for start in STARTS], [LOG_SCALES] * prior.num_blocks
-        ends = [minimize(cost, start, jac=True, method="L-BFGS-B", bounds=bounds) for start in starts]
+        points = [np.full(prior.num_blocks, np.log(start)) for start in starts]
+        limits = [bounds] * prior.num_blocks
+        ends = [minimize(cost, point, jac=True, method="L-BFGS-B", bounds=limits) for point in points]
         log_scales = min(ends, key=lambda end: float(end.fun)).x
     spread = prior.spread(log_scales)
     mode = find_mode(features, labels, prior.centre, spread, last[-1] if last else None)

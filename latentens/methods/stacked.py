@@ -29,9 +29,6 @@ from latentens.runtime.numerics import numpy_generator
 from latentens.runtime.settings import Count
 from latentens.votes import Votes
 
-POOL_SPREAD = 0.5
-"""The pool's weight is one if its probabilities are right and zero if they say nothing: two standard deviations."""
-
 VOTER, METHOD, INTERCEPT = range(3)
 """Blocks of weights whose scales the gold labels choose."""
 
@@ -180,17 +177,19 @@ def _pool_features(posteriors: Sequence[Posterior], votes: Votes, state: Mapping
     return np.concatenate([logs, classes], axis=2)
 
 
-def _prior(num_voters: int, num_methods: int, num_classes: int) -> Prior:
+def _prior(num_voters: int, num_methods: int, num_classes: int, pool_spread: float = 0.5) -> Prior:
     """The label-free pool at the centre.
 
     A voter's weight is a log odds ratio, whose unit is one. The weights of the methods and of the shares are parts of
-    the pool's weight of one, and an intercept corrects the pool, too: their unit is what each of them has in the pool.
+    the pool's weight of one, and an intercept also corrects the pool: their unit is the share of each in the pool. The
+    pool's own weight is one if its probabilities are right and zero, two standard deviations away, if they carry no
+    information.
     """
     sizes = (num_voters, 1, num_methods + 1, num_classes)
     part = 1 / (num_methods + 1)
     return Prior(
         centre=np.repeat([0.0, 1.0, 0.0, 0.0], sizes),
-        unit=np.repeat([1.0, POOL_SPREAD, part, part], sizes),
+        unit=np.repeat([1.0, pool_spread, part, part], sizes),
         block=np.repeat([VOTER, -1, METHOD, INTERCEPT], sizes),
     )
 

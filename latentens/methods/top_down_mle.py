@@ -31,7 +31,7 @@ from latentens.votes import Votes
 
 
 class ChainOptimum(NamedTuple):
-    """Where some starts of a chain end.
+    """An optimum that some starts of a chain reach.
 
     Attributes:
         size: Number of hidden units.
@@ -102,7 +102,7 @@ def chain_optima(
 
 
 def about_as_good(chains: Sequence[ChainOptimum]) -> list[ChainOptimum]:
-    """Those that are not clearly behind the one with the lowest BIC: they are expected to predict about as well."""
+    """The optima expected to predict about as well as the one with the lowest BIC."""
     best = min(chains, key=lambda chain: chain.bic)
     counts = np.ones(len(best.log_likelihood))
     return [
@@ -115,13 +115,9 @@ def about_as_good(chains: Sequence[ChainOptimum]) -> list[ChainOptimum]:
 
 
 def surest_consensus(chains: Sequence[ChainOptimum]) -> ChainOptimum:
-    """Of the surest quarter the one whose labels agree most with those of the others in it."""
+    """The optimum among the most certain quarter whose labels agree most with those of the others in it."""
     surest = sorted(chains, key=lambda chain: chain.entropy)[: math.ceil(len(chains) / 4)]
     return max(surest, key=lambda chain: sum(float(np.mean(chain.labels == other.labels)) for other in surest))
-
-
-STACK_TRAINING = ExactTraining(restarts=4, max_iterations=400, tolerance=1e-4)
-"""How the stack is trained that a chain starts from; the chain's own climb does the rest."""
 
 
 @dataclass(frozen=True)
@@ -139,11 +135,11 @@ class TopDownMLE(Method):
         tried.
 
         Where votes only resemble a chain, many optima of several sizes predict them about as well and have different
-        labels; which of them is highest says nothing about the label. A label that votes say little about makes up for
-        what the chain gets wrong, and one that copies a hidden unit is sure without reason. So of all optima that are
-        not clearly behind the one with the lowest BIC (see `fits_about_as_well`) the surest quarter is taken, and of
-        these the one whose labels agree most with the others'. Without the priors the likelihood has still more optima,
-        some of them with a label that copies a hidden unit.
+        labels; which of them is highest is not informative about the label. A label that votes hardly determine
+        compensates for misfit of the chain, and one that copies a hidden unit is certain without reason. So of all
+        optima that are not clearly behind the one with the lowest BIC (see `fits_about_as_well`) the most certain
+        quarter is taken, and of these the one whose labels agree most with the others'. Without the priors the
+        likelihood has still more optima, some of them with a label that copies a hidden unit.
 
     Attributes:
         num_hidden: Number of hidden units, 0 for none; by default chosen as above.
@@ -186,7 +182,7 @@ class TopDownMLE(Method):
         return replace(fit, diagnostics=fit.diagnostics.updated(**about, label_change=change, warnings=words))
 
     def _limit_warnings(self, by_size: Mapping[int, float]) -> list[str]:
-        """What to say where the criterion asks for more hidden units than may be tried."""
+        """A warning if the criterion still falls at the largest number of hidden units."""
         last = by_size.get(self.max_hidden, np.inf)
         if last >= by_size.get(self.max_hidden - 1, -np.inf):
             return []
@@ -196,7 +192,7 @@ class TopDownMLE(Method):
         ]
 
     def _chains(self, votes: Votes, without: float, key: Array, gold: GoldCodes | None) -> list[ChainOptimum]:
-        """Where the starts of each size end, more and more hidden units while AIC falls.
+        """The optima of each size, with more and more hidden units while AIC falls.
 
         Args:
             votes: The votes.
@@ -258,8 +254,9 @@ def _model(num_voters: int, num_hidden: int) -> DawidSkene | TopDown:
 
 def _from_stack(votes: Votes, size: int, key: Array) -> dict[str, np.ndarray]:
     """Parameters from a stack of two machines: the upper one is Dawid–Skene for the hidden units of the lower."""
+    rough = ExactTraining(restarts=4, max_iterations=400, tolerance=1e-4)  # the chain's own climb does the rest
     affordable = sizes_from_votes(votes).can_enumerate(size)
-    stack = RBMStack(hidden=(size, 1), training=STACK_TRAINING if affordable else None)
+    stack = RBMStack(hidden=(size, 1), training=rough if affordable else None)
     lower, upper = stack.train(votes, key=key)
     params = {
         "prevalence": rbm_to_dawid_skene(upper).prevalence,
@@ -270,12 +267,6 @@ def _from_stack(votes: Votes, size: int, key: Array) -> dict[str, np.ndarray]:
     }
     return {name: np.asarray(value) for name, value in params.items()}
 
-
-BOUNDS = 0.02, 0.98
-"""Rates of a start stay between these, so that none is at a bound from the beginning."""
-
-COPIED = 0.9
-"""In a start, the weight of the unit above that a unit of a further layer copies."""
 
 UNDETERMINED = "votes do not determine the label above several layers; it is that of the chain where the climb began"
 
@@ -329,7 +320,9 @@ class LayeredGraphMLE(Method):
         return MaximumLikelihood(self.fitted_model(estimate)).refit(estimate)
 
 
-def chain_start(model: LayeredGraph, chain: Arrays) -> dict[str, np.ndarray]:
+def chain_start(
+    model: LayeredGraph, chain: Arrays, *, copied: float = 0.9, margin: float = 0.02
+) -> dict[str, np.ndarray]:
     """A layered graph that is close to a chain Y → H → X of sigmoid links.
 
     The first layer follows the label as H does, each further one copies the one above, and a vote's probability is the
@@ -338,6 +331,8 @@ def chain_start(model: LayeredGraph, chain: Arrays) -> dict[str, np.ndarray]:
     Args:
         model: The graph, whose last layer has as many units as H.
         chain: The chain's parameters.
+        copied: The weight of the unit above that a unit of a further layer copies.
+        margin: Distance of all rates from 0 and 1, so that none starts at a bound.
     """
     weights, biases, on = _aligned(chain)
     sensitivity, specificity, weight = _linear_mixture(*_nearest_linear(weights, biases, on, chain["prevalence"]))
@@ -346,11 +341,11 @@ def chain_start(model: LayeredGraph, chain: Arrays) -> dict[str, np.ndarray]:
     rates = {"hidden_1_sensitivity": on[1, units, None], "hidden_1_specificity": 1 - on[0, units, None]}
     rates |= {"vote_sensitivity": sensitivity, "vote_specificity": specificity}
     for layer, (parents, nodes) in enumerate(zip(model.layers, model.layers[1:], strict=False), start=2):
-        copies = np.full((nodes, parents), (1 - COPIED) / max(parents - 1, 1))
-        copies[np.arange(nodes), np.arange(nodes) % parents] = COPIED
+        copies = np.full((nodes, parents), (1 - copied) / max(parents - 1, 1))
+        copies[np.arange(nodes), np.arange(nodes) % parents] = copied
         start[f"hidden_{layer}_weight"] = copies / copies.sum(axis=1, keepdims=True)
         rates |= {f"hidden_{layer}_{kind}": np.full((nodes, parents), 0.95) for kind in ("sensitivity", "specificity")}
-    return start | {name: np.clip(value, *BOUNDS) for name, value in rates.items()}
+    return start | {name: np.clip(value, margin, 1 - margin) for name, value in rates.items()}
 
 
 def _aligned(chain: Arrays) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
