@@ -55,7 +55,7 @@ class Confounder(GenerativeModel):
 
     The order of the labels is not identified and follows the votes. All loadings can change sign, and only their prior
     prefers positive ones. Label and factor both move all votes at once; only the fact that the label has few values
-    tells them apart.
+    distinguishes them.
 
     Reference: Y. Qu, M. Tan & M. H. Kutner (1996), Random effects models in latent class analysis for evaluating
     accuracy of diagnostic tests, Biometrics 52, 797–810.

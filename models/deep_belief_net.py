@@ -48,9 +48,6 @@ class DeepBeliefNet(GenerativeModel):
     bias_scale: Positive = 2.0
     weight_scale: Positive = 2.0
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-
     def program(self, num_items: int, votes: Int[Array, "item voter"] | None = None) -> None:
         """Hidden units, then votes and label."""
         bias, weight = dist.Normal(0.0, self.bias_scale), dist.Normal(0.0, self.weight_scale)

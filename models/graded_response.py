@@ -37,7 +37,7 @@ class GradedResponse(GenerativeModel):
 
     The order of the labels is identified: slopes are positive, so higher labels have higher grades. A voter whose scale
     runs the other way gets a slope near 0; reverse the scale to use such votes. The outermost positions fix location
-    and scale. With a factor, only the fact that the label takes K values tells the two apart.
+    and scale. With a factor, only the fact that the label takes K values distinguishes the two.
 
     Reference: F. Samejima (1969), Estimation of latent ability using a response pattern of graded scores, Psychometrika
     Monograph 17; for several raters, V. E. Johnson (1996), On Bayesian analysis of multirater ordinal data, Journal of

@@ -41,8 +41,7 @@ class TopDown(GenerativeModel):
         hidden_bias[unit], label_weights[unit, class] → hidden
         visible_bias[voter, vote], weights[voter, vote, unit] → vote
 
-    The axes `class` and `vote` leave out class 0 and vote 0; with two classes, or two different votes, there is no such
-    axis.
+    The axes `class` and `vote` omit class 0 and vote 0; with two classes, or two different votes, the axis is absent.
 
     Only the shape of p(h) identifies the label, for two classes from three units on. The order of the labels follows
     the votes; hidden units can change places and sides.

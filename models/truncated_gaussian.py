@@ -35,7 +35,7 @@ class TruncatedGaussian(GenerativeModel):
         correlation, mean[voter] → vote
 
     The order of the labels is not identified and follows the votes, since all means can change sign. Label and factor
-    both move all votes at once; only the fact that the label has two values tells them apart.
+    both move all votes at once; only the fact that the label has two values distinguishes them.
 
     Reference: U. Shaham et al. (2016), A deep learning approach to unsupervised ensemble learning, ICML 2016.
 

@@ -79,7 +79,7 @@ def read_parts(path: str | Path, types: Iterable[type | Callable[..., Any]] = ()
 
 
 def skill_of(arrays: Mapping[str, np.ndarray]) -> VoterSkill:
-    """What is known of the voters, from arrays that hold it."""
+    """The skill of the voters from arrays by name."""
     found: dict[str, Any] = {**arrays, "intervals": str(arrays["intervals"])}
     return VoterSkill(**found)
 
@@ -327,7 +327,7 @@ def labelled(
 
 
 def vote_names(named: "Votes | Fit", number: int) -> Names:
-    """What this many different votes stand for.
+    """The names of this many different votes.
 
     Methods for which votes for other categories are missing, or which take grades as votes for classes, have the
     classes alone, which come first; others take grades as further categories.

@@ -122,7 +122,7 @@ class RBMStack(Method):
         return [*machines[:-1], permute_hidden(machines[-1], order)]
 
     def relabel(self, estimate: Estimate, order: Int[np.ndarray, " label"]) -> Estimate:
-        """The same with the states of the unit at the top in another order."""
+        """Put the states of the unit at the top in another order."""
         machines = stack_machines(estimate.params)
         machines[-1] = permute_hidden(machines[-1], order)
         return replace(estimate, params=stack_params(machines))
@@ -134,7 +134,7 @@ class RBMStack(Method):
         return self._label_probs(stack_machines(estimate.params), votes, key)
 
     def log_likelihood_of(self, estimate: Estimate, votes: Votes) -> Float[np.ndarray, " row"] | None:
-        """Of the lowest machine, if it can be enumerated; those above it say nothing about votes."""
+        """The log-likelihood under the lowest machine, if it can be enumerated; the others do not model votes."""
         if _is_independent(estimate):
             return logsumexp(_independent_log_joint(estimate, votes), axis=1)
         values = exact_log_likelihoods(stack_machines(estimate.params)[0], rows_from_votes(votes))
@@ -237,7 +237,7 @@ def _machine_of(fitted: Estimate) -> Machine:
 
 
 class LabelChange(NamedTuple):
-    """How the labels of a stack differ from those of one unit.
+    """The difference between the labels of a stack and those of one unit.
 
     Attributes:
         share: Share of the items that have another label.
@@ -286,7 +286,7 @@ def _independent_log_joint(estimate: Estimate, votes: Votes) -> Float[np.ndarray
 
 
 def _describe_widths(widths: Sequence[Width]) -> dict[str, Any]:
-    """What the rule found for each layer, in numbers and, where one unit is all, in words."""
+    """Diagnostics of the rule for each layer, with a note if one unit is kept."""
     if not widths:
         return {}
     return {
