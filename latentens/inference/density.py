@@ -17,14 +17,13 @@ from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
 from scipy.special import softmax
 
 from latentens.errors import ParameterError
-from latentens.inference.modes import towards_labels
+from latentens.inference.modes import label_point
 from latentens.inference.orient import best_order, order_shares, vote_shares
 from latentens.programs.contract import structure_of
 from latentens.programs.likelihood import Observations, marginal_log_likelihood, observe
 from latentens.programs.model import GenerativeModel, Params
 from latentens.programs.parameters import (
     flatten,
-    normal_point,
     num_parameters,
     to_point,
     transform_of,
@@ -90,8 +89,7 @@ class LogDensity:
         labels = structure_of(self.model).num_labels
         shares = vote_shares(self.votes)[:, :labels]
         shares = np.pad(shares, ((0, 0), (0, labels - shares.shape[1])), constant_values=1 / labels)
-        totals = np.stack([np.bincount(rows.inverse, part, len(rows.counts)) for part in shares.T], axis=1)
-        return towards_labels(self.model, rows, totals, normal_point(self.model, generator))
+        return label_point(self.model, rows, shares, generator)
 
 
 @double_precision

@@ -260,16 +260,8 @@ def prior_starts(model: GenerativeModel, number: int, generator: np.random.Gener
 def label_start(
     model: GenerativeModel, rows: Rows, label_probs: Float[np.ndarray, "item label"], generator: np.random.Generator
 ) -> Flat:
-    """Approximately the parameters of highest likelihood given soft labels of the items.
-
-    Args:
-        model: The generative model.
-        rows: The votes.
-        label_probs: The soft labels, times the count of each item where items have counts.
-        generator: Where the search begins.
-    """
-    totals = np.stack([np.bincount(rows.inverse, part, len(rows.counts)) for part in label_probs.T], axis=1)
-    return transform_of(model).constrain(towards_labels(model, rows, totals, normal_point(model, generator)))
+    """Approximately the parameters of highest likelihood given soft labels of the items; see `label_point`."""
+    return transform_of(model).constrain(label_point(model, rows, label_probs, generator))
 
 
 def log_joint_at(
@@ -361,27 +353,29 @@ def _polished(
     return end._replace(curve=np.concatenate([descent.curve, end.curve[1:]]))
 
 
-def towards_labels(
+def label_point(
     model: GenerativeModel,
     rows: Rows,
-    totals: Float[np.ndarray, "row label"],
-    start: Flat,
+    label_probs: Float[np.ndarray, "item label"],
+    generator: np.random.Generator,
     *,
     max_iterations: int = 100,
     near_zero: float = 0.1,
 ) -> Flat:
-    """Approximately the point of highest likelihood given soft labels.
+    """Approximately the point of highest likelihood given soft labels of the items.
 
     One vote of each kind by each voter is added to every label, so that unseen votes are not impossible.
 
     Args:
         model: The generative model.
         rows: The votes.
-        totals: The sum of the soft labels of each row's items.
-        start: Where to start.
+        label_probs: The soft labels, times the count of each item where items have counts.
+        generator: Draws the point where the search begins.
         max_iterations: Limit on the iterations.
-        near_zero: The start is scaled by this where labels are all there is to explain votes.
+        near_zero: The first point is scaled by this if votes depend on the label alone.
     """
+    totals = np.stack([np.bincount(rows.inverse, part, len(rows.counts)) for part in label_probs.T], axis=1)
+    start = normal_point(model, generator)
     if structure_of(model).vote_parents == {"label"}:
         # with labels and no hidden units no symmetry has to be broken by chance, and where voters deviate
         # by chance from the first, a scale of their deviations shrinks to nothing before they say anything

@@ -1,4 +1,4 @@
-"""Consensus: the mean of a few quick and different posteriors, with a confidence that hidden votes support."""
+"""Consensus: the mean of a few different posteriors, with its confidence calibrated on hidden votes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -42,10 +42,10 @@ from latentens.votes import Votes
 class Consensus(Method):
     """The tempered mean of the tempered posteriors of several methods: the method to try first.
 
-    Any one model of how voters err is wrong on some votes, and its labels can then be far worse than the majority's;
-    different models are seldom wrong in the same way. The confidence of each member, and of their mean, is made to
-    match votes that it has not seen (see `Tempered`), so that an overconfident member does not dominate. Gold labels go
-    to the members, and choose the temperatures instead of the hidden votes.
+    Any single model of voters' errors is wrong for some data, and its labels can then be far worse than the majority's;
+    different models are seldom wrong in the same way. The confidence of each member, and of their mean, is calibrated
+    on hidden votes (see `Tempered`), so that an overconfident member does not dominate. Gold labels are passed to the
+    members, and choose the temperatures instead of the hidden votes.
 
     Notes:
         The default members are `DawidSkeneEM` with a confusion matrix per voter and, for more than two classes, with

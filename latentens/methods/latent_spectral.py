@@ -189,10 +189,9 @@ class LatentSpectral(RateMethod):
     order of the labels.
 
     Notes:
-        Clustering finds groups in noise too. They are kept only if they are worth their description: the likelihood
-        must gain more over that of each voter alone than half a logarithm of the number of items for each rate of a
-        hidden unit, and the cost of naming the group of each voter. Otherwise voters are taken to be independent given
-        the label.
+        Clustering also finds groups in noise. They are kept only if the log-likelihood gains more, compared with each
+        voter alone, than half the logarithm of the number of items for each rate of a hidden unit plus the cost of
+        encoding the group of each voter. Otherwise voters are taken to be independent given the label.
 
     Attributes:
         select: Whether the number of groups is that of the smallest residual of the covariances, as published, or of

@@ -40,9 +40,9 @@ class RBMStack(Method):
     labels clamp the unit at the top. `notes` in the diagnostics say what was chosen and why.
 
     Notes:
-        One unit is also kept where more units explain something else than the label: where most of the labels that a
-        stack changes, compared with one unit, are changed to a class that hardly any voter named, some hidden state
-        stands for no class. Structure may decide between answers that voters gave, but it may not override them. Items
+        One unit is also kept where more units model something other than the label: if most of the labels that a stack
+        changes, compared with one unit, change to a class that hardly any voter chose, some hidden state does not
+        correspond to a class. Structure may decide between answers that voters gave, but not override them. Items
         with a known label contribute `log p(h, label)` to the objective of the top machine, where h is what the layer
         below passes on, others `log p(h)`.
 
@@ -305,7 +305,7 @@ def _warnings(width: Width) -> list[str]:
         return []
     return [
         f"the votes hardly support a label: held-out items gain {gain.mean:.3g} ± {gain.standard_error:.2g} nats "
-        "by it; with so few votes use MajorityVote, or HierarchicalDawidSkene by Nuts"
+        "by it; with this few votes use MajorityVote, or HierarchicalDawidSkene by Nuts"
     ]
 
 

@@ -37,11 +37,10 @@ VOTER, METHOD, INTERCEPT = range(3)
 class Stacked(Method):
     """Other methods' posteriors and the votes themselves, combined by gold labels: `Stacked(DawidSkeneEM(), Ebcc())`.
 
-    The methods are fitted once, without gold labels; these then choose how far to trust each posterior and each voter,
-    by a conditional logit with a Gaussian prior around the mean of the posteriors. A method whose labels are in the
-    wrong order, because most voters are wrong, gets a negative weight. The probabilities are averaged over the
-    posterior of the weights (Laplace), so they stay modest where labels are few. Without gold labels the result is the
-    arithmetic pool.
+    The methods are fitted once, without gold labels; these then weight each posterior and each voter, by a conditional
+    logit with a Gaussian prior around the mean of the posteriors. A method whose labels are in the wrong order, because
+    most voters are wrong, gets a negative weight. The probabilities are averaged over the posterior of the weights
+    (Laplace), so they stay cautious where labels are few. Without gold labels the result is the arithmetic pool.
 
     Notes:
         With q_c the posterior of method c and s the item's vote shares (one more vote is divided among the classes as

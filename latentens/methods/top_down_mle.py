@@ -73,7 +73,7 @@ class ChainOptimum(NamedTuple):
 
     @property
     def entropy(self) -> float:
-        """How unsure the labels are, in nats per item."""
+        """Mean entropy of the labels, in nats per item."""
         return float(entropy(self.label_probs).mean())
 
 
@@ -125,9 +125,9 @@ class TopDownMLE(Method):
     """The chain Y → H → X with sigmoid links, fitted by the marginal likelihood and the model's weak priors.
 
     The number of hidden units is chosen by information criteria; where `DawidSkene`, the model without hidden units,
-    has the lower BIC, it is kept. Of all optima that fit about as well, one is taken that is sure of its labels and
-    agrees with the others that are; `label_change` in the diagnostics is the share of labels that change at another
-    one.
+    has the lower BIC, it is kept. Among the optima that fit about as well, the method chooses one that is certain of
+    its labels and agrees with the others that are; `label_change` in the diagnostics is the largest share of labels
+    that change at another one.
 
     Notes:
         Votes do not determine the label above one or two hidden units, so sizes start at three. Sizes grow while AIC
@@ -226,8 +226,7 @@ class TopDownMLE(Method):
         )
 
     def posterior(self, estimate: Estimate, votes: Votes) -> Posterior:
-        size = len(estimate.params.get("hidden_bias", ()))
-        return MaximumLikelihood(_model(votes.num_voters, size)).posterior(estimate, votes)
+        return MaximumLikelihood(self.fitted_model(estimate)).posterior(estimate, votes)
 
     def fitted_model(self, estimate: Estimate) -> GenerativeModel:
         """The chain of the chosen size; without hidden units, Dawid & Skene's."""
@@ -276,13 +275,13 @@ class LayeredGraphMLE(Method):
     """The model `LayeredGraph` by its likelihood and weak priors, started at the optimum of a chain to its last layer.
 
     Several layers can have more parameters than the distribution of the last one has cells, so that votes alone do not
-    determine the label: it drifts along a ridge of the likelihood. Priors slow that down, and the climb ends early, as
-    it soon predicts votes it has not seen no better any more.
+    determine the label: it drifts along a ridge of the likelihood. Priors slow this down, and the climb stops early,
+    since further iterations do not improve the prediction of new votes.
 
     Attributes:
         layers: Sizes of the hidden layers, from the label down; the last has three units or more.
         chain_starts: Random starts of the chain, besides that from an RBM stack.
-        iterations: How many are made at most.
+        iterations: Limit on the iterations of the climb.
     """
 
     layers: tuple[Count, ...] = (5, 5)
@@ -309,7 +308,7 @@ class LayeredGraphMLE(Method):
         return replace(fit, diagnostics=fit.diagnostics.updated(warnings=[UNDETERMINED]))
 
     def posterior(self, estimate: Estimate, votes: Votes) -> Posterior:
-        return MaximumLikelihood(LayeredGraph(votes.num_voters, self.layers)).posterior(estimate, votes)
+        return MaximumLikelihood(self.fitted_model(estimate)).posterior(estimate, votes)
 
     def fitted_model(self, estimate: Estimate) -> GenerativeModel:
         """The graph."""

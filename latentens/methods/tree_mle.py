@@ -29,7 +29,7 @@ class TreeMLE(Method):
     labels, it is not taken then, and `notes` in the diagnostics say so.
 
     Notes:
-        The likelihoods behind BIC are at their maxima, where a label may have left the classes for whatever explains
+        BIC compares maxima of the likelihood, at which the label may have drifted from the classes to whatever explains
         the votes. Without a tree the estimate is therefore that of `DawidSkeneEM` at its defaults.
 
     Attributes:
