@@ -5,10 +5,9 @@ from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from latentens.votes import Votes
-from latentens.votes.agreement import second_factor
 from latentens.votes.labels import Names
 
 NEAR = 2.0
@@ -92,7 +91,7 @@ def camp_warnings(votes: Votes, most: float = 1 / 3) -> list[str]:
         most: A second factor of more than this, relative to the first, is reported. Three camps of five voters have one
             of a third if they agree with each other less than .28 times as much as within.
     """
-    if votes.is_sparse or (share := second_factor(votes)) <= most:
+    if votes.is_sparse or (share := votes.second_factor) <= most:
         return []
     return [
         f"voters form camps: a second common factor explains {share:.2f} times as much of their agreement as the one "
@@ -112,8 +111,11 @@ def identification_warnings(
         class_names: Names of the classes.
     """
     words = []
+    outcomes = np.concatenate(views, axis=1)
+    starts = np.cumsum([0, *(view.shape[1] for view in views[:-1])])
     for first, second in combinations(np.flatnonzero(shares > UNSTABLE).tolist(), 2):
-        telling = sum(_differs(view[[first, second]], num_items * shares[[first, second]]) for view in views)
+        differs = _differs(outcomes[[first, second]], num_items * shares[[first, second]])
+        telling = int(np.logical_or.reduceat(differs, starts).sum())
         if telling < VIEWS_NEEDED:
             words.append(f"{class_names[first]} from {class_names[second]} ({telling} of {len(views)})")
     if not words:
@@ -125,8 +127,10 @@ def identification_warnings(
     ]
 
 
-def _differs(pair: Float[np.ndarray, "two outcome"], numbers: Float[np.ndarray, " two"]) -> bool:
-    """Whether some outcome is clearly more frequent in one of two classes, seen on these numbers of items."""
+def _differs(
+    pair: Float[np.ndarray, "two outcome"], numbers: Float[np.ndarray, " two"]
+) -> Bool[np.ndarray, " outcome"]:
+    """Whether each outcome is clearly more frequent in one of two classes, seen on these numbers of items."""
     mean = numbers @ pair / numbers.sum()
     variance = mean * (1 - mean) * np.sum(1 / numbers)
-    return bool(np.any((pair[0] - pair[1]) ** 2 > NEAR**2 * variance))
+    return (pair[0] - pair[1]) ** 2 > NEAR**2 * variance

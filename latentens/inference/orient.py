@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy import sparse
 from scipy.optimize import linear_sum_assignment
 
 from latentens.errors import ParameterError
 from latentens.inference.identification import NEAR, UNSTABLE
+from latentens.inference.independent import count_by_label
 from latentens.votes import Votes
 from latentens.votes.labels import Names
 
@@ -207,21 +207,16 @@ def _item_margins(evidence: PerLabel, probs: PerLabel, counts: np.ndarray) -> Pa
 def _voter_margins(votes: Votes, probs: PerLabel) -> Pairs:
     """The log odds ratio of each two labels in standard errors over voters; NaN for fewer than three."""
     anchor = votes.of_anchor.without_other_votes()
-    (item, voter, vote), weight = anchor.triplets, anchor.weights
-    voters, num_classes = np.unique(voter), votes.num_classes
-    if len(voters) < 3:
+    cast = anchor.tally.sum(axis=1)
+    weights = (1 if votes.counts is None else votes.counts) / np.where(cast > 0, cast, 1)
+    by_label = count_by_label(anchor, probs * weights[:, None])
+    by_label = by_label[by_label.any(axis=(1, 2))]
+    if len(by_label) < 3:
         return np.full((probs.shape[1], probs.shape[1]), np.nan)
-    share = (1.0 if weight is None else weight) / np.bincount(item, weight, minlength=anchor.num_items)[item]
-    if votes.counts is not None:
-        share = share * votes.counts[item]
-    place = np.searchsorted(voters, voter)
-    cast = sparse.csr_array((share, (place * num_classes + vote, item)), (len(voters) * num_classes, len(probs)))
-    agreement = np.asarray(cast @ probs).reshape(len(voters), num_classes, -1)[
-        :, : probs.shape[1]
-    ]  # voter, vote, class
+    agreement = by_label.swapaxes(1, 2)[:, : probs.shape[1]]  # voter, vote, class
     total = agreement.sum(axis=0) + 1 / probs.shape[1]
     influence = _exchanged(agreement / total)
-    return _ratio(_exchanged(np.log(total)), influence.var(axis=0, ddof=1) * len(voters))
+    return _ratio(_exchanged(np.log(total)), influence.var(axis=0, ddof=1) * len(agreement))
 
 
 def _exchanged(agreement: Float[np.ndarray, "*voter label label"]) -> Float[np.ndarray, "*voter label label"]:

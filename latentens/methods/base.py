@@ -403,7 +403,7 @@ class Predictor(Settings, ABC):
         Where the parameters cannot be relabelled, `label_order` in the state is applied to the posteriors under them.
         """
         model = self.fitted_model(estimate)
-        moved = None if model is None else model.relabel(model_params(model, estimate), order)
+        moved = None if model is None else model.relabel(estimate.params, order)
         if moved is not None:
             return replace(estimate, params={**estimate.params, **moved})
         before = estimate.state.get("label_order", np.arange(len(order)))
@@ -579,18 +579,18 @@ def _oriented(method: Method, estimate: Estimate, votes: Votes, gold: GoldCodes 
     if probs is None or (gold is not None and not is_fixed):  # what votes alone say, known labels aside
         probs = posterior_of(method, estimate, votes)
         estimate = estimate if estimate.label_probs is not None else replace(estimate, label_probs=probs)
-    found = orient(probs, votes, gold)
-    unchanged = is_fixed or np.array_equal(found.order, np.arange(len(found.order)))
-    if not unchanged:
+    found = None if is_fixed and gold is None else orient(probs, votes, gold)
+    unchanged = is_fixed or found is None or np.array_equal(found.order, np.arange(len(found.order)))
+    if found is not None and not unchanged:
         assert estimate.label_probs is not None
         moved = method.relabel(estimate, found.order)
         estimate = replace(moved, label_probs=estimate.label_probs[:, found.order])
     diagnostics = estimate.diagnostics.updated(flipped=not unchanged)
     doubts = label_warnings(diagnostics.label_change or 0.0)
-    if not is_fixed:
+    if found is not None and not is_fixed:
         diagnostics = diagnostics.updated(orientation=found.describe(votes.class_names))
         doubts += found.warnings(votes.class_names, 0 if gold is None else int((gold >= 0).sum()))
-    if not nested and not found.by_gold >= NEAR:
+    if not nested and (found is None or not found.by_gold >= NEAR):
         doubts += camp_warnings(votes)
     return _with_doubts(replace(estimate, diagnostics=diagnostics), doubts)
 
@@ -598,7 +598,7 @@ def _oriented(method: Method, estimate: Estimate, votes: Votes, gold: GoldCodes 
 def _identified(method: Method, estimate: Estimate, votes: Votes) -> Estimate:
     """The estimate with doubts where its model does not determine the label; sets `identified`."""
     model = method.fitted_model(estimate)
-    views = None if model is None else model.label_views(model_params(model, estimate))
+    views = None if model is None else model.label_views(estimate.params)
     if views is None or estimate.label_probs is None or estimate.diagnostics.identified is not None:
         return estimate
     shares = estimate.label_probs.mean(axis=0)

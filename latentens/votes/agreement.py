@@ -1,11 +1,12 @@
 """How voters agree with each other: covariances of pairs, and how many common factors these have."""
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
-from latentens.votes.votes import Votes
+if TYPE_CHECKING:
+    from latentens.votes.votes import Votes
 
 Matrix = Float[np.ndarray, "voter voter"]
 
@@ -18,7 +19,7 @@ class PairMoments(NamedTuple):
     """On how many items both have voted."""
 
 
-def agreement_moments(votes: Votes) -> PairMoments:
+def agreement_moments(votes: "Votes") -> PairMoments:
     """`Σ_a Cov(1{x_i = a}, 1{x_j = a})` of each pair of voters over the items on which both voted; 0 without such.
 
     Votes for categories that are not labels count as missing.
@@ -41,7 +42,7 @@ def agreement_moments(votes: Votes) -> PairMoments:
     return PairMoments(agreed / number - expected, together)
 
 
-def second_factor(votes: Votes) -> float:
+def second_factor(votes: "Votes") -> float:
     """How much of their agreement voters owe to a second common factor, relative to the first; 0 without any.
 
     If voters err independently given the label, covariances have rank one off the diagonal. The diagonal is completed

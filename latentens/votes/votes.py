@@ -14,6 +14,7 @@ from latentens.errors import Keyword, VotesError
 from latentens.runtime.blocks import BLOCK_ELEMENTS, row_blocks
 from latentens.runtime.limits import check_memory
 from latentens.votes import tables
+from latentens.votes.agreement import second_factor
 from latentens.votes.distinct import Patterns, find_patterns
 from latentens.votes.labels import (
     LAST,
@@ -536,6 +537,11 @@ class Votes:
         if self.counts is not None:
             return Patterns(self, self.counts, np.arange(self.num_items))
         return find_patterns(self)
+
+    @cached_property
+    def second_factor(self) -> float:
+        """How much of their agreement voters owe to a second common factor, relative to the first."""
+        return second_factor(self)
 
     @property
     def num_cases(self) -> int:
