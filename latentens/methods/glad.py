@@ -7,10 +7,11 @@ from typing import NamedTuple, TypeVar
 import jax
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.special import expit, logsumexp, softmax
+from scipy.special import expit
 
 from latentens.methods.base import Diagnostics, Estimate, GoldCodes, Method, Posterior
 from latentens.programs.tables import labelled_rows
+from latentens.runtime.numerics import row_maxima
 from latentens.runtime.parallel import in_threads, stop_if_asked
 from latentens.runtime.progress import track_late
 from latentens.runtime.settings import Count, Positive
@@ -226,7 +227,10 @@ def _label_probs(
         for_class += np.log(voted.num_classes - 1) * voted.cast_for(np.ones(voted.cells.votes.shape[1]))
     if voted.log_allowed is not None:
         for_class = for_class + voted.log_allowed
-    return softmax(for_class, axis=1), logsumexp(for_class, axis=1)
+    highest = row_maxima(for_class)
+    joint = np.exp(for_class - highest[:, None])
+    total = joint.sum(axis=1)
+    return joint / total[:, None], np.log(total) + highest
 
 
 def _log_likelihoods(

@@ -33,7 +33,7 @@ from latentens.programs.tables import (
 from latentens.runtime.blocks import BLOCK_ELEMENTS, COPIES
 from latentens.runtime.compilation import ONE_THREAD
 from latentens.runtime.limits import check_memory
-from latentens.runtime.numerics import SMALLEST
+from latentens.runtime.numerics import SMALLEST, row_maxima
 from latentens.runtime.parallel import stop_if_asked
 from latentens.votes import Votes
 from latentens.votes.layout import Block, Incidence, Sums, incidence_of
@@ -169,7 +169,7 @@ class _LaidOut:
             totals = posterior.sum(axis=1)
             value = weight @ (np.log(totals) + peak)
             posterior *= (weight / totals)[:, None]
-            return np.array(value), posterior.sum(axis=0), block.transpose @ posterior
+            return np.array(value), np.einsum("rs->s", posterior), block.transpose @ posterior
         # with labels, the posterior of a state is its share of each label, weighted by the label
         by_label = np.maximum(posterior @ self.share.T, SMALLEST)
         if labelled:
@@ -193,7 +193,7 @@ class _LaidOut:
         """Joint probabilities of rows and states, relative to each row's most probable state, and the log of that."""
         joint = block.matrix @ self.columns
         joint += self.log_weight
-        peak = joint.max(axis=1)
+        peak = row_maxima(joint)
         joint -= peak[:, None]
         np.maximum(joint, LOG_ZERO, out=joint)  # exponentials of subnormal results are ten times slower
         return np.exp(joint, out=joint), peak

@@ -86,6 +86,14 @@ def safe_log(probs: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
     return np.log(np.maximum(probs, SMALLEST))
 
 
+def row_maxima(array: Float[np.ndarray, "row column"]) -> Float[np.ndarray, " row"]:
+    """The largest number of each row: half of the columns against the other, quicker than `max(axis=1)` where few."""
+    while (size := array.shape[1]) > 1:
+        half = (size + 1) // 2
+        array = np.maximum(array[:, :half], array[:, -half:])
+    return array[:, 0]
+
+
 def fault_of(probs: Any, shape: tuple[int, ...], rounding: float = 1e-6) -> str:
     """Why an array does not have this shape and rows of probabilities, in words that follow its name; "" if it does.
 
@@ -97,14 +105,13 @@ def fault_of(probs: Any, shape: tuple[int, ...], rounding: float = 1e-6) -> str:
     if np.shape(probs) != shape:
         return f"has the shape {np.shape(probs)}, not {shape}"
     values = np.asarray(probs, dtype=float)
-    totals = values.sum(axis=1)
     for words, wrong in (
-        ("is not finite", ~np.isfinite(values).all(axis=1)),
-        ("has a negative probability", (values < -rounding).any(axis=1)),
-        ("does not add up to 1", np.abs(totals - 1.0) > rounding),
+        ("is not finite", ~np.isfinite(values)),
+        ("has a negative probability", values < -rounding),
+        ("does not add up to 1", np.abs(values @ np.ones(shape[1]) - 1.0) > rounding),
     ):
         if wrong.any():
-            row = int(np.argmax(wrong))
+            row = int(np.argwhere(wrong)[0, 0])
             return f"{words} in row {row}: {', '.join(f'{value:.6g}' for value in values[row, :5])}"
     return ""
 

@@ -153,7 +153,11 @@ class Incidence:
 
     def vote_totals(self, totals: Float[np.ndarray, "column *value"]) -> Float[np.ndarray, "voter_vote *value"]:
         """Totals of columns as totals of votes."""
-        return totals if self.merged is None else self.merged.T @ totals
+        return totals if self._of_votes is None else self._of_votes @ totals
+
+    @cached_property
+    def _of_votes(self) -> sparse.csc_array | None:
+        return None if self.merged is None else self.merged.T
 
     def sum_blocks(self, work: Callable[[Block], Sums], *, runs: int = 8, few_blocks: int = 4) -> Sums:
         """The sums over blocks of the arrays that a function makes of each.
