@@ -59,7 +59,7 @@ SLOW = "TreeMLE", "TopDownMLE"
 """Methods that have one key."""
 ON_ENSEMBLES = ("DawidSkeneEM", "Ebcc", "RBMStack")
 
-SERIOUS = ("nearly a tie", "voters form camps", "weakly identified", "not identified", "hardly support a label")
+SERIOUS = ("nearly tied", "opposing groups", "weakly identified", "not identified", "hardly support a label")
 """What a warning says that is about the label; others are about the climb."""
 
 
@@ -91,7 +91,7 @@ def measured(dataset: Dataset, name: str, key: int) -> dict[str, object]:
     except LatentensError as error:
         return {**row, "accuracy": np.nan, "log_likelihood": np.nan, "seconds": np.nan, "warnings": str(error)}
     known = dataset.labels >= 0
-    said = [words for words in SERIOUS if any(words in text for text in fit.diagnostics.get("warnings", []))]
+    said = [words for words in SERIOUS if any(words in text for text in fit.diagnostics.all_warnings)]
     return {
         **row,
         "accuracy": float(np.mean(fit.codes[known] == dataset.labels[known])),

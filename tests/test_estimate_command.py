@@ -57,7 +57,7 @@ def test_check_says_what_each_voter_is_worth(invoke, files):
     table = pd.read_csv(files / "worth.csv").set_index("judge")
     assert table["log_score_added"].idxmax() == "ann"
     assert sorted(table["rank"]) == [1, 2, 3, 4]
-    assert "what each voter adds" in printed.lower()
+    assert "contribution" in printed.lower()
     code, _, message = invoke("check", "votes.csv", "--voters", "worth.csv", cwd=files)
     assert code != 0
     assert "--voters needs --gold" in message

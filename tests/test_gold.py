@@ -219,8 +219,8 @@ def test_a_near_tie_is_reported_and_a_clear_order_is_not():
     votes, labels = independent_votes(2000, rates, rates, seed=4)
     fit = DawidSkeneEM().fit(votes, key=KEY)
     assert fit.diagnostics.orientation["by_voters"] < 2
-    assert "nearly a tie which label is '0' and which '1'" in fit.diagnostics.all_warnings[-1]
-    assert "nearly a tie" in repr(fit)
+    assert "the order of the labels '0' and '1' is nearly tied" in fit.diagnostics.all_warnings[-1]
+    assert "nearly tied" in repr(fit)
     settled = DawidSkeneEM().fit(votes, key=KEY, gold=some_gold(labels, 20))
     assert settled.diagnostics.all_warnings == []
     assert np.mean(settled.codes == labels) > 0.95

@@ -41,7 +41,7 @@ def test_the_classes_that_are_not_told_apart_are_named():
     """Everybody tells c from a and b, and only one voter tells a from b."""
     blind, sees = np.array([[0.5, 0.5, 0], [0.5, 0.5, 0], [0, 0.1, 0.9]]), np.eye(3) * 0.7 + 0.1
     (words,) = identification_warnings([blind, blind, blind, sees], np.full(3, 1 / 3), 500, ("a", "b", "c"))
-    assert "tell a from b (1 of 4)," in words
+    assert "distinguish a from b (1 of 4)," in words
     assert "c (" not in words
 
 
@@ -138,5 +138,5 @@ def test_independent_voters_have_no_second_factor():
 @pytest.mark.parametrize("method", [MajorityVote(), SpectralMetaLearner(), DawidSkeneEM(), Glad(), Cubam()])
 def test_every_method_warns_of_camps(method):
     apart, together = (method.fit(camps(link), key=KEY).diagnostics.all_warnings for link in (0.1, 0.6))
-    assert any("voters form camps" in words for words in apart)
-    assert not any("voters form camps" in words for words in together)
+    assert any("voters split into opposing groups" in words for words in apart)
+    assert not any("voters split into opposing groups" in words for words in together)

@@ -77,7 +77,7 @@ def test_page_is_whole_fits_and_asks_for_nothing(browser, folder):
 
 def test_tables_are_sorted_and_searched(browser):
     box = "const box = document.querySelector('#data-2-voters .scroll'), rows = [...box.querySelectorAll('tbody tr')];"
-    order = box + "return rows.map(row => parseFloat(row.cells[2].dataset.order));"
+    order = box + "return rows.map(row => parseFloat(row.cells[2].innerText));"
     press = box + "box.querySelectorAll('thead th')[2].querySelector('button').click();"
     browser.execute_script(press)
     rising = browser.execute_script(order)

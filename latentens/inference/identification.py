@@ -1,4 +1,4 @@
-"""Are the labels identified? By the views of a program, and by the labels of other optima that fit about as well."""
+"""Identifiability of the labels: by the views of a program, and by other optima that fit about as well."""
 
 from collections.abc import Sequence
 from itertools import combinations
@@ -14,14 +14,14 @@ NEAR = 2.0
 """An optimum fits about as well as the best one if it is behind by at most this many standard errors."""
 
 UNSTABLE = 0.02
-"""More than this share of changed labels is reported."""
+"""A larger share of changed labels is reported."""
 
 
 Counts = Int[np.ndarray, " row"] | Float[np.ndarray, " row"]
 
 
 class Labelling(NamedTuple):
-    """What an optimum says about rows of votes."""
+    """The log-likelihood and the labels of rows of votes at an optimum."""
 
     log_likelihood: Float[np.ndarray, " row"]
     labels: Int[np.ndarray, " row"]
@@ -47,17 +47,17 @@ def fits_about_as_well(
 ) -> bool:
     """Whether one optimum is not clearly behind the best.
 
-    The gap is the difference of the log-likelihoods and of what else speaks for one or the other. With one nat for each
-    extra parameter it is that of AIC: what the two are expected to differ by on new items. Its standard error is that
-    of the difference over items, which the bootstrap would give (Vuong 1989). A penalty that grows with the number of
+    The gap is the difference of the log-likelihoods plus a penalty. With one nat for each extra parameter it is that of
+    AIC, the expected difference on new items. Its standard error is that of the difference over items, which the
+    bootstrap would give (Vuong 1989). A penalty that grows with the number of
     items, as that of BIC, would set larger models aside for being large, however well they predict.
 
     Args:
         best: The log-likelihood of each row of votes at the best optimum.
         other: The same at the other one.
         counts: Number of items of each row.
-        penalty: What else speaks against the other one, in nats: its extra parameters, or a prior that prefers the
-            best; negative if it speaks for it.
+        penalty: Evidence against the other one, in nats, such as its extra parameters or a prior that prefers the
+            best; negative if in its favour.
     """
     num_items = counts.sum()
     difference = best - other
@@ -68,7 +68,7 @@ def fits_about_as_well(
 
 
 def label_warnings(change: float) -> list[str]:
-    """What to say about the share of labels that change between optima that fit about as well."""
+    """A warning if many labels change between optima that fit about as well."""
     if change <= UNSTABLE:
         return []
     return [f"the labels are weakly identified: {change:.0%} of them change at another optimum that fits about as well"]
@@ -80,33 +80,33 @@ View = Float[np.ndarray, "label outcome"]
 VIEWS_NEEDED = 3
 
 
-def camp_warnings(votes: Votes, most: float = 1 / 3) -> list[str]:
+def group_warnings(votes: Votes, most: float = 1 / 3) -> list[str]:
     """Warnings if a second common factor explains much of the voters' agreement.
 
-    The label is taken from the first. Votes alone cannot tell which of the two the label is, and every method can be
-    confidently wrong about it. Sparse votes are not tested: too few pairs of voters have items in common.
+    The label is taken from the first. The votes alone do not determine which of the two is the label, and every method
+    can be confidently wrong about it. Sparse votes are not tested: too few pairs of voters have items in common.
 
     Args:
         votes: The votes.
-        most: A second factor of more than this, relative to the first, is reported. Three camps of five voters have one
-            of a third if they agree with each other less than .28 times as much as within.
+        most: A second factor of more than this, relative to the first, is reported. For three groups of five voters
+            it is a third if agreement between groups is .28 times that within.
     """
     if votes.is_sparse or (share := votes.second_factor) <= most:
         return []
     return [
-        f"voters form camps: a second common factor explains {share:.2f} times as much of their agreement as the one "
-        "that is taken for the label, and votes alone cannot tell which of the two the label is"
+        f"voters split into opposing groups: a second common factor explains {share:.2f} times as much of their "
+        "agreement as the factor taken for the label, and the votes do not determine which of the two is the label"
     ]
 
 
 def identification_warnings(
     views: Sequence[View], shares: Float[np.ndarray, " label"], num_items: int, class_names: Names
 ) -> list[str]:
-    """Warnings about classes that too few views tell apart; empty if all are identified.
+    """Warnings about pairs of classes that too few views distinguish; empty if all are identified.
 
     Args:
         views: The views of a fitted program.
-        shares: The share of each class; classes of hardly any items are passed over.
+        shares: The share of each class; classes of hardly any items are ignored.
         num_items: Number of items.
         class_names: Names of the classes.
     """
@@ -122,8 +122,8 @@ def identification_warnings(
         return []
     more = f", and {len(words) - 3} other pairs of classes" if len(words) > 3 else ""
     return [
-        f"the label is not identified: fewer than {VIEWS_NEEDED} independent voters or groups of voters tell "
-        f"{'; '.join(words[:3])}{more}, so that other labels explain the votes equally well"
+        f"the label is not identified: fewer than {VIEWS_NEEDED} independent voters or groups of voters "
+        f"distinguish {'; '.join(words[:3])}{more}, so that other labels explain the votes equally well"
     ]
 
 

@@ -38,9 +38,9 @@ errors. That most of them are better than chance is a prior belief, and ten gold
 
 
 class Orientation(NamedTuple):
-    """The order of the labels, and how sure it is.
+    """The order of the labels, and its margin.
 
-    Certainty is that of the two labels most easily exchanged: the log odds ratio of posterior and votes (or of
+    The margin is that of the two labels most easily exchanged: the log odds ratio of posterior and votes (or of
     posterior and gold labels) for these two labels, in standard errors.
 
     Attributes:
@@ -59,18 +59,18 @@ class Orientation(NamedTuple):
 
     @property
     def margin(self) -> float:
-        """What the votes say, in the larger of the two standard errors."""
+        """The margin by the votes, in the larger of the two standard errors."""
         return float(np.nanmin([self.by_items, self.by_voters]))
 
     def describe(self, class_names: Names) -> dict[str, Any]:
-        """What goes into the diagnostics of a fit."""
+        """The entries of a fit's diagnostics."""
         if self.labels is None:
             return {}
         numbers = {name: getattr(self, name) for name in ("by_items", "by_voters", "by_gold")}
         return {**numbers, "labels": [str(class_names[label]) for label in self.labels]}
 
     def warnings(self, class_names: Names, num_gold: int) -> list[str]:
-        """What to say where the order is nearly a tie, or where votes and gold labels contradict each other."""
+        """Warnings if the order is nearly tied, or if votes and gold labels contradict each other."""
         if self.labels is None:
             return []
         first, second = (str(class_names[label]) for label in self.labels)
@@ -79,21 +79,21 @@ class Orientation(NamedTuple):
                 return []
             followed = "votes" if self.by_gold < 0 else "gold labels"
             return [
-                f"votes and gold labels contradict each other on which label is {first!r} and which {second!r}; the "
+                f"votes and gold labels contradict each other on the order of the labels {first!r} and {second!r}; the "
                 f"{followed} were followed (the votes count as {VOTES_AS_LABELS:.0f} gold labels, and there are "
                 f"{num_gold})"
             ]
         if self.margin >= NEAR:
             return []
         return [
-            f"it is nearly a tie which label is {first!r} and which {second!r}: the votes do not say which order "
-            f"is right (difference: {self.margin:.1f} standard errors); a few gold labels, or an anchor (voters known "
-            "to be better than chance), would settle it"
+            f"the order of the labels {first!r} and {second!r} is nearly tied: the votes do not determine it "
+            f"(difference: {self.margin:.1f} standard errors); a few gold labels, or an anchor (voters known to "
+            "be better than chance), would"
         ]
 
 
 def orient(label_probs: PerLabel, votes: Votes, gold: PerItem | None = None) -> Orientation:
-    """The order of the classes under which a posterior agrees best with votes and gold labels, and how sure it is.
+    """The order of the classes under which a posterior agrees best with votes and gold labels, and its margin.
 
     Args:
         label_probs: The posterior given the votes alone.
@@ -148,7 +148,7 @@ def orientation(
 def best_order(agreement: Agreement, gold: Agreement | float = 0.0) -> Order:
     """The class to stand for each label such that the product of their agreements is greatest.
 
-    Where the order as it is does as well, it stays.
+    The present order is kept if no other one is better.
 
     Args:
         agreement: The expected number of items with a vote for each label in each class.
@@ -220,7 +220,7 @@ def _voter_margins(votes: Votes, probs: PerLabel) -> Pairs:
 
 
 def _exchanged(agreement: Float[np.ndarray, "*voter label label"]) -> Float[np.ndarray, "*voter label label"]:
-    """What is lost when the labels k and l change places."""
+    """The loss when the labels k and l change places."""
     own = np.diagonal(agreement, axis1=-2, axis2=-1)
     return own[..., :, None] + own[..., None, :] - agreement - np.swapaxes(agreement, -1, -2)
 
@@ -244,8 +244,8 @@ def relabel(
     """Undo label switching in a posterior in the form of ArviZ.
 
     The labels of each draw are put in the order in which its parameters are nearest to their means over all draws, in
-    units of their deviations, and the means are taken anew until no draw changes (Stephens 2000). The votes are not
-    needed; where you have them and a model, `fit_from_draws` puts labels in the order that the votes say.
+    units of their deviations, and the means are recomputed until no draw changes (Stephens 2000). The votes are not
+    needed; given votes and a model, `fit_from_draws` orders the labels by the votes.
 
     Args:
         posterior: A DataTree with the group `posterior`, or that group as a Dataset, with dimensions chain and draw.
@@ -300,7 +300,7 @@ def relabel(
 
 
 def switched_orders(features: Float[np.ndarray, "draw label feature"]) -> Orders:
-    """The order of each draw's labels in which all draws are alike: label k of the result is `order[k]` of the draw."""
+    """The order of each draw's labels that aligns all draws: label k of the result is `order[k]` of the draw."""
     spread = features.std(axis=(0, 1))
     scaled = features / np.where(spread > 0, spread, 1.0)
     orders = np.tile(np.arange(scaled.shape[1]), (len(scaled), 1))

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float, Int, Shaped
 
 from latentens.errors import LatentensError, VotesError
-from latentens.inference.identification import NEAR, camp_warnings, identification_warnings, label_warnings
+from latentens.inference.identification import NEAR, group_warnings, identification_warnings, label_warnings
 from latentens.inference.independent import Confusion
 from latentens.inference.orient import orient
 from latentens.inference.skill import COVERAGE, VoterSkill, counted_skill, has_closed_form, point_skill, sampled_skill
@@ -83,7 +83,7 @@ class Diagnostics(Mapping[str, Any]):
         return [*self.warnings, *self.label_doubts]
 
     def updated(self, **values: Any) -> "Diagnostics":
-        """The same with other values; those that are not fields go to `extra`."""
+        """A copy with other values; those that are not fields go to `extra`."""
         own = {name: value for name, value in values.items() if name in FIELDS}
         more = {name: value for name, value in values.items() if name not in FIELDS}
         return replace(self, **own, extra={**self.extra, **more})
@@ -106,14 +106,14 @@ FIELDS = tuple(each.name for each in fields(Diagnostics) if each.name != "extra"
 
 @dataclass(frozen=True, eq=False)
 class Estimate:
-    """What `Method.estimate` hands to `Method.fit`, which makes a `Fit` of it.
+    """The result of `Method.estimate`, from which `Method.fit` makes a `Fit`.
 
     Attributes:
         params: Estimated parameters by name: what a user looks at.
         diagnostics: How the fit went: log-likelihood, iterations, convergence, ….
         draws: Posterior draws by name, with leading axes (chain, draw), for a sampled fit.
         state: Further arrays that `Method.posterior` needs.
-        label_probs: The posterior of the fitted items, where it is not simply what `posterior` says about their votes.
+        label_probs: The posterior of the fitted items, if it differs from `posterior` of their votes.
     """
 
     params: Arrays = field(default_factory=dict)
@@ -124,11 +124,11 @@ class Estimate:
 
 
 class VoteSummary(NamedTuple):
-    """What a fit keeps of the votes behind it.
+    """The summary of the votes that a fit keeps.
 
     Attributes:
         by_item: Number of votes on each item.
-        skill: What the fit knows of the voters.
+        skill: The estimated skill of the voters.
     """
 
     by_item: Int[np.ndarray, " item"]
@@ -174,13 +174,13 @@ class Fit(Estimate):
     known: GoldCodes | None = field(default=None, kw_only=True)
 
     def __getstate__(self) -> dict[str, Any]:
-        """What is sent to another process: everything but the votes themselves."""
+        """The state that is sent to another process: everything but the votes."""
         state = {name: value for name, value in vars(self).items() if name != "summary"}
         return {**state, "source": self.summary, "known": None}
 
     @cached_property
     def summary(self) -> VoteSummary:
-        """Votes on each item, and what is known of the voters."""
+        """Votes on each item, and the skill of the voters."""
         if isinstance(self.source, CountedVotes):
             raise LatentensError("voters cannot be judged by counted rows of votes: fit the items, or a sample of them")
         if not isinstance(self.source, Votes):
@@ -217,7 +217,7 @@ class Fit(Estimate):
 
     @property
     def category_names(self) -> Names:
-        """What the votes that the method learned from stand for."""
+        """The names of the vote categories that the method learned from."""
         in_order = len(self.grade_names) and self.method.takes_grades
         return self.grade_names if in_order else (*self.class_names, *self.other_names)
 
@@ -232,12 +232,12 @@ class Fit(Estimate):
         return np.asarray(self.class_names)[self.codes]
 
     def voter_skill(self, votes: Votes | None = None, *, level: float = COVERAGE) -> VoterSkill:
-        """How good each voter is under the fitted model: accuracies and confusion matrices with errors and intervals.
+        """The skill of each voter under the fitted model: accuracies and confusion matrices with errors and intervals.
 
         Errors come from posterior draws where there are any. At a point estimate they come from the observed
         information, in closed form for independent voters and else by differentiating the program, which takes seconds
         to compile. They hold if the model does: voters who depend on each other in ways that it does not know are less
-        certain than it says. Pseudo-counts draw estimates towards a fair voter, but not the intervals.
+        certain than it says. Pseudo-counts shrink the estimates, but not the intervals.
 
         Args:
             votes: The votes that were fitted; a loaded fit does not have them.
@@ -591,7 +591,7 @@ def _oriented(method: Method, estimate: Estimate, votes: Votes, gold: GoldCodes 
         diagnostics = diagnostics.updated(orientation=found.describe(votes.class_names))
         doubts += found.warnings(votes.class_names, 0 if gold is None else int((gold >= 0).sum()))
     if not nested and (found is None or not found.by_gold >= NEAR):
-        doubts += camp_warnings(votes)
+        doubts += group_warnings(votes)
     return _with_doubts(replace(estimate, diagnostics=diagnostics), doubts)
 
 
@@ -665,7 +665,7 @@ def _estimated_confusion(params: Arrays, shape: tuple[int, ...]) -> Confusion | 
 
 
 PARTS = ("params", "draws", "state")
-"""What a method's `posterior` reads."""
+"""The parts of an estimate that a method's `posterior` reads."""
 
 
 def packed(fits: Sequence[Fit]) -> dict[str, np.ndarray]:
@@ -701,7 +701,7 @@ def model_params(model: GenerativeModel, estimate: Estimate) -> Arrays:
 
 @one_blas_thread()
 def posterior_of(method: Predictor, estimate: Estimate, votes: Votes) -> Posterior:
-    """What a method's estimate says about votes, asked once for each distinct row."""
+    """The posterior of votes under a method's estimate, computed once for each distinct row."""
     rows, _, inverse = method.usable(votes).patterns
     probs = method.posterior(estimate, rows)
     if fault := fault_of(probs, (rows.num_items, votes.num_classes)):

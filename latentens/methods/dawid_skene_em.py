@@ -79,7 +79,7 @@ class Shrinkage(NamedTuple):
         return STRENGTHS[list(self)]
 
     def given(self, expected: Expected) -> VotePrior:
-        """What to add in each start. The log-density is that of the simple forms less the divergence from them.
+        """The prior counts of each start. The log-density is that of the simple forms less the divergence from them.
 
         In these terms log p = −s₁ Σ_j KL(a, a_j) − s₂ Σ_jk KL(a_j, a_jk) − s₃ Σ_jk KL(even, w_jk), so that starts with
         different accuracies a_j can be compared.
@@ -131,7 +131,7 @@ def choose_shrinkage(
 
 
 def _usual_mistakes(counts: Counts) -> Float[np.ndarray, "label start 1 vote"]:
-    """What mistakes on each class are drawn to: even over the wrong classes, other categories as usual; 0 if right."""
+    """The form that mistakes shrink to: even over wrong classes, other categories by their share; 0 if right."""
     num_classes, num_starts, _, num_votes = counts.shape
     is_wrong = ~np.eye(num_classes, num_votes, dtype=bool)[:, None, None]
     made = np.where(is_wrong, counts, 0.0).sum(axis=(0, 2)) + 1  # Laplace's rule
@@ -367,7 +367,7 @@ def _same_place(estimates: Estimates, first: int, second: int) -> bool:
 
 
 def _labelling(estimates: Estimates, start: int, votes: Votes, gold: GoldCodes | None) -> Labelling:
-    """What one start says about the distinct rows or, where labels are known, about the items."""
+    """The labels of one start for the distinct rows or, if gold labels are given, for the items."""
     shares, confusion = estimates.shares[:, start], estimates.confusion[:, start].transpose(1, 0, 2)
     rows, _, inverse = votes.patterns
     joint = by_blocks(lambda part: log_joint(vote_indicator(part, confusion.shape[2]), shares, confusion), rows)

@@ -49,7 +49,7 @@ class Subtypes(NamedTuple):
         return Subtypes(self.label[chosen], self.items[chosen], self.votes[:, chosen])
 
     def scaled(self, num_items: int) -> "Subtypes":
-        """The same shares of another number of items."""
+        """A copy with the same shares for another number of items."""
         factor = num_items / self.items.sum()
         return Subtypes(self.label, self.items * factor, self.votes * factor)
 
@@ -72,7 +72,7 @@ class End(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class SubtypeAscent:
-    """What all starts have in common.
+    """The data and settings common to all starts.
 
     Attributes:
         rows: The distinct rows of votes.
@@ -216,7 +216,7 @@ distinct rows and most votes are missing. Where every voter votes on every item,
 still be worth some thousandths of a nat an item, and rows are quick."""
 
 SCREENED_ROWS = 2**17
-"""Random starts compete on a sample of this many items, if there are twice as many distinct rows; the best goes on."""
+"""With twice as many distinct rows, random starts run on a sample of this many items, and only the best continues."""
 
 
 class Concentrations(NamedTuple):
@@ -340,7 +340,7 @@ class Ebcc(Method):
         )
 
     def _random_runs(self, ascent: SubtypeAscent, rows: LabelledRows, generator: np.random.Generator) -> list[End]:
-        """Where labels that are divided among the subtypes at random lead; none if a sample says that it is in vain."""
+        """The ends of the random starts; none if no class keeps several subtypes on a sample."""
         size = len(rows.counts)
         (apart,) = generator.spawn(1)  # random starts do not depend on whether a sample was asked
         if not self._worth_random_starts(rows, apart):

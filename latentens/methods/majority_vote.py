@@ -11,7 +11,7 @@ from latentens.votes import Votes
 
 @dataclass(frozen=True)
 class MajorityVote(Method):
-    """The share of an item's votes, soft ones included, that each class got; equal shares where an item has no votes.
+    """The share of an item's votes for each class, soft votes included; equal shares for items without votes.
 
     Gold labels make their own items certain and change nothing else.
 
@@ -33,7 +33,7 @@ class MajorityVote(Method):
         return Estimate(diagnostics=Diagnostics("vote shares, not the posterior of a model"))
 
     def has_fixed_order(self, estimate: Estimate) -> bool:
-        """A class is what was voted for."""
+        """True: votes name the classes."""
         del estimate
         return True
 

@@ -99,11 +99,11 @@ class MaximumLikelihood(ModelPredictor, Method):
             are those that suit what these alone say.
         initial: Parameters to start from as well.
         use_prior: Whether to maximise the posterior density (MAP) instead of the likelihood.
-        held_out: Share of the items that are kept back in a fit of their own, to report their log-likelihood.
+        held_out: Share of items held out from an additional fit, to report their log-likelihood.
         max_iterations: Limit on the iterations of each start.
         tolerance: `lbfgs`: largest entry of the gradient per item at convergence; `em`: smallest gain per item.
-        at_least: Log-likelihood that the fit needs to be of any use, as in a choice between models; starts that would
-            stay below it are given up.
+        at_least: Log-likelihood below which the fit is not needed, as in a choice between models; starts that would
+            stay below it are stopped.
 
     Examples:
         >>> import jax
@@ -226,7 +226,7 @@ class MaximumLikelihood(ModelPredictor, Method):
         )
 
     def _held_out(self, votes: Votes, gold: GoldCodes | None, key: Array) -> dict[str, float]:
-        """Log-likelihood per item of items that a fit of its own did not see."""
+        """The log-likelihood per item of items held out from an additional fit."""
         if not self.held_out:
             return {}
         generator = numpy_generator(key)
@@ -234,7 +234,7 @@ class MaximumLikelihood(ModelPredictor, Method):
         remaining = (1 if votes.counts is None else votes.counts) - chosen
         used = np.flatnonzero(remaining)
         if len(used) == 0:
-            raise LatentensError(f"{votes.num_cases} items are too few to keep {self.held_out:.0%} of them back")
+            raise LatentensError(f"{votes.num_cases} items are too few to hold out {self.held_out:.0%} of them")
         known = None if gold is None else gold[used]
         fitted = nested_fit(replace(self, held_out=0.0), _counted(votes, remaining), key_from(generator), known)
         unseen = _counted(votes, chosen)
@@ -242,7 +242,7 @@ class MaximumLikelihood(ModelPredictor, Method):
 
 
 def kept_back(votes: Votes, share: float, generator: np.random.Generator) -> Int[np.ndarray, " item"]:
-    """How many of the items that each row of the votes stands for are kept back: a random share of all items."""
+    """The number of items of each row that are held out: a random share of all items."""
     number = max(1, round(share * votes.num_cases))
     if votes.counts is not None:  # rows are split up: a model that has seen no item of a row would be misjudged
         return generator.multivariate_hypergeometric(votes.counts, number, method="marginals")
@@ -250,18 +250,18 @@ def kept_back(votes: Votes, share: float, generator: np.random.Generator) -> Int
 
 
 def _counted(votes: Votes, counts: Int[np.ndarray, " item"]) -> Votes:
-    """The rows that stand for some items yet; where each item has a row of its own, these items."""
+    """The rows with a positive count; if each item has its own row, these items."""
     chosen = np.flatnonzero(counts)
     return votes.take(chosen) if votes.counts is None else replace(votes, counts=counts).take(chosen)
 
 
 def _warnings(model: GenerativeModel, params: Params, optima: Optima, num_given: int) -> list[str]:
-    """What to say of an optimum; the first starts were given, and may have been optima themselves."""
+    """Warnings about an optimum; starts given by the user may have been optima and are not tested for gains."""
     found, best = [], optima.best
     slope, iterations = optima.slopes[best], optima.iterations[best]
     if max((curve[0] - curve[-1] for curve in optima.curves[num_given:]), default=np.inf) < FLAT:
         found.append(
-            "the likelihood is flat: no start could improve on itself, so the votes say nothing about the parameters"
+            "the likelihood is flat: no start improved, so the votes carry no information about the parameters"
         )
     if slope > SLOPE_AT_OPTIMUM:
         found.append(f"not converged: the gradient is {slope:.1e} per item after {iterations} iterations")
@@ -272,7 +272,7 @@ def _warnings(model: GenerativeModel, params: Params, optima: Optima, num_given:
 
 
 def _bound_warnings(name: str, value: np.ndarray, most_listed: int = 20) -> list[str]:
-    """Which elements of a parameter are at a bound, or how many if they are many."""
+    """The elements of a parameter that are at a bound, or their number if it is large."""
     at_bound = np.argwhere((value < AT_BOUND) | (value > 1 - AT_BOUND))
     if len(at_bound) > most_listed:
         return [f"{len(at_bound):,} of the {value.size:,} elements of {name} are at their bounds, 0 or 1"]
