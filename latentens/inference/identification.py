@@ -49,8 +49,8 @@ def fits_about_as_well(
 
     The gap is the difference of the log-likelihoods plus a penalty. With one nat for each extra parameter it is that of
     AIC, the expected difference on new items. Its standard error is that of the difference over items, which the
-    bootstrap would give (Vuong 1989). A penalty that grows with the number of items, as that of BIC, would reject larger
-    models however well they predict.
+    bootstrap would give (Vuong 1989). A penalty that grows with the number of items, as that of BIC, would reject
+    larger models however well they predict.
 
     Args:
         best: The log-likelihood of each row of votes at the best optimum.
