@@ -163,7 +163,7 @@ def test_a_better_optimum_than_that_of_vote_shares_is_reported():
     assert local == "the start from vote shares ends in a local optimum, -192.891, and another start reaches -191.569"
     assert "weakly identified" in unstable  # 45 patients cannot tell the optima apart
     assert "the order of the labels '3' and '4' is nearly tied" in nearly_a_tie
-    assert "tell 3 from 4 (1 of 5)" in open_label  # of these two grades there are few patients
+    assert "distinguish 3 from 4 (1 of 5)" in open_label  # of these two grades there are few patients
     assert sum(optimum["starts"] for optimum in many["optima"]) == 101
     assert many["optima"][0]["objective"] == pytest.approx(many["log_likelihood"])
 
