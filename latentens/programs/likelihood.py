@@ -210,7 +210,7 @@ def marginal_log_likelihood(
     num_rows, elements_per_row = len(observations.counts), tables.log_prior.size
     in_pieces = getattr(observations.rows, "row", None) is not None  # of which a block of rows would cut some apart
     num_blocks = 1 if in_pieces else count_row_blocks(num_rows, elements_per_row, block_elements)
-    return observations.counts @ map_row_blocks(of_block, observations, num_blocks, axis=-1)
+    return observations.counts @ map_row_blocks(of_block, observations, num_blocks)
 
 
 @double_precision

@@ -66,19 +66,16 @@ def _mesh() -> Mesh:
     return Mesh(np.array(jax.devices()), ("row",))
 
 
-def shard_rows(array: np.ndarray, axis: int = -1) -> Array:
-    """Share an array among the devices by rows, whose number is as in `round_up`.
+def shard_rows(array: np.ndarray) -> Array:
+    """Share an array among the devices by rows.
 
     Args:
-        array: The whole array, the same in every process.
-        axis: The axis of the rows.
+        array: The whole array, the same in every process; the last axis has the rows, as many as from `round_up`.
     """
     if jax.device_count() == 1:
         return jnp.asarray(array)
-    parts: list[str | None] = [None] * array.ndim
-    parts[axis] = "row"
     array = np.asarray(array, dtype=jax.dtypes.canonicalize_dtype(array.dtype))
-    sharding = NamedSharding(_mesh(), PartitionSpec(*parts))
+    sharding = NamedSharding(_mesh(), PartitionSpec(*[None] * (array.ndim - 1), "row"))
     return jax.make_array_from_callback(array.shape, sharding, lambda index: array[index])
 
 
@@ -106,27 +103,22 @@ def num_workers() -> int:
     return available_cores() if jax.device_count() == 1 else 1
 
 
-def map_row_blocks(function: Callable[[Any], Array], rows: PyTree[Array], num_blocks: int, *, axis: int) -> Array:
+def map_row_blocks(function: Callable[[Any], Array], rows: PyTree[Array], num_blocks: int) -> Array:
     """The result of a function for each row, computed block by block while it is being compiled.
 
     Args:
-        function: Takes arrays with some of the rows; its result has these rows along the same axis.
+        function: Takes arrays with some of the rows, along the last axis, as its result has them.
         rows: Arrays with all rows.
         num_blocks: Number of blocks, as from `count_row_blocks`.
-        axis: The axis of the rows, 0 or −1.
     """
     if num_blocks == 1:
         return function(rows)
 
     def split(array: Array) -> Array:  # neighbours go to different blocks, so that devices share every block
-        if axis == 0:
-            return jnp.moveaxis(array.reshape(-1, num_blocks, *array.shape[1:]), 1, 0)
         return jnp.moveaxis(array.reshape(*array.shape[:-1], -1, num_blocks), -1, 0)
 
     # blocks are computed again in the gradient, not stored
     parts = jax.lax.map(jax.checkpoint(function), jax.tree.map(split, rows))
-    if axis == 0:
-        return jnp.moveaxis(parts, 0, 1).reshape(-1, *parts.shape[2:])
     return jnp.moveaxis(parts, 0, -1).reshape(*parts.shape[1:-1], -1)
 
 
