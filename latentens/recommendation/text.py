@@ -28,21 +28,21 @@ def sentences(found: Recommendation) -> list[str]:
     """The answer, then its reasons; each a sentence or a few."""
     if not found.signal.found:
         return [f"There is nothing to find. {found.signal.summary}", *_sample(found)]
-    parts = (_gold, _overconfidence, _models, _open_questions, _left_out, _sample, _caveat)
-    return [_answer(found), *(sentence for part in parts for sentence in part(found))]
-
-
-def _answer(found: Recommendation) -> str:
+    limits = [*_left_out(found), *_sample(found), *_caveat(found)]
     if found.choice is None:
-        return (
+        answer = (
             "No method can be recommended: none of those tried identifies the label of these votes "
             f"({listing([*found.unidentified])})."
         )
+        return [answer, *_models(found), *limits]
+    reasons = [*_gold(found, found.choice), *_overconfidence(found, found.choice), *_models(found)]
+    return [_answer(found, found.choice), *reasons, *_open_questions(found, found.choice), *limits]
+
+
+def _answer(found: Recommendation, choice: Choice) -> str:
     if found.gold is not None:
-        return _gold_answer(found, found.choice, found.gold)
-    if found.twins:
-        return _twin_answer(found, found.choice)
-    return _fallback_answer(found, found.choice)
+        return _gold_answer(found, choice, found.gold)
+    return _twin_answer(found, choice) if found.twins else _fallback_answer(found, choice)
 
 
 def _gold_answer(found: Recommendation, choice: Choice, gold: GoldScores) -> str:
@@ -96,10 +96,9 @@ def _fallback_answer(found: Recommendation, choice: Choice) -> str:
     return f"The votes cannot tell how accurate any method is: {NO_MODEL}. {safest} {choice.method}{why}. {needed}"
 
 
-def _gold(found: Recommendation) -> Iterable[str]:
+def _gold(found: Recommendation, choice: Choice) -> Iterable[str]:
     """The other methods on the gold labels, all by balanced accuracy."""
-    gold, choice = found.gold, found.choice
-    if gold is None or choice is None:
+    if (gold := found.gold) is None:
         return
     labels = f"the {gold.number:,} gold labels"
     rest = [name for name in gold.accuracy if name not in {*gold.worse, *found.unidentified, choice.method}]
@@ -125,11 +124,8 @@ def _gold(found: Recommendation) -> Iterable[str]:
         )
 
 
-def _overconfidence(found: Recommendation, nats: float = 0.1) -> Iterable[str]:
+def _overconfidence(found: Recommendation, choice: Choice, nats: float = 0.1) -> Iterable[str]:
     """Whether probabilities can be trusted: by gold labels, or else by twins."""
-    choice = found.choice
-    if choice is None:
-        return
     if found.gold is not None:
         gap = found.gold.gap[choice.method]
         if not gap.low <= 0 <= gap.high:
@@ -163,20 +159,18 @@ def _models(found: Recommendation) -> Iterable[str]:
 
 
 def _open_questions(
-    found: Recommendation, loss: float = 0.01, disagreement: float = 0.05, unreached: float = 0.03
+    found: Recommendation, choice: Choice, loss: float = 0.01, disagreement: float = 0.05, unreached: float = 0.03
 ) -> Iterable[str]:
     """What the plausible models do not settle, and how many gold labels would, if that is more than there are.
 
     Args:
         found: The recommendation.
+        choice: The chosen method.
         loss: A loss of balanced accuracy above this leaves open which method to use.
         disagreement: Models whose labels differ on a larger share of the items disagree.
         unreached: A smallest distance of all methods from the exact posterior above this is mentioned.
     """
-    choice, num_items = found.choice, found.dataset.votes.num_items
-    if choice is None:
-        return
-    given = 0 if found.gold is None else found.gold.number
+    num_items, given = found.dataset.votes.num_items, 0 if found.gold is None else found.gold.number
     by_model = {part.model: part for part in found.twins}
     if choice.worst_model is not None and choice.loss > loss:
         part = by_model[choice.worst_model]
