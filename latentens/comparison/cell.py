@@ -109,7 +109,7 @@ def _parts(fit: Fit, cell: Cell) -> dict[str, Any]:
     found["axes"] = axis_names(shapes, cell.dataset.votes, getattr(cell.method, "model", None))
     elsewhere = ("sample_stats", "seconds")
     diagnostics = {name: value for name, value in fit.diagnostics.items() if name not in elsewhere}
-    found["diagnostics"] = diagnostics_of(json.loads(json.dumps(diagnostics, default=plain)))
+    found["diagnostics"] = Diagnostics().updated(**json.loads(json.dumps(diagnostics, default=plain)))
     return {**found, "label_probs": fit.label_probs, "skill": fit.summary.skill}
 
 
@@ -274,17 +274,12 @@ def from_record(record: Record) -> Outcome:
     about: dict[str, Any] = dict(record.about)
     for name in ("axes", "intervals"):  # JSON has lists for tuples
         about[name] = {key: tuple(values) for key, values in about[name].items()}
-    about["check"], about["diagnostics"] = check_of(about["check"]), diagnostics_of(about["diagnostics"])
+    about["check"], about["diagnostics"] = check_of(about["check"]), Diagnostics().updated(**about["diagnostics"])
     unseen, skill, pointwise = (parts.pop(name) for name in TUPLES)
     about["held_out"] = HeldOut(**unseen) if unseen else None
     about["skill"] = skill_of(skill) if skill else None
     about["pointwise"] = Pointwise(**{**pointwise, "by": str(pointwise["by"])})
     return Outcome(**about, **parts)
-
-
-def diagnostics_of(parts: Mapping[str, Any]) -> Diagnostics:
-    """Diagnostics from JSON."""
-    return Diagnostics().updated(**parts)
 
 
 def check_of(parts: Mapping[str, Any] | None) -> CheckResult | None:

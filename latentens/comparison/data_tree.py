@@ -50,7 +50,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from latentens.comparison.cell import check_of, describe, diagnostics_of
+from latentens.comparison.cell import check_of, describe
 from latentens.comparison.result import (
     EXACT,
     Comparison,
@@ -64,7 +64,7 @@ from latentens.comparison.result import (
 )
 from latentens.datasets.dataset import Dataset
 from latentens.errors import LatentensError, require
-from latentens.methods.base import Arrays, Posterior
+from latentens.methods.base import Arrays, Diagnostics, Posterior
 from latentens.methods.persistence import axis_names, coordinate, coordinates, labelled, observed_data, skill_of
 from latentens.runtime.store import written_whole
 from latentens.scores import PairedDifference
@@ -253,8 +253,7 @@ def independence_group(found: Independence, votes: Votes) -> xr.Dataset:
 
 def _truth(data: DatasetResult) -> xr.Dataset:
     dataset = data.dataset
-    params = {name: np.asarray(value) for name, value in (dataset.params or {}).items()}
-    truth = _labelled(params, data.axes, data.votes).assign_coords(_along(data.votes, "item", "label"))
+    truth = _labelled(data.true_params, data.axes, data.votes).assign_coords(_along(data.votes, "item", "label"))
     truth["true_label"] = "item", dataset.labels
     if dataset.gold is not None:
         truth["gold"] = "item", dataset.gold
@@ -439,7 +438,7 @@ def _read_fits(node: xr.DataTree, measured: Mapping[tuple[int, str], Mapping[str
             held_out=held_out,
             params=params,
             skill=skill_of(skill) if skill else None,
-            diagnostics=diagnostics_of(json.loads(part.attrs["diagnostics"])),
+            diagnostics=Diagnostics().updated(**json.loads(part.attrs["diagnostics"])),
             draws=draws,
             sample_stats=groups.get("sample_stats", ({}, {}))[0],
             axes=draw_axes | axes,

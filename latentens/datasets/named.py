@@ -70,8 +70,7 @@ def paper_to_params(model: GenerativeModel, values: Mapping[str, Any]) -> dict[s
 def simulate_paper(family: str, number: int, num_items: int = PAPER_ITEMS) -> Dataset:
     """Draw one of the paper's sets anew: parameters are the paper's for all numbers, items differ."""
     model, params = PAPER_MODELS[family], paper_params(family).params
-    drawn = simulate(model, num_items, key=jax.random.key(number), params=params)
-    return Dataset(f"{family}/{number}", drawn.votes, drawn.labels, drawn.model, drawn.params)
+    return replace(simulate(model, num_items, key=jax.random.key(number), params=params), name=f"{family}/{number}")
 
 
 def true_params(

@@ -203,8 +203,7 @@ class Votes:
             q1    good   bad
             q2     bad  <NA>
         """
-        options = {"classes": classes, "missing": missing, "duplicates": duplicates, "ordered": ordered, "bins": bins}
-        reading = Reading(item, voter, vote, **options)  # type: ignore[arg-type]
+        reading = Reading(item, voter, vote, (), classes, missing, duplicates, ordered, bins)
         tables.refuse_arrow(frame)
         table = pd.DataFrame(frame)
         columns = tables.long_columns([*table.columns], reading)
