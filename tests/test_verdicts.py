@@ -14,7 +14,7 @@ from latentens.comparison import from_tree
 from latentens.methods.base import Estimate, Method
 from latentens.reporting.conclusions import find, summarise
 from latentens.reporting.layout import all_pairs_table, leader_table
-from latentens.reporting.tables import average_pairs, averages, pairs_frame, scores_frame
+from latentens.reporting.tables import average_pairs, averages
 from latentens.runtime.text import probability_text
 from latentens.scores.scores import find_score
 from tests.reference import KEY
@@ -45,10 +45,10 @@ def judge(labels, votes=None, resamples=200, **stated):
     votes = np.random.default_rng(0).integers(0, 2, (len(labels), 3)) if votes is None else votes
     dataset = Dataset("made", Votes.from_matrix(votes, num_classes=2), np.asarray(labels))
     tree = compare(dataset, {name: Stated(two(one)) for name, one in stated.items()}, key=KEY, resamples=resamples)
-    result = from_tree(tree)
-    (data,), means, pairs = result.datasets, averages(scores_frame(result)), average_pairs(pairs_frame(result))
-    findings = find(data, means["made"], pairs["made"])
-    told, pairs = summarise(data, means["made"], pairs["made"], findings), pairs["made"]
+    (data,) = from_tree(tree).datasets
+    means, pairs = averages(data), average_pairs(data)
+    findings = find(data, means, pairs)
+    told = summarise(data, means, pairs, findings)
     return told, findings, pairs, " ".join([told.headline, *(reason.text for reason in told.reasons)])
 
 
@@ -64,7 +64,7 @@ def test_with_few_positives_the_leader_is_compared_by_the_score_that_it_leads_by
     labels = (np.arange(3000) < 60).astype(int)
     balanced, lazy = right(labels, (0.9, 0.8), rng), right(labels, (0.1, 0.99), rng)
     _, findings, pairs, text = judge(labels, balanced=balanced, lazy=lazy)
-    assert findings.labels.method == "balanced"
+    assert findings.leaders["balanced_accuracy"].method == "balanced"
     assert pairs["accuracy", "balanced", "lazy"].difference < 0, "its accuracy is the lower one"
     gap = 100 * pairs["balanced_accuracy", "balanced", "lazy"].difference
     assert gap > 20
@@ -87,7 +87,7 @@ def test_equal_methods_are_level():
     one = right(labels, 0.9, rng)
     told, findings, _, text = judge(labels, one=one, same=one, third=one)
     assert told.headline.startswith("The methods are statistically tied on these items.")
-    assert not findings.labels.behind
+    assert not findings.leaders["balanced_accuracy"].behind
     assert "same and third are tied with it" in text
     assert "Trust" not in text
     assert "are the best" not in text
@@ -100,12 +100,12 @@ def test_a_difference_that_rounds_to_nothing_is_not_clear():
     correct = labels == 1
     told, findings, pairs, text = judge(labels, one=np.where(correct, 0.9, 0.1), other=np.where(correct, 0.899, 0.101))
     assert pairs["log_score", "one", "other"].p_value < 0.001
-    assert findings.probabilities.method == "one"
-    assert findings.probabilities.tied == ("other",)
+    assert findings.leaders["log_score"].method == "one"
+    assert findings.leaders["log_score"].tied == ("other",)
     assert told.headline.startswith("The methods are statistically tied")
     assert not re.search("significantly.*by 0[.]0+ ", text)
     _, findings, _, text = judge(labels, one=np.where(correct, 0.9, 0.1), other=np.where(correct, 0.89, 0.11))
-    assert findings.probabilities.behind == ("other",)
+    assert findings.leaders["log_score"].behind == ("other",)
     assert "other is significantly worse, by 0.01 nats" in text
 
 
@@ -121,8 +121,8 @@ def test_a_method_is_called_the_best_only_where_nobody_is_level_with_it():
     good, level = right(labels, 0.9, rng, 0.9), right(labels, 0.9, rng, 0.9)
     bad = right(labels, 0.7, rng, 0.9)
     told, findings, *_ = judge(labels, good=good, level=level, bad=bad)
-    assert findings.labels.tied
-    assert findings.labels.behind == ("bad",)
+    assert findings.leaders["balanced_accuracy"].tied
+    assert findings.leaders["balanced_accuracy"].behind == ("bad",)
     assert re.match("Trust (good|level): no method has significantly better labels", told.headline)
     alone, *_ = judge(labels, good=good, bad=bad)
     assert alone.headline.startswith("Trust good: its labels and its probabilities are the best on these items.")
@@ -141,7 +141,7 @@ def test_nobody_is_trusted_where_accuracy_is_poor():
     rng = np.random.default_rng(5)
     labels = rng.integers(0, 2, 3000)
     told, findings, *_ = judge(labels, better=right(labels, 0.6, rng, 0.6), worse=right(labels, 0.5, rng, 0.6))
-    assert findings.labels.behind == ("worse",)
+    assert findings.leaders["balanced_accuracy"].behind == ("worse",)
     assert told.headline.startswith(
         "Trust none of the methods on these items: even the best labels, those of better, are poor."
     )
@@ -162,15 +162,15 @@ def test_text_and_tables_have_the_same_adjusted_p_values():
     third = stated.pop("third")
     _, findings, pairs, _ = judge(labels, **stated)
     assert pairs["balanced_accuracy", "best", "second"].p_value == pytest.approx(0.0390625)
-    assert findings.labels.behind == ("second",)
+    assert findings.leaders["balanced_accuracy"].behind == ("second",)
     _, findings, pairs, text = judge(labels, **stated, third=third)
     pair = pairs["balanced_accuracy", "best", "second"]
     assert pair.p_value > 0.1
     assert pair.p_value == pairs["balanced_accuracy", "second", "best"].p_value
-    assert set(findings.labels.tied) == {"second", "third"}
+    assert set(findings.leaders["balanced_accuracy"].tied) == {"second", "third"}
     assert "are tied with it" in text
     score = find_score("balanced_accuracy")
-    for table in (leader_table(pairs, findings.labels, score), all_pairs_table(pairs, score)):
+    for table in (leader_table(pairs, findings.leaders["balanced_accuracy"], score), all_pairs_table(pairs, score)):
         shown = [cell.text for row in table.rows for cell in row[1:]]
         assert probability_text(pair.p_value) in shown
         assert not any("0.039" in text for text in shown)

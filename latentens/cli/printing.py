@@ -14,14 +14,7 @@ from latentens.cli.terminal import console, messages, status, tell
 from latentens.comparison import Comparison, add_independence, add_worth, data_trees, from_tree
 from latentens.datasets import Dataset
 from latentens.recommendation.recommend import GROUP, method_rows, plausible_models
-from latentens.reporting.tables import (
-    WARNING,
-    Mean,
-    averages,
-    prediction_frame,
-    scores_frame,
-    with_short_methods,
-)
+from latentens.reporting.tables import WARNING, Mean, averages, prediction_frame, with_short_methods
 from latentens.scores.scores import find_score
 
 
@@ -74,19 +67,17 @@ def _table(headings: Iterable[str], rows: Iterable[Iterable[str]] = (), words: i
 
 def score_tables(comparison: Comparison) -> Iterator[Table]:
     """The main scores, means over repetitions, of data sets that are not scored on gold labels."""
-    means = averages(scores_frame(comparison))
-    others = [data.name for data in comparison.datasets if not data.is_scored_by_gold]
-    known = {score for name in others for _, score in means.get(name, {})}
+    means = {data.name: averages(data) for data in comparison.datasets if not data.is_scored_by_gold}
+    known = {score for found in means.values() for _, score in found}
     shown = [score for score in comparison.scores if score.heading and score.name in known]
     table = _table(["data set", "method", *(score.heading for score in shown)], words=2)
-    for name in others:
-        found = means.get(name, {})
+    for name, found in means.items():
         for number, method in enumerate(dict.fromkeys(method for method, _ in found)):
             values = (found.get((method, score.name)) for score in shown)
             figures = (score.text(mean.value) if mean else "" for score, mean in zip(shown, values, strict=True))
             table.add_row("" if number else name, method, *figures)
         table.add_section()
-    if others:
+    if means:
         yield table
 
 
@@ -103,15 +94,14 @@ def gold_tables(comparison: Comparison, marked: str = "") -> Iterator[Table]:
         "log_score": "log\nscore",
         "confidence_gap": "confidence\n− accuracy",
     }
-    means = averages(scores_frame(comparison))
     for data in comparison.datasets:
         if not data.is_scored_by_gold:
             continue
-        labels = f"{data.num_known:,} gold labels, each" if data.num_known > 1 else "one gold label,"
-        title = f"{data.name}: scores on your {labels} predicted by a fit that has not seen it (95 % intervals)"
+        means = averages(data)
+        title = f"{data.name}: scores on {data.labels_text} (95 % intervals)"
         table = _table(["method", *headings.values()], padding=(0, 1, 0, 0), title=title, title_justify="left")
         for method in data.estimators:
-            figures = (_with_interval(score, means[data.name].get((method, score))) for score in headings)
+            figures = (_with_interval(score, means.get((method, score))) for score in headings)
             table.add_row(f"{method} ←" if method == marked else method, *figures)
         yield table
 

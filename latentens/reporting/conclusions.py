@@ -20,6 +20,10 @@ LEAST_KNOWN, LEAST_OF_CLASS = 50, 10
 """Minimum number of known labels, in total and of each class, to judge methods and voters by."""
 
 
+LEADING = {"balanced_accuracy": "labels", "log_score": "stated probabilities"}
+"""The scores by which methods are compared in words, and what each of them judges."""
+
+
 class Leader(NamedTuple):
     """The best method by one score.
 
@@ -43,15 +47,13 @@ class Findings(NamedTuple):
     """Conclusions on one data set.
 
     Attributes:
-        labels: Leader by balanced accuracy; None where no label is known.
-        probabilities: Leader by log score; None where no label is known.
+        leaders: The best method by each of `LEADING`; none where no label is known.
         gaps: Mean stated confidence minus accuracy, of the methods where it is clear, largest first.
         impossible: Number of items whose true label a method practically ruled out, by method, where there are any.
         scarce: Whether the known labels are too few to say which method to trust.
     """
 
-    labels: Leader | None
-    probabilities: Leader | None
+    leaders: Mapping[str, Leader]
     gaps: Mapping[str, float]
     impossible: Mapping[str, int]
     scarce: bool
@@ -69,7 +71,7 @@ def find(data: DatasetResult, means: Means, pairs: Pairs) -> Findings:
     counts = np.bincount(data.labels[known].astype(int), minlength=len(data.class_names))
     scarce = bool(counts.sum() < LEAST_KNOWN or counts.min() < LEAST_OF_CLASS)
     if not known.any() or not data.estimates:
-        return Findings(None, None, {}, {}, scarce)
+        return Findings({}, {}, {}, scarce)
     truth, gaps, impossible = data.labels[known].astype(int), dict[str, float](), dict[str, int]()
     for method, posterior in data.scored_estimates.items():
         probs, interval = posterior[known], means.get((method, "confidence_gap"))
@@ -82,8 +84,7 @@ def find(data: DatasetResult, means: Means, pairs: Pairs) -> Findings:
         if count := int(np.sum(np.take_along_axis(probs, truth[:, None], axis=1) < 1e-12)):
             impossible[method] = count
     return Findings(
-        _leader(data, means, pairs, "balanced_accuracy"),
-        _leader(data, means, pairs, "log_score"),
+        {score: _leader(data, means, pairs, score) for score in LEADING},
         dict(sorted(gaps.items(), key=lambda item: -item[1])),
         impossible,
         scarce,
@@ -135,17 +136,17 @@ def summarise(data: DatasetResult, means: Means, pairs: Pairs, findings: Finding
     if not data.estimates:
         return Summary("Every method failed.", (), _warnings(data))
     headline = str(data.groups[GROUP]["sentence"].values[0]) if GROUP in data.groups else ""  # recommended from twins
-    if findings.labels is None or findings.probabilities is None:
+    if not findings.leaders:
         reasons = [*map(Reason, _unlabelled_reasons(data, means, bool(headline)))]
         headline = headline or (
             "No labels are known, so methods can only be compared with each other. To find out which of them to trust, "
             "run latentens recommend."
         )
     else:
-        headline = headline or _headline(data, means, findings, findings.labels, findings.probabilities)
+        headline = headline or _headline(data, means, findings)
         reasons = [
-            Reason(_label_reason(data, means, pairs, findings.labels)),
-            Reason(_probability_reason(data, means, pairs, findings.probabilities)),
+            Reason(_label_reason(data, means, pairs, findings.leaders["balanced_accuracy"])),
+            Reason(_probability_reason(data, means, pairs, findings.leaders["log_score"])),
             *_confidence_reasons(data, means, findings),
         ]
     return Summary(headline, tuple(reasons), _warnings(data))
@@ -153,14 +154,14 @@ def summarise(data: DatasetResult, means: Means, pairs: Pairs, findings: Finding
 
 def summarise_all(found: dict[str, Findings]) -> list[str]:
     """Conclusions over several data sets, whose findings are given by name."""
-    judged = {name: findings for name, findings in found.items() if findings.labels is not None}
+    judged = {name: findings for name, findings in found.items() if findings.leaders}
     if len(judged) < 2:
         return []
     words = []
-    for what, attribute in (("labels", "labels"), ("stated probabilities", "probabilities")):
+    for score, what in LEADING.items():
         wins: dict[str, list[str]] = {}
         for name, findings in judged.items():
-            leader: Leader = getattr(findings, attribute)
+            leader = findings.leaders[score]
             for method in (leader.method, *leader.tied):
                 wins.setdefault(method, []).append(name)
         best = max(wins, key=lambda method: len(wins[method]))
@@ -173,10 +174,9 @@ def summarise_all(found: dict[str, Findings]) -> list[str]:
     return words
 
 
-def _headline(
-    data: DatasetResult, means: Means, findings: Findings, labels: Leader, probabilities: Leader, off: float = 0.03
-) -> str:
+def _headline(data: DatasetResult, means: Means, findings: Findings, off: float = 0.03) -> str:
     """Which method to trust, if any: only with enough labels and an accuracy that is not poor."""
+    labels, probabilities = findings.leaders["balanced_accuracy"], findings.leaders["log_score"]
     trusted, by_gold = probabilities.method, data.is_scored_by_gold
     here = f" on your {data.num_known:,} gold labels" if by_gold else " on these items"
     poor = (1 + 1 / len(data.class_names)) / 2  # half way from chance to perfect

@@ -125,7 +125,7 @@ def _grid(figure: Figure, number: int, columns: int) -> list[Axes]:
 def unit_squares(
     titles: Sequence[str], xlabel: str, ylabel: str, square: float = 1.61, line: float = 0.14, ticks: float = 0.3
 ) -> tuple[Figure, list[Axes]]:
-    """A figure with a panel from 0 to 1 both ways for each title, two side by side.
+    """A figure with a panel from 0 to 1 both ways for each title, two side by side, and a dotted diagonal in each.
 
     All panels have the same few ticks, so that margins are known and no layout has to be found, which takes long.
     """
@@ -139,6 +139,7 @@ def unit_squares(
     for axes, title in zip(grid, titles, strict=True):
         axes.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), xticks=[0, 0.5, 1], yticks=[0, 0.5, 1], title=title)
         axes.set_aspect("equal")
+        axes.plot([0, 1], [0, 1], color=EXACT_COLOUR, linewidth=0.8, linestyle=":")
     figure.supxlabel(xlabel, y=0.03 / height, fontsize=8.5)
     figure.supylabel(ylabel, x=0.03 / WIDTH, fontsize=8.5)
     return figure, grid

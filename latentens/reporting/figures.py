@@ -13,7 +13,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 from latentens.checks import SimulationRanks
 from latentens.comparison import EXACT, DatasetResult
 from latentens.comparison.data_tree import draw_groups
-from latentens.reporting import drawing
+from latentens.reporting import drawing, tables
 from latentens.reporting.drawing import Picture, Point, evenly_spaced, panels, picture, row_axes, wrapped
 from latentens.reporting.layout import Part, frame_table
 from latentens.reporting.tables import CONFIDENCE_STEPS, Mean, Means, agreement, confidence_shares, shared_params
@@ -83,7 +83,7 @@ def methods_part(
             frame_table(summary[:most_rows], summary=f"Posterior draws of {method}: summary by ArviZ")
             for method, summary in draws.items()
         ],
-        tables={"draws": pd.concat(draws, names=["estimator", "row"]).reset_index("estimator")} if draws else {},
+        tables={"draws": tables.stacked(draws, "estimator")} if draws else {},
     )
 
 
@@ -103,7 +103,6 @@ def exact_figure(
             words = f"{_item(data, place)}: exact {exact[place]:.3f}, {method} {estimated[place]:.3f}"
             points.append((axes, exact[place], estimated[place], words))
         shown = evenly_spaced(len(exact), most_points)
-        axes.plot([0, 1], [0, 1], color=colour[EXACT], linewidth=0.8, linestyle=":")
         axes.plot(
             exact[shown], estimated[shown], "o", color=colour[method], markersize=2.6, alpha=0.25, markeredgewidth=0
         )
@@ -146,7 +145,6 @@ def reliability_figure(data: DatasetResult, colour: Mapping[str, str], key: jax.
     curves = reliabilities(data.labels, data.scored.values(), key=key)
     for axes, method, curve in zip(grid, data.scored, curves, strict=True):
         axes.fill_between(curve.stated, curve.low, curve.high, color="#c9ced4", linewidth=0)
-        axes.plot([0, 1], [0, 1], color=colour[EXACT], linewidth=0.8, linestyle=":")
         axes.plot(curve.stated, curve.observed, color=colour[method], linewidth=1.6)
     return picture(
         figure,

@@ -44,6 +44,13 @@ def number(text: str, small: str = "", best: bool = False) -> Cell:
     return Cell(text, small, "number", best)
 
 
+def measured(value: float, low: float = np.nan, high: float = np.nan, *, digits: int = 3) -> Cell:
+    """A cell of a number with its interval in small print, as far as they are known."""
+    if np.isnan(value):
+        return number(MISSING)
+    return number(f"{value:.{digits}f}", "" if np.isnan(low) else f"{low:.{digits}f} – {high:.{digits}f}")
+
+
 def words(text: str) -> Cell:
     """A cell of running text."""
     return Cell(text, kind="words")

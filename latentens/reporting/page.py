@@ -17,20 +17,11 @@ from markupsafe import Markup, escape
 
 from latentens.comparison import Comparison, DatasetResult, from_tree
 from latentens.errors import LatentensError
-from latentens.reporting import layout, parts
+from latentens.reporting import layout, parts, tables
 from latentens.reporting.conclusions import Findings, Summary, find, summarise, summarise_all
 from latentens.reporting.drawing import Picture, colours, style
 from latentens.reporting.figures import methods_part
 from latentens.reporting.layout import Part, Table
-from latentens.reporting.tables import (
-    Means,
-    average_pairs,
-    averages,
-    csv_tables,
-    pairs_frame,
-    scores_frame,
-    with_short_methods,
-)
 from latentens.reporting.voters import dependence_part, voters_part
 from latentens.runtime.progress import track_late
 from latentens.runtime.text import printable
@@ -57,7 +48,7 @@ class Chapter:
     """
 
     data: DatasetResult
-    means: Means
+    means: tables.Means
     findings: Findings
     summary: Summary
     parts: list[Part]
@@ -87,8 +78,9 @@ def report(comparison: xr.DataTree | Comparison, out: str | Path) -> Path:
         raise LatentensError(f"the folder {folder} cannot be created ({error.strerror}); choose another") from None
     result = comparison if isinstance(comparison, Comparison) else from_tree(comparison)
     chapters = _chapters(result)
-    tables = _joined_tables(chapters) | csv_tables(result)
-    (folder / PAGE).write_text(_render(chapters, result, tables), encoding="utf-8")
+    of_parts = tables.by_dataset((chapter.data.name, part.tables) for chapter in chapters for part in chapter.parts)
+    frames = of_parts | tables.csv_tables(result)
+    (folder / PAGE).write_text(_render(chapters, result, frames), encoding="utf-8")
     pictures = {
         f"{chapter.data.name} {picture.name}": picture
         for chapter in chapters
@@ -97,20 +89,19 @@ def report(comparison: xr.DataTree | Comparison, out: str | Path) -> Path:
     }
     for name, picture in zip(safe_names(pictures), pictures.values(), strict=True):
         (folder / f"{name}.png").write_bytes(picture.png)
-    for name, table in tables.items():
-        table.to_csv(folder / f"{name}.csv", index=False)
+    for name, frame in frames.items():
+        frame.to_csv(folder / f"{name}.csv", index=False)
     return folder / PAGE
 
 
 def _chapters(comparison: Comparison) -> list[Chapter]:
     """The content of the page, with short names of methods."""
-    short, scores, brief = comparison.short_names, comparison.scores, with_short_methods(comparison)
-    all_means, all_pairs = averages(scores_frame(brief)), average_pairs(pairs_frame(brief))
+    short, scores, brief = comparison.short_names, comparison.scores, tables.with_short_methods(comparison)
     key = jax.random.wrap_key_data(jnp.asarray(comparison.key_data, dtype=jnp.uint32))
     colour = colours(list(dict.fromkeys(name for data in brief.datasets for name in data.estimators)))
     chapters = list[Chapter]()
     for data in track_late(brief.datasets, lambda data: f"Report on {data.name}"):
-        means, pairs = all_means.get(data.name, {}), all_pairs.get(data.name, {})
+        means, pairs = tables.averages(data), tables.average_pairs(data)
         findings = find(data, means, pairs)
         with style():
             found = [
@@ -126,8 +117,8 @@ def _chapters(comparison: Comparison) -> list[Chapter]:
                 parts.check_part(data, colour),
             ]
         differences = []
-        for name, leader in (("balanced_accuracy", findings.labels), ("log_score", findings.probabilities)):
-            if leader is not None and leader.others:
+        for name, leader in findings.leaders.items():
+            if leader.others:
                 score = next(score for score in scores if score.name == name)
                 against, everything = layout.leader_table(pairs, leader, score), layout.all_pairs_table(pairs, score)
                 differences.append((score.title, against, everything))
@@ -145,18 +136,8 @@ def _chapters(comparison: Comparison) -> list[Chapter]:
     return chapters
 
 
-def _joined_tables(chapters: Sequence[Chapter]) -> dict[str, pd.DataFrame]:
-    """The tables of all parts by name, with the data set in the first column."""
-    found: dict[str, dict[str, pd.DataFrame]] = {}
-    for chapter in chapters:
-        for part in chapter.parts:
-            for name, frame in part.tables.items():
-                found.setdefault(name, {})[chapter.data.name] = frame
-    return {name: pd.concat(frames, names=["dataset", "row"]).reset_index("dataset") for name, frames in found.items()}
-
-
 def _render(
-    chapters: Sequence[Chapter], comparison: Comparison, tables: Mapping[str, pd.DataFrame], most_embedded: int = 20_000
+    chapters: Sequence[Chapter], comparison: Comparison, frames: Mapping[str, pd.DataFrame], most_embedded: int = 20_000
 ) -> str:
     """Jinja escapes everything; control characters are written out."""
     environment = Environment(
@@ -173,18 +154,18 @@ def _render(
         "spots": lambda spots: json.dumps([(*place, printable(text)) for *place, text in spots], ensure_ascii=False),
     }
     css, script = (Markup(files(__package__).joinpath(f"page.{kind}").read_text("utf-8")) for kind in ("css", "js"))
-    texts = {name: frame.to_csv(index=False) if len(frame) <= most_embedded else "" for name, frame in tables.items()}
+    texts = {name: frame.to_csv(index=False) if len(frame) <= most_embedded else "" for name, frame in frames.items()}
     return environment.get_template("page.html.j2").render(
         title=chapters[0].data.name if len(chapters) == 1 else counted(len(chapters), "data set"),
         num_methods=len({name for data in comparison.datasets for name in data.estimators}),
         chapters=chapters,
         overview=summarise_all({chapter.data.name: chapter.findings for chapter in chapters}),
         glance=layout.glance_tables({chapter.data.name: chapter.means for chapter in chapters}, comparison.scores),
-        run=layout.frame_table(tables["run"], ["Run", "Value"]),
-        settings=tables["settings"].groupby("estimator", sort=False),
-        diagnostics=layout.frame_table(tables["diagnostics"], summary="Diagnostics of every fit"),
+        run=layout.frame_table(frames["run"], ["Run", "Value"]),
+        settings=frames["settings"].groupby("estimator", sort=False),
+        diagnostics=layout.frame_table(frames["diagnostics"], summary="Diagnostics of every fit"),
         meanings=layout.meanings_table(comparison.scores),
-        files=[(name, len(tables[name]), text.encode()) for name, text in texts.items()],
+        files=[(name, len(frames[name]), text.encode()) for name, text in texts.items()],
         css=css,
         script=script,
     )

@@ -14,7 +14,7 @@ from latentens.errors import LatentensError, LatentensWarning
 from latentens.estimation import effective_judges, estimate, explain
 from latentens.recommendation.recommend import GROUP, method_rows, plausible_models
 from latentens.reporting.drawing import PALETTE, Picture, panels, picture, row_axes, wrapped
-from latentens.reporting.layout import MISSING, Block, Cell, Part, Row, Table, number, words
+from latentens.reporting.layout import Block, Part, Row, Table, measured, number, words
 from latentens.reporting.tables import WARNING, consensus, prediction_frame
 from latentens.runtime.text import percent
 from latentens.votes.matching import named_labels
@@ -283,14 +283,8 @@ def _table(table: pd.DataFrame, summary: str = "") -> Table:
     headings = ["quantity", "of", "votes alone", "gold labels alone", "estimate", "gold labels", "worth"]
     rows: list[Row] = []
     for row in table.to_dict("records"):
-        gold = _interval(row["gold_only"], row["gold_low"], row["gold_high"])
-        rectified = _interval(row["estimate"], row["low"], row["high"])
+        gold = measured(row["gold_only"], row["gold_low"], row["gold_high"])
+        rectified = measured(row["estimate"], row["low"], row["high"])
         labels, worth = number(f"{row['labels']:,}"), number(f"{row['worth_labels']:.0f}")
-        rows.append([row["quantity"], row["of"], _interval(row["label_free"]), gold, rectified, labels, worth])
+        rows.append([row["quantity"], row["of"], measured(row["label_free"]), gold, rectified, labels, worth])
     return Table(headings, rows, summary=summary)
-
-
-def _interval(value: float, low: float | None = None, high: float | None = None) -> Cell:
-    if value != value:
-        return number(MISSING)
-    return number(f"{value:.3f}", "" if low is None else f"{low:.3f} – {high:.3f}")

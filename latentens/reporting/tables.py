@@ -1,6 +1,6 @@
 """Tables of scores, and of labels that a user keeps."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import combinations
 from typing import Any, NamedTuple
@@ -41,50 +41,53 @@ def consensus(data: DatasetResult) -> tuple[np.ndarray, np.ndarray]:
     return label, np.take_along_axis(given, label[:, None], axis=1)[:, 0]
 
 
-def labels_frame(datasets: Sequence[DatasetResult]) -> pd.DataFrame:
-    """The label of each item by each method and by most of them, as written."""
-    frames = []
-    for data in datasets:
-        if not data.estimates:
-            continue
-        names, (label, agreeing) = np.asarray(data.class_names), consensus(data)
-        about = {"dataset": data.name, "item": data.votes.item_names, "votes": data.votes.tally.sum(axis=1)}
-        about |= {"consensus": names[label], "methods_agreeing": agreeing}
-        given = {method: names[probs.argmax(axis=1)] for method, probs in data.posteriors.items()}
-        frames.append(pd.DataFrame({**about, **given}))
-    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+def labels_frame(data: DatasetResult) -> pd.DataFrame:
+    """The label of each item by each method and by most of them, as written; empty if every method failed."""
+    if not data.estimates:
+        return pd.DataFrame()
+    names, (label, agreeing) = np.asarray(data.class_names), consensus(data)
+    about = {"item": data.votes.item_names, "votes": data.votes.tally.sum(axis=1)}
+    about |= {"consensus": names[label], "methods_agreeing": agreeing}
+    return pd.DataFrame({**about, **{method: names[probs.argmax(axis=1)] for method, probs in data.posteriors.items()}})
 
 
-def voters_frame(datasets: Sequence[DatasetResult]) -> pd.DataFrame:
+def voters_frame(data: DatasetResult) -> pd.DataFrame:
     """The quality of each voter by each method."""
-    frames = []
-    for data in datasets:
-        for method in data.estimates:
-            if (skill := data.first_fits[method].skill) is None:
-                continue
+    frames = {}
+    for method, fit in data.first_fits.items():
+        if (skill := fit.skill) is not None:
             names = vote_names(data.votes, skill.confusion.shape[2])
-            frame = voter_table(skill, data.voter_names, data.class_names, names)
-            frame.insert(0, "estimator", method)
-            frame.insert(0, "dataset", data.name)
-            frames.append(frame)
-    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+            frames[method] = voter_table(skill, data.voter_names, data.class_names, names)
+    return stacked(frames, "estimator") if frames else pd.DataFrame()
+
+
+def stacked(frames: Mapping[str, pd.DataFrame], what: str) -> pd.DataFrame:
+    """Tables below each other, with their names in the first column."""
+    return pd.concat(frames, names=[what, "row"]).reset_index(what)
+
+
+def by_dataset(tables: Iterable[tuple[str, Mapping[str, pd.DataFrame]]]) -> dict[str, pd.DataFrame]:
+    """Tables of data sets by name, with the data set in the first column; empty ones are left out."""
+    found: dict[str, dict[str, pd.DataFrame]] = {}
+    for dataset, named in tables:
+        for name, table in named.items():
+            found.setdefault(name, {}).update({dataset: table} if len(table) else {})
+    return {name: stacked(frames, "dataset") for name, frames in found.items() if frames}
 
 
 CONFIDENCE_STEPS = (0.0, 0.6, 0.75, 0.9, CONFIDENT, 1.0)
 """Ends of the ranges in which stated confidences are counted, each range with its upper end."""
 
 
-def scores_frame(comparison: Comparison) -> pd.DataFrame:
+def scores_frame(data: DatasetResult) -> pd.DataFrame:
     """Every score of every fit with its interval."""
     rows = []
-    for data in comparison.datasets:
-        for repetition, method, outcome in data.outcomes():
-            measured = {**outcome.scores, "seconds": outcome.seconds, "peak_memory": outcome.peak_memory}
-            for score, value in measured.items():
-                if not np.isnan(value):
-                    ends = outcome.intervals.get(score, (np.nan, np.nan))
-                    rows.append((data.name, repetition, method, score, value, *ends))
-    return pd.DataFrame(rows, columns=["dataset", "repetition", "estimator", "score", "value", "low", "high"])
+    for repetition, method, outcome in data.outcomes():
+        measured = {**outcome.scores, "seconds": outcome.seconds, "peak_memory": outcome.peak_memory}
+        for score, value in measured.items():
+            if not np.isnan(value):
+                rows.append((repetition, method, score, value, *outcome.intervals.get(score, (np.nan, np.nan))))
+    return pd.DataFrame(rows, columns=["repetition", "estimator", "score", "value", "low", "high"])
 
 
 class Mean(NamedTuple):
@@ -106,14 +109,11 @@ Means = Mapping[tuple[str, str], Mean]
 """By method and score."""
 
 
-def averages(scores: pd.DataFrame) -> dict[str, Means]:
-    """Means over the repetitions, by data set."""
-    found: dict[str, dict[tuple[str, str], Mean]] = {}
-    groups = scores.groupby(["dataset", "estimator", "score"], sort=False)
+def averages(data: DatasetResult) -> Means:
+    """Means over the repetitions."""
+    groups = scores_frame(data).groupby(["estimator", "score"], sort=False)
     numbers = groups[["value", "low", "high"]].mean().assign(deviation=groups["value"].std())
-    for dataset, method, score, *mean in numbers.reset_index().itertuples(index=False):
-        found.setdefault(dataset, {})[method, score] = Mean(*mean)
-    return dict(found)
+    return {place: Mean(*mean) for place, *mean in numbers.itertuples()}
 
 
 def column(means: Means, score: str) -> dict[str, Mean]:
@@ -127,42 +127,34 @@ def ranked(score: Score, means: Mapping[str, Mean]) -> list[str]:
     return sorted(means, key=lambda method: sign * means[method].value)
 
 
-def pairs_frame(comparison: Comparison) -> pd.DataFrame:
-    """Differences of methods from other methods by score, each pair in both directions."""
-    rows = [(data.name, *place, *found) for data in comparison.datasets for place, found in data.pairs.items()]
-    columns = ["dataset", "repetition", "score", "estimator", "other", *PairedDifference._fields]
-    return pd.DataFrame(rows, columns=columns)
-
-
 Pairs = Mapping[tuple[str, str, str], PairedDifference]
 """By score, method and other method."""
 
 
-def average_pairs(pairs: pd.DataFrame) -> dict[str, Pairs]:
-    """Mean differences over the repetitions, by data set, with p-values that text and tables share.
+def pairs_frame(data: DatasetResult) -> pd.DataFrame:
+    """Differences of methods from other methods by score, each pair in both directions."""
+    columns = ["repetition", "score", "estimator", "other", *PairedDifference._fields]
+    return pd.DataFrame([(*place, *found) for place, found in data.pairs.items()], columns=columns)
 
-    The p-value is the largest over the repetitions, adjusted for all pairs of methods (Holm). The exact posterior is no
-    method, and its pairs are left out.
+
+def average_pairs(data: DatasetResult) -> Pairs:
+    """Mean differences over the repetitions, with p-values that text and tables share.
+
+    The p-value is the largest over the repetitions, adjusted for all pairs of methods (Holm); both directions of a pair
+    are one test. The exact posterior is no method, and its pairs are left out.
     """
     how = {column: "max" if column == "p_value" else "mean" for column in PairedDifference._fields}
+    pairs = pairs_frame(data)
     competing = pairs[(pairs["estimator"] != EXACT) & (pairs["other"] != EXACT)]
-    numbers = competing.groupby(["dataset", "score", "estimator", "other"], sort=False).agg(how)
-    found: dict[str, dict[tuple[str, str, str], PairedDifference]] = {}
-    for dataset, score, method, other, *difference in numbers.reset_index().itertuples(index=False):
-        found.setdefault(dataset, {})[score, method, other] = PairedDifference(*difference)
-    return {dataset: _adjusted(differences) for dataset, differences in found.items()}
-
-
-def _adjusted(pairs: Pairs) -> Pairs:
-    """The differences with p-values adjusted within each score; both directions of a pair are one test."""
-    adjusted = dict(pairs)
-    for score in dict.fromkeys(score for score, _, _ in pairs):
-        methods = list(dict.fromkeys(method for what, method, _ in pairs if what == score))
-        tests = [pair for pair in combinations(methods, 2) if (score, *pair) in pairs]
-        for (one, other), p_value in zip(tests, holm([pairs[score, *pair].p_value for pair in tests]), strict=True):
+    numbers = competing.groupby(["score", "estimator", "other"], sort=False).agg(how)
+    found = {place: PairedDifference(*difference) for place, *difference in numbers.itertuples()}
+    for score in dict.fromkeys(score for score, _, _ in found):
+        methods = list(dict.fromkeys(method for what, method, _ in found if what == score))
+        tests = [pair for pair in combinations(methods, 2) if (score, *pair) in found]
+        for (one, other), p_value in zip(tests, holm([found[score, *pair].p_value for pair in tests]), strict=True):
             for direction in ((score, one, other), (score, other, one)):
-                adjusted[direction] = pairs[direction]._replace(p_value=float(p_value))
-    return adjusted
+                found[direction] = found[direction]._replace(p_value=float(p_value))
+    return found
 
 
 def _flat(diagnostics: Mapping[str, Any], prefix: str = "", longest: int = 16) -> Iterator[tuple[str, Any]]:
@@ -213,58 +205,54 @@ def prediction_frame(data: DatasetResult) -> tuple[pd.DataFrame, PredictiveRanki
     return ranking.table.assign(by=lambda rows: [found[str(name)].by for name in rows.index]), ranking
 
 
-COLUMNS = {
-    "confidence": "dataset estimator above up_to share",
-    "agreement": "dataset estimator other agreement",
-    "parameters": "dataset repetition estimator parameter index true estimate",
-    "settings": "estimator setting value",
-    "diagnostics": "dataset repetition estimator diagnostic value",
-    "run": "name value",
-}
+def dataset_tables(data: DatasetResult) -> dict[str, pd.DataFrame]:
+    """All tables of a data set by the names of their files."""
+    pairs = pairs_frame(data)
+    adjusted = [(*place, found.p_value) for place, found in average_pairs(data).items()]  # as the page shows it
+    p_values = pd.DataFrame(adjusted, columns=["score", "estimator", "other", "adjusted_p_value"])
+    confidence = [
+        (method, *step)
+        for method, probs in data.posteriors.items()
+        for step in zip(CONFIDENCE_STEPS[:-1], CONFIDENCE_STEPS[1:], confidence_shares(probs), strict=True)
+    ]
+    same = [(*pair, share) for pair, share in agreement(data).items()]
+    params = [
+        (repetition, method, name, str([*index]) if index else "", true[index], estimate[index])
+        for (repetition, method), fit in data.fits.items()
+        for name, true, estimate in shared_params(data, fit.params)
+        for index in np.ndindex(true.shape)
+    ]
+    diagnostics = [
+        (*place, *found)
+        for place, fit in data.fits.items()
+        for found in _flat({"error": fit.error or None, **fit.diagnostics})
+    ]
+    return {
+        "labels": labels_frame(data),
+        "voters": voters_frame(data),
+        "scores": scores_frame(data),
+        "pairs": pairs.merge(p_values, "left"),
+        "confidence": pd.DataFrame(confidence, columns=["estimator", "above", "up_to", "share"]),
+        "agreement": pd.DataFrame(same, columns=["estimator", "other", "agreement"]),
+        "parameters": pd.DataFrame(
+            params, columns=["repetition", "estimator", "parameter", "index", "true", "estimate"]
+        ),
+        "diagnostics": pd.DataFrame(diagnostics, columns=["repetition", "estimator", "diagnostic", "value"]),
+    }
 
 
 def csv_tables(comparison: Comparison) -> dict[str, pd.DataFrame]:
     """All tables by the names of their files; empty ones are left out."""
     datasets = comparison.datasets
-    fits = [(data, repetition, method, fit) for data in datasets for (repetition, method), fit in data.fits.items()]
-    rows: dict[str, list[tuple[Any, ...]]] = {
-        "confidence": [
-            (data.name, method, *step)
-            for data in datasets
-            for method, probs in data.posteriors.items()
-            for step in zip(CONFIDENCE_STEPS[:-1], CONFIDENCE_STEPS[1:], confidence_shares(probs), strict=True)
-        ],
-        "agreement": [(data.name, *pair, share) for data in datasets for pair, share in agreement(data).items()],
-        "parameters": [
-            (data.name, repetition, method, name, str([*index]) if index else "", true[index], estimate[index])
-            for data, repetition, method, fit in fits
-            for name, true, estimate in shared_params(data, fit.params)
-            for index in np.ndindex(true.shape)
-        ],
-        "settings": [
-            (method, *pair)
-            for method, settings in {method: fit.settings for _, _, method, fit in fits}.items()
-            for pair in settings.items()
-        ],
-        "diagnostics": [
-            (data.name, repetition, method, *found)
-            for data, repetition, method, fit in fits
-            for found in _flat({"error": fit.error or None, **fit.diagnostics})
-        ],
-        "run": [
-            ("data sets", ", ".join(data.name for data in datasets)),
-            ("key", str(comparison.key_data.tolist())),
-            *((name.replace("version_", "version of "), str(value)) for name, value in comparison.about.items()),
-        ],
-    }
-    tables = {"labels": labels_frame(datasets), "voters": voters_frame(datasets), "scores": scores_frame(comparison)}
-    pairs = pairs_frame(comparison)
-    adjusted = [
-        (dataset, *place, difference.p_value)  # as text and tables of the page show it
-        for dataset, found in average_pairs(pairs).items()
-        for place, difference in found.items()
+    settings = {method: fit.settings for data in datasets for (_, method), fit in data.fits.items()}
+    run = [
+        ("data sets", ", ".join(data.name for data in datasets)),
+        ("key", str(comparison.key_data.tolist())),
+        *((name.replace("version_", "version of "), str(value)) for name, value in comparison.about.items()),
     ]
-    columns = ["dataset", "score", "estimator", "other", "adjusted_p_value"]
-    tables["pairs"] = pairs.merge(pd.DataFrame(adjusted, columns=columns), "left")
-    tables |= {name: pd.DataFrame(found, columns=COLUMNS[name].split()) for name, found in rows.items()}
-    return {name: table for name, table in tables.items() if len(table)}
+    rows = [(method, *pair) for method, found in settings.items() for pair in found.items()]
+    return {
+        **by_dataset((data.name, dataset_tables(data)) for data in datasets),
+        "settings": pd.DataFrame(rows, columns=["estimator", "setting", "value"]),
+        "run": pd.DataFrame(run, columns=["name", "value"]),
+    }

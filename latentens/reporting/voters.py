@@ -14,7 +14,7 @@ from latentens.inference.skill import COVERAGE, VoterSkill
 from latentens.methods.display import MOST_CLASSES
 from latentens.reporting.conclusions import LEAST_KNOWN
 from latentens.reporting.drawing import WIDTH, Picture, Point, picture, wrapped
-from latentens.reporting.layout import Block, Cell, Matrices, Part, Row, Table, number, words
+from latentens.reporting.layout import Block, Matrices, Part, Row, Table, measured, number, words
 from latentens.runtime.text import signed
 
 PLAIN, FLAGGED, KNOWN = "#0b5394", "#c0392b", "#222222"
@@ -146,7 +146,7 @@ def _quality_table(
         [
             data.voter_names[voter],
             number(f"{found.votes[voter]:,}"),
-            *(_range_cell(*(part[voter] for part in score)) for score in scores),
+            *(measured(*(100 * part[voter] for part in score), digits=1) for score in scores),
             *([words(found.flags[voter])] if any(found.flags) else []),
         ]
         for voter in order[:most]
@@ -154,13 +154,6 @@ def _quality_table(
     last = "accuracy, %" if known is None else "by known labels, %"
     headings = ["Voter", "votes", "balanced accuracy, %", last, "remark"]
     return Table(headings if any(found.flags) else headings[:-1], rows)
-
-
-def _range_cell(value: float, low: float, high: float) -> Cell:
-    if np.isnan(value):
-        return number("–")
-    ends = "" if np.isnan(low) else f"{100 * low:.1f} – {100 * high:.1f}"
-    return number(f"{100 * value:.1f}", ends)
 
 
 def _matrices(data: DatasetResult, found: VoterSkill, most: int = 24) -> Matrices:
