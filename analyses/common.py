@@ -20,8 +20,8 @@ from matplotlib.figure import Figure
 from paper import Reported
 from supervised import Supervised
 
+from latentens.cli.methods import OWN_PROGRAM, fitted_program, own_program
 from latentens.comparison import EXACT, compare, save_comparison
-from latentens.comparison.own_program import OWN_PROGRAM, fitted_program, own_program
 from latentens.comparison.sweep import MethodFactory
 from latentens.datasets import PAPER_ITEMS, Dataset, load, simulate_paper
 from latentens.errors import DataNotFoundError, LatentensError

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from common import run, write
 
-from latentens.comparison.own_program import fitted_program
+from latentens.cli.methods import fitted_program
 from latentens.datasets import PAPER_MODELS, Dataset, paper_params, simulate
 from latentens.methods import TopDownMLE
 from latentens.methods.base import Method

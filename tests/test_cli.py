@@ -11,7 +11,7 @@ import pytest
 from latentens import Votes, bayes_posterior
 from latentens.checks import check_signal
 from latentens.cli import io
-from latentens.cli.app import default_methods
+from latentens.cli.methods import default_methods
 from latentens.comparison import load_comparison
 from latentens.datasets import PAPER_MODELS, simulate_paper
 from latentens.datasets import load as load_dataset

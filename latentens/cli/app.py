@@ -2,7 +2,6 @@
 
 import shlex
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from importlib import metadata
@@ -22,7 +21,6 @@ from latentens.runtime.compiled_cache import keep_compiled
 if TYPE_CHECKING:
     from xarray import DataTree
 
-    from latentens.comparison.sweep import MethodFactory
     from latentens.datasets import Dataset
     from latentens.programs.model import GenerativeModel
     from latentens.votes.labels import FileOptions
@@ -34,10 +32,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-
-
-GRADED = "MaximumLikelihood(GradedResponse)"
-"""The method for ordered votes unless the user names another."""
 
 
 def run() -> None:
@@ -131,9 +125,9 @@ def compare(
     progress = report_fits_on_interrupt(out)
     import jax
 
-    from latentens.checks.signal import signal_summary
+    from latentens.checks import signal_summary
     from latentens.cli import io, printing
-    from latentens.cli.methods import find_methods, find_model
+    from latentens.cli.methods import default_methods, find_methods, find_model
     from latentens.comparison import compare
     from latentens.datasets import PAPER_MODELS, load, simulate_paper
 
@@ -170,26 +164,6 @@ def compare(
     _save(tree, out, "comparison")
     if failures:
         raise typer.Exit(1)
-
-
-def default_methods(datasets: Sequence["Dataset"], showcase: bool) -> dict[str, "MethodFactory"]:
-    """The methods that are compared if the user names none.
-
-    Args:
-        datasets: The data sets.
-        showcase: Whether these are the paper's simulated sets: then the paper's methods, and the true model fitted.
-    """
-    from latentens.cli.methods import find_methods
-    from latentens.comparison.own_program import OWN_PROGRAM, own_program
-
-    if any(dataset.votes.is_ordered for dataset in datasets):
-        return {**find_methods([GRADED, "Consensus", "MajorityVote", "DawidSkeneEM"])}
-    two_classes = all(dataset.votes.num_classes == 2 for dataset in datasets)
-    further = ("SpectralMetaLearner", "LatentSpectral", "RBMStack") if two_classes else ("Glad", "Ebcc")
-    found = find_methods(["MajorityVote", "DawidSkeneEM", *further])
-    if showcase:
-        return {**found, OWN_PROGRAM: own_program(datasets)}
-    return {**find_methods(["Consensus", "Tempered(DawidSkeneEM)"]), **found}
 
 
 def _simulated(name: str, model: "GenerativeModel", items: int, seed: int) -> "Dataset":
@@ -249,15 +223,14 @@ def fit(
     """
     import jax
 
-    from latentens.checks.signal import signal_summary
-    from latentens.cli import io
-    from latentens.cli.methods import find_methods
+    from latentens.checks import signal_summary
+    from latentens.cli import io, methods
     from latentens.votes.labels import listed
 
     if votes is None:  # the only argument is the file
-        method, votes = GRADED if reading.get("ordered") else "Consensus", Path(method)
+        method, votes = methods.GRADED if reading.get("ordered") else "Consensus", Path(method)
     io.check_outputs(out, voters, inputs=(votes, gold))
-    ((name, chosen),) = find_methods([method]).items()
+    ((name, chosen),) = methods.find_methods([method]).items()
     read, known = io.read_files(votes, reading, gold, anchor)
     with status(f"Fitting {name}"):
         fitted = chosen(read).fit(read, key=jax.random.key(seed), gold=known)
@@ -336,12 +309,8 @@ def check(
             panel, each = effective_judges(read, known, key=key), judge_worth(read, known, key=key)
         console.print(panel.summary)
         console.print(printing.worth_table(each))
-        if voters:
-            io.write_files({voters: each})
-            tell(f"contributions of {len(each)} voters written to {voters}")
-    if out:
-        io.write_files({out: printing.pair_frame(found)})
-        tell(f"{found.num_pairs} pairs of voters written to {out}")
+        io.write_table(voters, each, f"contributions of {len(each)} voters")
+    io.write_table(out, printing.pair_frame(found), f"{found.num_pairs} pairs of voters")
 
 
 @app.command()
@@ -450,11 +419,10 @@ def simulate_command(
 
     Example: latentens simulate Tree --items 5000 --seed 3 --out tree.csv
     """
-    from latentens.cli import io
-    from latentens.cli.methods import find_model
+    from latentens.cli import io, methods
 
     io.check_outputs(out, inputs=())
-    name, found = find_model(model)
+    name, found = methods.find_model(model)
     with status(f"Simulating {items:,} items of {name}"):
         dataset = _simulated(name, found, items, seed)
     truth, params = io.write_simulation(dataset, out)

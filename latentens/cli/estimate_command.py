@@ -55,12 +55,11 @@ def estimate(
 
     import jax
 
-    from latentens.cli import io, printing
-    from latentens.cli.methods import find_methods
+    from latentens.cli import io, methods, printing
     from latentens.estimation import estimate, explain, labels_needed
 
     io.check_outputs(out, inputs=(votes, gold, about))
-    (chosen,) = find_methods([method]).values()
+    (chosen,) = methods.find_methods([method]).values()
     read, known = io.read_files(votes, reading, gold)
     assert known is not None, "the option is required"
     item = reading.get("item")
@@ -83,9 +82,7 @@ def estimate(
     console.print(printing.estimates_table(table, level))
     for words in explain(table):
         tell(f"• {words}")
-    if out:
-        io.write_files({out: table})
-        tell(f"estimates written to {out}")
+    io.write_table(out, table, "estimates")
 
 
 def next_command(
@@ -118,12 +115,11 @@ def next_command(
     """
     import jax
 
-    from latentens.cli import io
-    from latentens.cli.methods import find_methods
+    from latentens.cli import io, methods
     from latentens.estimation import next_labels, next_votes
 
     io.check_outputs(out, inputs=(votes, gold))
-    (chosen,) = find_methods([method]).values()
+    (chosen,) = methods.find_methods([method]).values()
     read, known = io.read_files(votes, reading, gold, anchor)
     with status("Choosing"):
         fit = chosen(read).fit(read, key=jax.random.key(seed))
@@ -134,8 +130,7 @@ def next_command(
             table = next_labels(fit, budget, key=jax.random.key(seed + 1), for_=purpose, gold=known, floor=floor)
             worth = table.attrs["worth"]
             words = f"{budget} items to label, worth {worth:.0f} labels of random items if the posterior is right,"
-    io.write_files({out: table})
-    tell(f"{words} written to {out}")
+    io.write_table(out, table, words)
 
 
 def _column(name: str, column: str | None, path: Path, item: str | None) -> Mapping[Any, Any] | None:

@@ -208,6 +208,13 @@ def write_files(files: Mapping[Path | None, pd.DataFrame | Callable[[Path], obje
         raise LatentensError("; ".join(problems))
 
 
+def write_table(out: Path | None, table: pd.DataFrame, what: str) -> None:
+    """Write a table if a file was asked for, and say so."""
+    if out:
+        write_files({out: table})
+        tell(f"{what} written to {out}")
+
+
 def write_simulation(dataset: Dataset, out: Path) -> tuple[Path, Path]:
     """Write simulated votes, the truth with the exact posterior, and the parameters; returns the last two paths."""
     exact, params = dataset.bayes_posterior(), dataset.params

@@ -1,11 +1,14 @@
-"""Models and methods as they are written on the command line: `NAME`, `NAME(setting=value, …)` or `FILE.py:NAME`."""
+"""Models and methods as they are written on the command line: `NAME`, `NAME(setting=value, …)` or `FILE.py:NAME`.
+
+And the methods that are compared if the user names none.
+"""
 
 import ast
 import importlib.util
 import inspect
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from difflib import get_close_matches
 from functools import lru_cache, partial
@@ -16,7 +19,7 @@ from typing import Any
 from rich.table import Table
 
 from latentens import methods, models, rbm
-from latentens.datasets import PAPER_MODELS
+from latentens.datasets import PAPER_MODELS, Dataset
 from latentens.errors import LatentensError
 from latentens.methods.base import Method
 from latentens.programs.contract import in_words, last_line
@@ -41,6 +44,9 @@ KNOWN: dict[str, Any] = (
 IN_FILE = re.compile(r"(.+\.py):(\w+)")
 QUOTED_OR_IN_FILE = re.compile(r"""'[^']*'|"[^"]*"|([^\s()\[\]=,'"]+\.py:\w+)""")
 SHORT_NAME = re.compile(r"([^=('\"]+)=(?!=)(.+)", re.DOTALL)
+
+GRADED = "MaximumLikelihood(GradedResponse)"
+"""The method for ordered votes unless the user names another."""
 
 Sizes = Mapping[str, int]
 """Values for the settings `num_voters`, `num_classes`, … of models whose text does not give them."""
@@ -87,6 +93,53 @@ def _for_votes(expression: ast.expr, votes: Votes) -> Method:
     if votes.is_ordered:
         others = {"num_categories": votes.num_classes + votes.num_categories, "num_grades": votes.num_categories}
     return _build(expression, {"num_voters": votes.num_voters, "num_classes": votes.num_classes, **others})
+
+
+def default_methods(datasets: Sequence[Dataset], showcase: bool) -> dict[str, Callable[[Votes], Method]]:
+    """The methods that are compared if the user names none.
+
+    Args:
+        datasets: The data sets.
+        showcase: Whether these are the paper's simulated sets: then the paper's methods, and the true model fitted.
+    """
+    if any(dataset.votes.is_ordered for dataset in datasets):
+        return find_methods([GRADED, "Consensus", "MajorityVote", "DawidSkeneEM"])
+    two_classes = all(dataset.votes.num_classes == 2 for dataset in datasets)
+    further = ("SpectralMetaLearner", "LatentSpectral", "RBMStack") if two_classes else ("Glad", "Ebcc")
+    found = find_methods(["MajorityVote", "DawidSkeneEM", *further])
+    if showcase:
+        return {**found, OWN_PROGRAM: own_program(datasets)}
+    return {**find_methods(["Consensus", "Tempered(DawidSkeneEM)"]), **found}
+
+
+OWN_PROGRAM = "own program"
+"""The name in tables of the method that fits the model which the votes come from."""
+
+
+def fitted_program(model: GenerativeModel, random_starts: int = 2) -> Method:
+    """The method that knows the model but neither its parameters nor, in a tree, who is in which group."""
+    if isinstance(model, models.Tree):
+        return methods.TreeMLE()
+    if isinstance(model, models.LayeredGraph):
+        return methods.LayeredGraphMLE(model.layers)
+    return methods.MaximumLikelihood(model, starts=random_starts)
+
+
+def own_program(datasets: Iterable[Dataset]) -> Callable[[Votes], Method]:
+    """A function from the votes of each data set to the method that fits the model they come from.
+
+    Args:
+        datasets: Data sets whose model is known; their parameters need not be.
+    """
+    known = list(datasets)
+
+    def method_for(votes: Votes) -> Method:
+        for dataset in known:
+            if dataset.votes is votes and dataset.model is not None:
+                return fitted_program(dataset.model)
+        raise LatentensError("the model of these votes is not known")
+
+    return method_for
 
 
 def model_table() -> Table:
