@@ -106,6 +106,15 @@ def test_panels_of_few_voters_are_means_over_all_subsets():
     assert found[0] == 0
 
 
+def test_the_panel_of_all_voters_has_their_information_exactly():
+    for seed in range(120):
+        generator = np.random.default_rng(seed)
+        shares, confusion = generator.dirichlet([2, 2]), generator.dirichlet([1, 1], (5, 2))
+        params = {"prevalence": shares, "confusion": confusion}
+        exact = information(oracles.dawid_skene(DawidSkene(5), params, all_rows(5)))
+        assert subset_information(shares, confusion, KEY)[-1] == pytest.approx(exact, rel=1e-9), seed
+
+
 def test_the_curve_goes_on_beyond_all_voters_only_where_it_is_wanted():
     shares, confusion = np.array([0.5, 0.5]), np.tile([[0.7, 0.3], [0.3, 0.7]], (5, 1, 1))
     short = panel_curve(shares, confusion, 0.1, KEY)

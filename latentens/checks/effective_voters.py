@@ -82,7 +82,8 @@ def subset_information(
     # the regression on the sum of single voters, whose mean over all subsets is known
     sums = np.cumsum(alone[orders], axis=1)
     surplus = sums - alone.mean() * np.arange(1, len(alone) + 1)
-    spread, shared = sums.var(axis=0), np.mean((sums - sums.mean(axis=0)) * joined, axis=0)
+    # both are centred: of all voters they are constants, and the mean of rounding errors is not quite zero
+    spread, shared = sums.var(axis=0), np.mean((sums - sums.mean(axis=0)) * (joined - joined.mean(axis=0)), axis=0)
     slope = np.where(spread > SMALLEST, shared / np.where(spread > SMALLEST, spread, 1.0), 0.0)
     return np.concatenate([[0.0], joined.mean(axis=0) - slope * surplus.mean(axis=0)])
 
