@@ -2,6 +2,7 @@
 
 import jax
 import numpy as np
+import pandas as pd
 import pytest
 
 from latentens.checks.absence import check_absence
@@ -59,6 +60,12 @@ def test_scores_are_those_of_loops():
     finally:
         absence._chance = original
     assert seen == [pytest.approx(scores.sum(), abs=1e-10)]
+
+
+def test_voters_whose_names_look_alike_are_tested_one_by_one():
+    votes, _ = panel(0, informative=0.2)
+    alike = Votes.from_matrix(pd.DataFrame(votes.matrix, columns=[1, "1", 2, "2", 3, "3"]))
+    assert check_absence(alike).num_tested == check_absence(votes).num_tested == 6
 
 
 def test_nothing_to_check():

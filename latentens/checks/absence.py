@@ -78,7 +78,7 @@ def check_absence(votes: Votes, *, level: float = 0.05, least: int = 20) -> Abse
     residual = says - (shares / np.maximum(number, 1)[:, None])[voter]
     cast = np.bincount(item, minlength=votes.num_items)
     together: Contributions = np.zeros((votes.num_items, says.shape[1]))
-    alone: dict[str, float] = {}
+    alone: dict[int, float] = {}
     for each in range(votes.num_voters):
         absent = np.ones(votes.num_items)
         absent[present.item[present.voter == each]] = 0.0
@@ -96,12 +96,13 @@ def check_absence(votes: Votes, *, level: float = 0.05, least: int = 20) -> Abse
         found = np.stack(by_class, axis=1)
         together += found
         if least <= missing <= usable.sum() - least:
-            alone[str(votes.voter_names[each])] = _chance(found)
+            alone[each] = _chance(found)
     if not together.any():
         return None
-    corrected = {name: 2 * min(value * len(alone), 1.0) for name, value in alone.items()}
+    corrected = {voter: 2 * min(value * len(alone), 1.0) for voter, value in alone.items()}
     p_value = float(min(1.0, 2 * _chance(together), *corrected.values()))
-    return AbsenceCheck(p_value, tuple(name for name in corrected if corrected[name] <= level), len(alone), level)
+    named = tuple(str(votes.voter_names[voter]) for voter, value in corrected.items() if value <= level)
+    return AbsenceCheck(p_value, named, len(alone), level)
 
 
 def _chance(contributions: Contributions) -> float:
