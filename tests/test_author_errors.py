@@ -45,7 +45,7 @@ def test_hooks_that_return_something_else_are_named():
     ],
 )
 def test_posteriors_must_be_distributions_over_the_classes(probs, words):
-    with pytest.raises(LatentensError, match=f"what Broken.posterior returned {words}"):
+    with pytest.raises(LatentensError, match=f"the result of Broken.posterior {words}"):
         Broken(probs=probs).fit(VOTES, key=KEY)
 
 

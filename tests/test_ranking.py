@@ -104,7 +104,7 @@ def test_pairs_that_do_not_fit_are_refused():
     fit = DawidSkeneEM(random_starts=0).fit(votes, key=KEY)
     many = DawidSkeneEM(random_starts=0).fit(Votes.from_matrix([[0, 1, 2], [0, 0, 2]]), key=KEY)
     for given, words in (
-        (pairs[:-1], "19 pairs do not belong to 20 items"),
+        (pairs[:-1], "there are 19 pairs, but 20 items"),
         (dict(enumerate(pairs[:-1])), "item 19 has no pair"),
         ([("a", "a"), *pairs[1:]], "paired with itself"),
         (pd.DataFrame(pairs, columns=["left", "right"]), "no column 'item'"),

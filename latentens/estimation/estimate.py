@@ -115,7 +115,7 @@ def estimate(
     names = list(dict.fromkeys(segments[~pd.isna(segments)]))
     empty = [name for name in names if not (segments[labelled] == name).any()]
     if empty:
-        _warn(f"segment {listed(empty)} has no gold labels: only the method's own estimate is given there")
+        _warn(f"no gold labels in segment {listed(empty)}: the method's own estimate is the only one there")
     rows = []
     for overall, *inside in zip(
         everywhere, *(design.rows(quantities, segments == name) for name in names), strict=True
@@ -285,7 +285,7 @@ def per_item(values: PerItem, votes: Votes, what: str) -> np.ndarray:
     else:
         given = np.asarray(values, dtype=object)
         if given.shape != (votes.num_items,):
-            raise VotesError(f"{what}s of shape {given.shape} do not belong to {votes.num_items} items")
+            raise VotesError(f"{what}s have shape {given.shape}, but there are {votes.num_items} items")
         found[:] = given
     return found
 
@@ -315,7 +315,7 @@ def _weights(votes: Votes, weights: PerItem | None, labelled: np.ndarray) -> Flo
 
 
 def _check(votes: Votes, codes: np.ndarray, level: float, few: int = 20) -> None:
-    """Refuse or warn of gold labels that say too little.
+    """Raise `VotesError` if gold labels are too few or the level is invalid; warn if they are few or all alike.
 
     Args:
         votes: The votes.

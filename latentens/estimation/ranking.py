@@ -173,7 +173,7 @@ def _pairs_of(fit: Fit, pairs: Pairs) -> list[tuple[Any, Any]]:
             raise VotesError(f"item {listed(lacking[:1])} has no pair: give (left, right) of every item of the fit")
         return [known[str(name)] for name in fit.item_names]
     if len(pairs) != len(fit.item_names):
-        raise VotesError(f"{len(pairs)} pairs do not belong to {len(fit.item_names)} items: give one for each item")
+        raise VotesError(f"there are {len(pairs)} pairs, but {len(fit.item_names)} items: give one pair per item")
     return list(pairs)
 
 

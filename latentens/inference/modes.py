@@ -188,7 +188,7 @@ def _probability(
     other_slope: Float[np.ndarray, "*shape"],
     margin: float = 1e-12,
 ) -> Float[np.ndarray, "*shape"]:
-    """The maximum of `A log θ + B log(1 − θ)` by its derivatives at two places; at 0 and 1 they would be lost."""
+    """The maximum of `A log θ + B log(1 − θ)` by its derivatives at two points; kept a margin off 0 and 1."""
     failures = (slope * value / other - other_slope) / (1 / (1 - other) - value / (other * (1 - value)))
     failures = np.maximum(failures, 0.0)
     successes = np.maximum(slope * value + failures * value / (1 - value), 0.0)

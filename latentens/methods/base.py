@@ -705,6 +705,6 @@ def posterior_of(method: Predictor, estimate: Estimate, votes: Votes) -> Posteri
     rows, _, inverse = method.usable(votes).patterns
     probs = method.posterior(estimate, rows)
     if fault := fault_of(probs, (rows.num_items, votes.num_classes)):
-        raise LatentensError(f"what {type(method).__name__}.posterior returned {fault}")
+        raise LatentensError(f"the result of {type(method).__name__}.posterior {fault}")
     probs = probs[inverse]
     return probs[:, estimate.state["label_order"]] if "label_order" in estimate.state else probs

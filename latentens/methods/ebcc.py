@@ -134,7 +134,7 @@ class SubtypeAscent:
         return End(at, rounds, False)
 
     def settle(self, end: End) -> End:
-        """Move subtypes to other classes, one by one, as long as that raises the bound, and climb on."""
+        """Move subtypes to other classes, one at a time, each followed by an ascent, as long as the bound rises."""
         enough = self.tolerance * float(self.counts.sum())
         for _ in range(2 * len(end.position.subtypes.label)):
             subtypes = end.position.subtypes
@@ -203,7 +203,7 @@ class SubtypeAscent:
         return weighted.sum(axis=0), block.transpose @ weighted
 
     def _jump(self, before: Subtypes, at: Position, longest: float) -> tuple[Position, float]:
-        """Ahead of two plain rounds, or where the first of them led; and the bound of further jumps."""
+        """The end of a jump along two plain rounds, or of the first if that is higher; and the next bound."""
         rounds = zip(before[1:], at.subtypes[1:], at.following[1:], strict=True)
         (items, votes), length = squared_jump(list(rounds), np.asarray(longest))
         landed = self.stand(Subtypes(at.subtypes.label, items, votes))
@@ -211,13 +211,12 @@ class SubtypeAscent:
         return landed if is_good else at, float(next_bound(length, np.asarray(longest), is_good))
 
     def _neighbours(self, subtypes: Subtypes) -> list[Subtypes]:
-        """The same with one subtype moved to another class, one neighbour for each subtype at most.
+        """Copies with one subtype moved to another class, at most one copy for each subtype.
 
-        The class is the one that raises the bound most at fixed responsibilities, which change the Dirichlet terms of
-        the two classes and of the subtype's voters only. It has room for the subtype, and more votes on the subtype's
-        items are for it than for the present class: a class may raise the bound although fewer votes are for it, if an
-        unusual voter or two behave alike in both, but then it is not what the voters mean. No class of known items is
-        emptied.
+        The class is the one that raises the bound most at fixed responsibilities, where only the Dirichlet terms of the
+        two classes and of the subtype's voters change. It must have room for the subtype and more votes on the
+        subtype's items than the present class: with fewer votes, a class may raise the bound only because a few unusual
+        voters behave alike in both. With known labels no class is emptied.
         """
         label, items, votes = subtypes
         places = np.arange(len(label))

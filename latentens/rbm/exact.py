@@ -389,7 +389,7 @@ class ExactTraining(Training):
 
 @dataclass
 class _Climb:
-    """One start on its way: its point, its losses at the start and after each iteration, and how it ended."""
+    """The state of one start: its point, its losses at the start and after each iteration, and how it ended."""
 
     point: Flat
     curve: Sequence[float] | Float[np.ndarray, " iteration"] = ()

@@ -263,7 +263,7 @@ def _confidence_reasons(data: DatasetResult, means: Means, findings: Findings, m
 
 
 def _dependence(data: DatasetResult) -> str:
-    """Voters that depend on each other given the true label; empty if none do, or if it cannot be told."""
+    """Voters that depend on each other given the true label; empty if none do or if this is unknown."""
     if data.votes.is_sparse or data.num_known < 2 or data.votes.num_voters > MAX_VOTERS:
         return ""
     found = label_dependence(data.votes.matrix, data.labels, len(data.class_names))

@@ -61,7 +61,7 @@ class Table:
     """A table that scrolls sideways, and with scripts can be sorted and, if long, searched.
 
     Attributes:
-        headings: Headings of the columns; a score is named, with its meaning where a pointer rests on it.
+        headings: Headings of the columns; the meaning of a score is its tooltip.
         rows: The first cell of each row, a text, is its heading.
         emphasised: The row with this heading stands out.
         summary: If given, the table is shown on demand under this title.

@@ -87,7 +87,7 @@ def safe_log(probs: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
 
 
 def row_maxima(array: Float[np.ndarray, "row column"]) -> Float[np.ndarray, " row"]:
-    """The largest number of each row: half of the columns against the other, quicker than `max(axis=1)` where few."""
+    """The largest number of each row by halves of the columns, which is faster than `max(axis=1)` if they are few."""
     while (size := array.shape[1]) > 1:
         half = (size + 1) // 2
         array = np.maximum(array[:, :half], array[:, -half:])

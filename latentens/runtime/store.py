@@ -52,10 +52,10 @@ def fingerprint(*content: Any) -> str:
 
 
 def _plain(value: Any, around: tuple[int, ...]) -> Any:
-    """Content as tuples of plain values and arrays, nothing shared, of which `joblib.hash` makes a digest.
+    """Content as tuples of plain values and arrays, nothing shared, for `joblib.hash`.
 
-    On the objects themselves it could not be used: it takes functions and classes by name, not by their code, takes
-    equal objects that are shared as different from copies, and depends on what an object has cached.
+    The hash of the objects themselves would depend on names of functions and classes instead of their code, on whether
+    equal objects are shared or copies, and on cached values.
 
     Args:
         value: The content.
