@@ -172,7 +172,7 @@ def test_a_copycat_is_found(params, share_missing):
     assert check.rejected
     assert check.dependent_pairs[0] == (2, 3)
     assert check.groups == ((2, 3),)
-    assert "{2, 3}" in check.summary
+    assert "{'2', '3'}" in check.summary
 
 
 @pytest.fixture(scope="module")

@@ -287,7 +287,7 @@ def test_bad_input_is_refused_in_a_sentence():
     votes, labels = simulated(200)
     gold = some_gold(labels, 40)
     refused = {
-        "too few": {"gold": some_gold(labels, 1)},
+        "at least 2": {"gold": some_gold(labels, 1)},
         "at least 1": {"weights": np.full(200, 0.5)},
         "one cluster": {"cluster": np.zeros(200)},
         "two voters or two classes": {"compare": ("a", "b")},
@@ -326,4 +326,4 @@ def test_doubtful_input_is_warned_of():
 def test_sentences():
     votes, labels = simulated(600)
     table = le.estimate(votes, some_gold(labels, 100), key=KEY)
-    assert any("are worth" in words for words in le.estimation.explain(table))
+    assert any("as precise as" in words for words in le.estimation.explain(table))

@@ -27,7 +27,7 @@ from latentens.runtime.parallel import one_blas_thread
 from latentens.runtime.text import probability_text
 from latentens.scores import Labels, holm
 from latentens.votes import Votes
-from latentens.votes.labels import MISSING, Names
+from latentens.votes.labels import MISSING, Names, listed
 
 MAX_VOTERS = 300
 """The largest number of voters that are compared pair by pair."""
@@ -110,7 +110,7 @@ class ModelCheck:
             return "they agree less often than they should, so no group of voters can be named"
         if len(self.groups[0]) == len(self.voter_names):
             return f"all {len(self.voter_names)} voters depend on one another, directly or through others"
-        groups = ["{" + ", ".join(str(self.voter_names[voter]) for voter in group) + "}" for group in self.groups]
+        groups = ["{" + listed([str(self.voter_names[voter]) for voter in group]) + "}" for group in self.groups]
         return f"dependent voters: {', '.join(groups)}"
 
 

@@ -46,8 +46,8 @@ class SignalCheck:
         if self.found:
             return f"The voters agree more than by chance: {shares} ({probability_text(self.p_value)})."
         return (
-            f"The voters agree no more than by chance: {shares} ({probability_text(self.p_value)}). "
-            "Labels estimated from these votes are meaningless, however certain they look."
+            f"The voters do not agree more than by chance as far as these votes show: {shares} "
+            f"({probability_text(self.p_value)}). Do not trust labels estimated from them, however certain they look."
         )
 
 

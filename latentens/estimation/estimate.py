@@ -328,9 +328,7 @@ def _check(votes: Votes, codes: np.ndarray, level: float, few: int = 20) -> None
     if not 0 < level < 1:
         raise VotesError(f"level={level} must be between 0 and 1")
     if number < 2:
-        raise VotesError(
-            f"{number} gold labels are too few: at least 2 are needed, and {few} for intervals to be relied on"
-        )
+        raise VotesError(f"at least 2 gold labels are needed, and {few} for reliable intervals, but {number} given")
     if number < few:
         _warn(f"{number} gold labels are few: coverage of the intervals was measured from {few} labels on")
     if len(found) == 1 and votes.num_classes > 1:
@@ -376,10 +374,11 @@ def explain(table: pd.DataFrame) -> list[str]:
     for name, rows in known.groupby("quantity", sort=False):
         gain = (rows["worth_labels"] / rows["labels"]).median()
         labels, worth = rows["labels"].median(), rows["worth_labels"].median()
+        alone = f"{labels:.0f} gold labels"
         if gain < 1.02:
-            sentences.append(f"{name}: the votes add nothing to {labels:.0f} gold labels.")
+            sentences.append(f"The votes do not improve the estimates of {name} from {alone}.")
         else:
-            sentences.append(f"{name}: with the votes {labels:.0f} gold labels are worth {worth:.0f}.")
+            sentences.append(f"With the votes, estimates of {name} from {alone} are as precise as from {worth:.0f}.")
     off = known[(known["label_free"] < known["low"]) | (known["label_free"] > known["high"])]
     if len(off):
         shown = [
@@ -387,5 +386,6 @@ def explain(table: pd.DataFrame) -> list[str]:
             for row in off.itertuples()
         ]
         more = f" and {len(shown) - 3} more" if len(shown) > 3 else ""
-        sentences.append(f"Without gold labels the method is wrong on {', '.join(shown[:3])}{more}.")
+        share = f"{len(off)} of {len(known)} estimates lie outside these intervals"
+        sentences.append(f"Without gold labels, {share}: {', '.join(shown[:3])}{more}.")
     return sentences

@@ -50,9 +50,9 @@ class EffectiveJudges(NamedTuple):
         if np.isnan(self.number):
             return f"The errors of the judges on {self.labels:,} gold labels do not vary, so judges cannot be compared."
         return (
-            f"By their errors on {self.labels:,} gold labels, {self.judges} judges are worth {self.number:.1f} with "
-            f"independent errors ({self.level:.0%} interval {self.low:.1f} to {self.high:.1f}); the mean correlation "
-            f"between the errors of two judges is {self.correlation:.2f}."
+            f"By their errors on {self.labels:,} gold labels, {self.judges} judges carry as much information as "
+            f"{self.number:.1f} with independent errors ({self.level:.0%} interval {self.low:.1f} to {self.high:.1f}); "
+            f"the mean correlation between the errors of two judges is {self.correlation:.2f}."
         )
 
 

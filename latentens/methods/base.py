@@ -690,8 +690,8 @@ def unpacked(estimate: Estimate, number: int) -> Estimate:
 
 
 def warnings_of(fits: Iterable[Fit]) -> list[str]:
-    """The warnings of several fits, each with the name of its method."""
-    return [f"{type(fit.method).__name__}: {words}" for fit in fits for words in fit.diagnostics.all_warnings]
+    """The warnings of several fits that one fit rests on, each with the name of its method."""
+    return [f"member {type(fit.method).__name__}: {words}" for fit in fits for words in fit.diagnostics.all_warnings]
 
 
 def model_params(model: GenerativeModel, estimate: Estimate) -> Arrays:

@@ -271,7 +271,7 @@ def _warnings(model: GenerativeModel, params: Params, optima: Optima, num_given:
     return found
 
 
-def _bound_warnings(name: str, value: np.ndarray, most_listed: int = 20) -> list[str]:
+def _bound_warnings(name: str, value: np.ndarray, most_listed: int = 3) -> list[str]:
     """The elements of a parameter that are at a bound, or their number if it is large."""
     at_bound = np.argwhere((value < AT_BOUND) | (value > 1 - AT_BOUND))
     if len(at_bound) > most_listed:

@@ -267,7 +267,7 @@ def _from_stack(votes: Votes, size: int, key: Array) -> dict[str, np.ndarray]:
     return {name: np.asarray(value) for name, value in params.items()}
 
 
-UNDETERMINED = "votes do not determine the label above several layers; it is that of the chain where the climb began"
+UNDETERMINED = "the votes do not determine the label of a graph of several layers: it is that of the chain at the start"
 
 
 @dataclass(frozen=True)

@@ -58,8 +58,9 @@ def natural_names(names: np.ndarray) -> np.ndarray:
 def listed(names: Iterable[Any]) -> str:
     """The names as a list for a sentence, cut short if there are many."""
     names = [name.item() if isinstance(name, np.generic) else name for name in names]
-    rest = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(repr(name) if isinstance(name, str) else str(name) for name in names[:SHOWN]) + rest
+    shown = len(names) if len(names) <= SHOWN + 1 else SHOWN  # a single further name is as short as the remark
+    rest = f" and {len(names) - shown} more" if len(names) > shown else ""
+    return ", ".join(repr(name) if isinstance(name, str) else str(name) for name in names[:shown]) + rest
 
 
 def suggestion(name: Any, names: Names, kind: str = "classes") -> str:
