@@ -6,7 +6,7 @@ votes say about that label itself is the same sum for any parameters, so that ea
 other labels only.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -97,12 +97,6 @@ def lean_to_score(
     of_one = np.where(score > ROUNDING, np.maximum(probs[:, 1], barely), probs[:, 1])
     of_one = np.where(score < -ROUNDING, np.minimum(of_one, 0.5), of_one)
     return np.stack([1 - of_one, of_one], axis=1)
-
-
-def most_likely_posterior(params: Mapping[str, np.ndarray], indicator: Indicator) -> Float[np.ndarray, "row label"]:
-    """The posterior of two classes at named parameters, leaning to the label of maximum likelihood without a prior."""
-    probs = posterior(indicator, params["prevalence"], params["confusion"])
-    return lean_to_score(probs, log_odds(indicator, params["confusion"]))
 
 
 class Estimates(NamedTuple):

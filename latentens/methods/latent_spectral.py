@@ -1,22 +1,18 @@
 """L-SML, the spectral method for voters in groups (Jaffe, Fetaya, Nadler, Jiang & Kluger 2016)."""
 
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Literal, NamedTuple
 
 import jax
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.special import softmax
 
-from latentens.inference.independent import lean_to_score, log_likelihoods
-from latentens.inference.orient import vote_shares
-from latentens.methods.base import Diagnostics, Estimate, GoldCodes, Posterior
+from latentens.inference.independent import log_likelihoods
+from latentens.methods.base import Arrays, Diagnostics, Estimate, GoldCodes
 from latentens.methods.groups import Groups, candidate_groups, group_residual, group_scores, large_groups
 from latentens.methods.moments import (
     RATE_BOUNDS,
     Rates,
-    Vector,
     VoteMoments,
     complete_blocks,
     highest,
@@ -28,7 +24,7 @@ from latentens.methods.moments import (
     vote_moments,
 )
 from latentens.methods.rank_one import RateMethod, oriented, rank_one_of, without_structure
-from latentens.methods.rows import in_blocks, require_two_classes
+from latentens.methods.rows import require_two_classes
 from latentens.programs.components import two_class_confusion
 from latentens.runtime.numerics import numpy_generator
 from latentens.runtime.settings import Count
@@ -72,9 +68,6 @@ def _columns(indicator: Indicator, voters: Int[np.ndarray, " chosen"]) -> Indica
     return indicator[:, (2 * voters[:, None] + np.arange(2)).ravel()]
 
 
-Inside = tuple[Int[np.ndarray, " member"], Rates]
-"""The members of a group, and their rates given its hidden unit."""
-
 TreeImbalance = Literal["likelihood", "tensor", "published"]
 """Estimators of the class imbalance: by the highest likelihood of the tree, by the third moments, or by the grid of
 the restricted likelihood as published, for voters who are independent given the label."""
@@ -112,9 +105,17 @@ def estimate_tree(
     vector = oriented(np.where(np.diag(moments.covariance) > 0, vector, 0.0), rows)
     scale = scale_of(vector, moments.covariance, groups)
     vector = vector * np.sqrt(max(scale, 0.0))
-    tree_at = partial(
-        _tree_at, groups=groups, inside=inside, mean=moments.mean, vector=vector, scale=scale, dissolved=dissolved
-    )
+
+    def tree_at(imbalance: float) -> TreeEstimates:
+        marginal = rates_at(imbalance, moments.mean, vector)
+        hidden = Rates(*(np.full(groups.max() + 1, RATE_BOUNDS[1]) for _ in range(2)))
+        voter = Rates(*(rate.copy() for rate in marginal))
+        for members, rates in inside:
+            group, direct = groups[members[0]], Rates(*(rate[members] for rate in marginal))
+            for kind, of_hidden in enumerate(_hidden_rates(direct, rates)):
+                hidden[kind][group], voter[kind][members] = of_hidden, rates[kind]
+        return TreeEstimates(groups, imbalance, hidden, voter, marginal, scale, dissolved)
+
     if published and scale > 0:
         return tree_at(independent_imbalance(rows, moments.mean, vector, published=True))
     by_moments = third_moment_imbalance(rows, moments.mean, vector, groups)
@@ -124,24 +125,14 @@ def estimate_tree(
     return tree_at(highest(lambda b: _log_likelihood(indicator, rows.counts, tree_at(b)), by_moments))
 
 
-def _tree_at(
-    imbalance: float, groups: Groups, inside: list[Inside], mean: Vector, vector: Vector, scale: float, dissolved: int
-) -> TreeEstimates:
-    """The tree at a class imbalance."""
-    marginal = rates_at(imbalance, mean, vector)
-    hidden = Rates(*(np.full(groups.max() + 1, RATE_BOUNDS[1]) for _ in range(2)))
-    voter = Rates(*(rate.copy() for rate in marginal))
-    for members, rates in inside:
-        group, direct = groups[members[0]], Rates(*(rate[members] for rate in marginal))
-        for kind, of_hidden in enumerate(_hidden_rates(direct, rates)):
-            hidden[kind][group], voter[kind][members] = of_hidden, rates[kind]
-    return TreeEstimates(groups, imbalance, hidden, voter, marginal, scale, dissolved)
-
-
 def _structure_inside(
     rows: Patterns, moments: VoteMoments, groups: Groups, *, published: bool
-) -> tuple[Groups, list[Inside], int]:
-    """Rates of voters given their group's hidden unit; groups without structure are dissolved into groups of one."""
+) -> tuple[Groups, list[tuple[Int[np.ndarray, " member"], Rates]], int]:
+    """Rates of voters given their group's hidden unit; groups without structure are dissolved into groups of one.
+
+    Returns:
+        The groups then, the members and rates of those of three or more, and the number of dissolved ones.
+    """
     kept, dissolved, renumbered = [], 0, groups.copy()
     for members in large_groups(groups):
         own = rows.of_voters(members)
@@ -260,15 +251,10 @@ class LatentSpectral(RateMethod):
         moved = super().relabel(estimate, order)
         return replace(moved, params={**moved.params, "hidden_confusion": moved.params["hidden_confusion"][:, order]})
 
-    @in_blocks
-    def posterior(self, estimate: Estimate, votes: Votes) -> Posterior:
-        params = estimate.params
-        if not params:
-            return vote_shares(votes)
+    def given_label(self, params: Arrays, votes: Votes) -> ByLabel:
+        """That of the tree."""
         hidden, voter = (Rates.of(params[f"{source}_confusion"]) for source in ("hidden", "voter"))
-        given_label = tree_log_likelihoods(vote_indicator(votes, 2), params["groups"], hidden, voter)
-        probs = softmax(given_label + np.log(params["prevalence"]), axis=1)
-        return lean_to_score(probs, given_label[:, 1] - given_label[:, 0])
+        return tree_log_likelihoods(vote_indicator(votes, 2), params["groups"], hidden, voter)
 
 
 def log_evidence(votes: Votes, tree: TreeEstimates) -> float:

@@ -32,18 +32,6 @@ class VoteMoments(NamedTuple):
     covariance: Matrix
 
 
-class Products(NamedTuple):
-    """Sums over items of products of some voters' columns and all voters' columns."""
-
-    together: Float[np.ndarray, "some voter"]
-    """On how many items both voted."""
-    signed: Float[np.ndarray, "some voter"]
-    sums: Float[np.ndarray, "some voter"]
-    """Of the first voter's votes on the items on which both voted."""
-    others: Float[np.ndarray, "some voter"]
-    """Of the second voter's votes on the items on which both voted."""
-
-
 class Rates(NamedTuple):
     """Estimated parameters of each voter."""
 
@@ -81,46 +69,22 @@ def sparse_moments(votes: Votes) -> tuple[Vector, sparse.csr_array]:
 
 def _moments_by_voters(votes: Votes) -> Iterator[tuple[Vector, Float[np.ndarray, "some voter"]]]:
     """Means of some voters and their covariances with all, for one lot of voters after the other."""
-    if not votes.is_sparse:
-        yield _moments(_row_products(votes), np.arange(votes.num_voters))
-        return
     rows, counts, _ = votes.patterns
     signed, cast = signed_votes(vote_indicator(rows, 2))
     weights = sparse.diags_array(counts.astype(np.float64))
-    of_voter = [array if isinstance(array, np.ndarray) else array.tocsc() for array in (signed, cast)]
+    by_voter = [array if isinstance(array, np.ndarray) else array.tocsc() for array in (signed, cast)]
     for some in row_blocks(votes.num_voters, votes.num_voters):
-        some_signed, some_cast = ((weights @ array[:, some]).T for array in of_voter)
+        some_signed, some_cast = ((weights @ array[:, some]).T for array in by_voter)
+        # of each pair: items with votes of both, the product of these votes, and the sum of either's
         pairs = (some_cast, cast), (some_signed, signed), (some_signed, cast), (some_cast, signed)
-        yield _moments(Products(*(_dense(left @ right) for left, right in pairs)), np.arange(votes.num_voters)[some])
+        together, product, own, other = (_dense(left @ right) for left, right in pairs)
+        centred = product - own * other / np.maximum(together, 1)
+        covariance = np.where(together > 1, centred / np.maximum(together - 1, 1), 0.0)
+        mean = np.diagonal(own, some.start) / np.maximum(np.diagonal(together, some.start), 1)
+        yield mean, covariance
 
 
-def _row_products(votes: Votes) -> Products:
-    """Sums over items of products of two voters' columns, cast or signed, block by block of the rows."""
-    rows, counts, _ = votes.patterns
-    indicator, size = vote_indicator(rows, 2), votes.num_voters
-    together, products, sums = (np.zeros((size, size)) for _ in range(3))
-    for block in row_blocks(rows.num_items, 4 * size):
-        signed, cast = map(_dense, signed_votes(indicator[block]))
-        weight = counts[block, None].astype(np.float64)
-        weighted = signed * weight
-        products += weighted.T @ signed
-        sums += weighted.T @ cast
-        together += (cast * weight).T @ cast
-    return Products(together, products, sums, sums.T)
-
-
-def _moments(products: Products, voters: Int[np.ndarray, " some"]) -> tuple[Vector, Float[np.ndarray, "some voter"]]:
-    """Means of some voters and their covariances with all."""
-    together, signed, sums, others = products
-    centred = signed - sums * others / np.maximum(together, 1)
-    covariance = np.where(together > 1, centred / np.maximum(together - 1, 1), 0.0)
-    own = np.arange(len(voters)), voters
-    return sums[own] / np.maximum(together[own], 1), covariance
-
-
-def _dense(
-    array: np.ndarray | sparse.csr_array | sparse.csc_array | sparse.bsr_array,
-) -> Float[np.ndarray, "some voter"]:
+def _dense(array: np.ndarray | sparse.csr_array | sparse.csc_array) -> Float[np.ndarray, "some voter"]:
     return array if isinstance(array, np.ndarray) else array.toarray()
 
 
@@ -216,32 +180,30 @@ SCREENED_ROWS = 2**17
 RatesAt = Callable[[Column], Rates]
 
 
-def independent_imbalance(rows: Patterns, mean: Vector, vector: Vector, *, published: bool = False) -> float:
-    """The b of highest likelihood of voters who are independent given the label; on a grid if as published."""
-    rates_given = partial(published_rates_at if published else rates_at, mean=mean, vector=vector)
-    return likelihood_imbalance(rows, rates_given, refine=not published)
-
-
-def likelihood_imbalance(rows: Patterns, rates_at: RatesAt, *, refine: bool, half_width: float = 0.055) -> float:
-    """The b that maximises the likelihood, the voters' rates being functions of b.
+def independent_imbalance(
+    rows: Patterns, mean: Vector, vector: Vector, *, published: bool = False, half_width: float = 0.055
+) -> float:
+    """The b of highest likelihood of voters who are independent given the label.
 
     Args:
         rows: The rows of votes.
-        rates_at: Sensitivities and specificities at a column of values of b.
-        refine: Whether to refine between the points of the grid −.99, −.98, …, .99.
+        mean: The mean of each voter's votes.
+        vector: The rank-one vector v.
+        published: Whether rates are those of the published code, and b a point of the grid −.99, −.98, …, .99.
         half_width: With many rows, only points this near to the best of a sample are searched: many times its standard
             error.
     """
+    rates_given = partial(published_rates_at if published else rates_at, mean=mean, vector=vector)
     indicator, counts, grid = vote_indicator(rows.votes, 2), rows.counts, GRID
     if len(counts) >= 2 * SCREENED_ROWS:  # a sample tells where to look
         chosen = np.sort(np.random.default_rng(0).choice(len(counts), SCREENED_ROWS, replace=False))
         sample = vote_indicator(rows.votes.take(chosen), 2)
-        rough = GRID[np.argmax(_log_likelihoods(sample, counts[chosen], GRID, rates_at))]
+        rough = GRID[np.argmax(_log_likelihoods(sample, counts[chosen], GRID, rates_given))]
         grid = GRID[np.abs(GRID - rough) < half_width]
-    heights_at = partial(_log_likelihoods, indicator, counts, rates_at=rates_at)
+    heights_at = partial(_log_likelihoods, indicator, counts, rates_at=rates_given)
     heights = heights_at(grid)
     best = float(grid[np.argmax(heights)])
-    if not refine:
+    if published:
         return best
     near = max(best - 0.01, GRID[0]), min(best + 0.01, GRID[-1])
     return highest(lambda b: float(heights_at(np.array([b]))[0]), best, near)

@@ -10,11 +10,12 @@ from typing import Literal, NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float, Int
+from scipy.special import softmax
 
-from latentens.inference.independent import Confusion, lean_to_score, log_odds, most_likely_posterior, posterior
+from latentens.inference.independent import Confusion, lean_to_score, log_likelihoods, log_odds
 from latentens.inference.orient import orientation, vote_shares
-from latentens.methods.base import Diagnostics, Estimate, GoldCodes, Method, Posterior, nested_fit
+from latentens.methods.base import Arrays, Diagnostics, Estimate, GoldCodes, Method, Posterior, nested_fit
 from latentens.methods.moments import (
     Rates,
     Vector,
@@ -35,6 +36,7 @@ from latentens.methods.moments import (
 from latentens.methods.rows import in_blocks, require_two_classes
 from latentens.programs.components import two_class_confusion
 from latentens.programs.tables import LabelledRows, labelled_rows
+from latentens.runtime.numerics import safe_log
 from latentens.runtime.parallel import stop_if_asked
 from latentens.runtime.settings import Count
 from latentens.votes import Votes
@@ -87,7 +89,20 @@ class RateMethod(Method):
     def posterior(self, estimate: Estimate, votes: Votes) -> Posterior:
         if not estimate.params:
             return vote_shares(votes)
-        return most_likely_posterior(estimate.params, vote_indicator(votes, 2))
+        given_label = self.given_label(estimate.params, votes)
+        probs = softmax(safe_log(estimate.params["prevalence"]) + given_label, axis=1)
+        return lean_to_score(probs, self.label_score(estimate.params, votes, given_label))
+
+    def given_label(self, params: Arrays, votes: Votes) -> Float[np.ndarray, "row label"]:
+        """`log p(votes | label)` of each row."""
+        return log_likelihoods(vote_indicator(votes, 2), params["confusion"])
+
+    def label_score(
+        self, params: Arrays, votes: Votes, given_label: Float[np.ndarray, "row label"]
+    ) -> Float[np.ndarray, " row"]:
+        """What the method labels by the sign of: the log-odds without a prior."""
+        del params, votes
+        return given_label[:, 1] - given_label[:, 0]
 
 
 @dataclass(frozen=True)
@@ -124,12 +139,12 @@ class SpectralMetaLearner(RateMethod):
         moved = super().relabel(estimate, order)
         return replace(moved, params={**moved.params, "spectral_vector": -moved.params["spectral_vector"]})
 
-    @in_blocks
-    def posterior(self, estimate: Estimate, votes: Votes) -> Posterior:
-        if not estimate.params:
-            return vote_shares(votes)
-        probs = posterior(vote_indicator(votes, 2), estimate.params["prevalence"], estimate.params["confusion"])
-        return lean_to_score(probs, spectral_score(votes, estimate.params["spectral_vector"]))
+    def label_score(
+        self, params: Arrays, votes: Votes, given_label: Float[np.ndarray, "row label"]
+    ) -> Float[np.ndarray, " row"]:
+        """The spectral score."""
+        del given_label
+        return spectral_score(votes, params["spectral_vector"])
 
 
 def rank_one_structure(votes: Votes) -> RankOne:
