@@ -26,7 +26,7 @@ from latentens.inference.optimise import (
     stack,
 )
 from latentens.programs.contract import structure_of
-from latentens.programs.model import GenerativeModel, Params
+from latentens.programs.model import GenerativeModel
 from latentens.programs.parameters import (
     Flat,
     draw_params,
@@ -231,24 +231,17 @@ def find_modes(
         tolerance: `lbfgs`: largest entry of the gradient per item at convergence; `em`: smallest gain per item.
         at_least: A log-likelihood; starts that would stay below it are given up.
     """
-    program, transform = compiled_program(model, use_prior), transform_of(model)
-    program.check(starts[0])
+    objective, transform = Objective(model, rows.expect, rows.num_items, use_prior), transform_of(model)
+    objective.program.check(starts[0])
     if algorithm == "em":
-        objective = Objective(model, rows.expect, rows.num_items, use_prior)
         optima = expectation_maximisation(objective, starts, max_iterations, tolerance or 1e-10)
         points = list(optima.points)
     else:
-        optima = maximise_likelihood(
-            model,
-            rows,
-            [transform.unconstrain(params) for params in starts],
-            use_prior=use_prior,
-            max_iterations=max_iterations,
-            tolerance=tolerance or 1e-7,
-            needed=np.inf if at_least is None else -at_least / rows.num_items,
-        )
+        needed = np.inf if at_least is None else -at_least / rows.num_items
+        begun = [transform.unconstrain(params) for params in starts]
+        optima = maximise_likelihood(objective, rows, begun, max_iterations, tolerance or 1e-7, needed)
         points = [transform.constrain(point) for point in optima.points]
-    return optima._replace(points=stack([unflatten(params, program.shapes) for params in points]))
+    return optima._replace(points=stack([unflatten(params, transform.shapes) for params in points]))
 
 
 def prior_starts(model: GenerativeModel, number: int, generator: np.random.Generator) -> list[Flat]:
@@ -257,33 +250,15 @@ def prior_starts(model: GenerativeModel, number: int, generator: np.random.Gener
     return [transform.constrain(transform.unconstrain(draw_params(model, generator))) for _ in range(number)]
 
 
-def label_start(
-    model: GenerativeModel, rows: Rows, label_probs: Float[np.ndarray, "item label"], generator: np.random.Generator
-) -> Flat:
-    """Approximately the parameters of highest likelihood given soft labels of the items; see `label_point`."""
-    return transform_of(model).constrain(label_point(model, rows, label_probs, generator))
-
-
-def log_joint_at(
-    model: GenerativeModel, params: Params, rows: Rows, use_prior: bool = False
-) -> Float[np.ndarray, "label row"]:
-    """`log p(label, votes)` of each row at some parameters, −∞ for a label that is known to be another.
-
-    `use_prior` only selects which of the two compiled programs is used.
-    """
-    program = compiled_program(model, use_prior)
-    return rows.label_log_joint(program(flatten(params, program.shapes)).tables)
-
-
 def maximise_likelihood(
-    model: GenerativeModel,
+    objective: Objective,
     rows: Rows,
     starts: Sequence[Flat],
-    *,
-    use_prior: bool,
     max_iterations: int,
     tolerance: float,
-    needed: float = np.inf,
+    needed: float,
+    *,
+    least_gain: float = 1e-9,
 ) -> Optima:
     """Climb to the maximum from several points of unconstrained space, one after the other.
 
@@ -293,15 +268,15 @@ def maximise_likelihood(
     Starts run one after the other, so that the result does not depend on the number of cores.
 
     Args:
-        model: The generative model.
+        objective: The negative log-likelihood or log posterior density.
         rows: The votes.
         starts: Where to start, the most promising first.
-        use_prior: Whether to maximise the posterior density instead of the likelihood.
         max_iterations: Limit on the iterations of each start.
         tolerance: The best start has converged when no entry of the gradient per item exceeds this.
         needed: A loss per item; starts are also given up when as much again would leave them above it.
+        least_gain: The best start also ends when several iterations together gain less than this: at a bound it would
+            never converge.
     """
-    objective = Objective(model, rows.expect, rows.num_items, use_prior)
     descents: list[Descent] = []
     best: tuple[float, Float[np.ndarray, " row"]] | None = None
 
@@ -327,30 +302,14 @@ def maximise_likelihood(
         descents.append(end)
         if best is None or end.loss < best[0]:
             best = end.loss, rows.log_likelihood(objective.tables(end.point))
+    # the best start continues until it has converged
     leader = min(range(len(starts)), key=lambda i: descents[i].loss)
-    if descents[leader].loss <= needed:
-        descents[leader] = _polished(objective, descents[leader], max_iterations, tolerance)
+    begun = descents[leader]
+    left = max_iterations - len(begun.curve) + 1
+    if begun.loss <= needed and begun.slope > tolerance and left > 0:
+        end = descend_from(objective, begun.point, max_iterations=left, tolerance=tolerance, least_gain=least_gain)
+        descents[leader] = end._replace(curve=np.concatenate([begun.curve, end.curve[1:]]))
     return gathered(descents)
-
-
-def _polished(
-    objective: Objective, descent: Descent, max_iterations: int, tolerance: float, least_gain: float = 1e-9
-) -> Descent:
-    """A descent continued until it has converged, or gains less than `least_gain` in several iterations.
-
-    At a bound it would never converge.
-    """
-    left = max_iterations - len(descent.curve) + 1
-    if descent.slope <= tolerance or left < 1:
-        return descent
-    end = descend_from(
-        objective,
-        descent.point,
-        max_iterations=left,
-        tolerance=tolerance,
-        least_gain=least_gain,
-    )
-    return end._replace(curve=np.concatenate([descent.curve, end.curve[1:]]))
 
 
 def label_point(

@@ -1,6 +1,7 @@
 """Maximum likelihood, or the posterior mode, of any generative program."""
 
 import math
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
@@ -14,7 +15,7 @@ from scipy.special import logsumexp, softmax
 from latentens.errors import LatentensError, SettingError
 from latentens.inference.identification import Labelling, label_change
 from latentens.inference.independent import gold_posterior
-from latentens.inference.modes import Algorithm, find_modes, label_start, log_joint_at, prior_starts
+from latentens.inference.modes import Algorithm, find_modes, label_point, prior_starts
 from latentens.inference.optimise import Optima, list_optima
 from latentens.inference.orient import orientation
 from latentens.methods.base import (
@@ -33,7 +34,7 @@ from latentens.programs.contract import structure_of
 from latentens.programs.likelihood import bayes_posterior, log_likelihood
 from latentens.programs.model import GenerativeModel, Params
 from latentens.programs.parameters import flatten, parameter_supports, transform_of
-from latentens.programs.rows import Rows
+from latentens.programs.rows import Rows, compiled_program
 from latentens.programs.tables import checked_params, emits_other_votes
 from latentens.runtime.numerics import key_from, numpy_generator
 from latentens.runtime.settings import Count, CountOrZero, PartialShare, Positive, above
@@ -141,15 +142,15 @@ class MaximumLikelihood(ModelPredictor, Method):
             gold: The code of each item's true label, −1 where it is unknown; None if none is known.
         """
         generator = numpy_generator(key)
-        given = [
-            flatten(checked_params(self.model, params), transform_of(self.model).shapes) for params in self.initial
-        ]
+        transform = transform_of(self.model)
+        given = [flatten(checked_params(self.model, params), transform.shapes) for params in self.initial]
         drawn = prior_starts(self.model, self.starts, generator)
         beliefs = [nested_fit(method, votes, key_from(generator), gold).label_probs for method in self.warm]
         if gold is not None and structure_of(self.model).num_labels == votes.num_classes:
             beliefs.append(certain_where_known(gold_posterior(votes, gold, votes), gold))
         counts = 1 if votes.counts is None else votes.counts[:, None]
-        warm = [label_start(self.model, rows, probs * counts, generator) for probs in beliefs]
+        suited = [label_point(self.model, rows, probs * counts, generator) for probs in beliefs]
+        warm = [transform.constrain(point) for point in suited]
         return find_modes(
             self.model,
             rows,
@@ -163,7 +164,8 @@ class MaximumLikelihood(ModelPredictor, Method):
 
     def log_joint(self, params: Params, rows: Rows) -> Float[np.ndarray, "label row"]:
         """`log p(label, votes)` of each row at some parameters, −∞ for a label that is known to be another."""
-        return log_joint_at(self.model, params, rows, self.use_prior)
+        program = compiled_program(self.model, self.use_prior)  # the one that the climb has compiled
+        return rows.label_log_joint(program(flatten(params, program.shapes)).tables)
 
     def estimate(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> Estimate:
         rows = Rows.of(self.model, votes, gold)
@@ -239,6 +241,22 @@ class MaximumLikelihood(ModelPredictor, Method):
         fitted = nested_fit(replace(self, held_out=0.0), _counted(votes, remaining), key_from(generator), known)
         unseen = _counted(votes, chosen)
         return {"held_out_log_likelihood": log_likelihood(self.model, fitted.params, unseen) / unseen.num_cases}
+
+
+class ProgramMethod(Method):
+    """A method that chooses a program by the votes, `fitted_model`, and fits it by `MaximumLikelihood`."""
+
+    @abstractmethod
+    def fitted_model(self, estimate: Estimate) -> GenerativeModel:
+        """The program that was chosen."""
+
+    def posterior(self, estimate: Estimate, votes: Votes) -> Posterior:
+        model = self.fitted_model(estimate)
+        return bayes_posterior(model, model_params(model, estimate), votes)
+
+    def refit(self, estimate: Estimate) -> MaximumLikelihood:
+        """A climb from the estimate, with the program that was chosen."""
+        return MaximumLikelihood(self.fitted_model(estimate)).refit(estimate)
 
 
 def kept_back(votes: Votes, share: float, generator: np.random.Generator) -> Int[np.ndarray, " item"]:

@@ -84,7 +84,9 @@ def _moments_by_voters(votes: Votes) -> Iterator[tuple[Vector, Float[np.ndarray,
         yield mean, covariance
 
 
-def _dense(array: np.ndarray | sparse.csr_array | sparse.csc_array) -> Float[np.ndarray, "some voter"]:
+def _dense(
+    array: np.ndarray | sparse.csr_array | sparse.csc_array | sparse.bsr_array,
+) -> Float[np.ndarray, "some voter"]:
     return array if isinstance(array, np.ndarray) else array.toarray()
 
 

@@ -14,8 +14,8 @@ from latentens.errors import SettingError, VotesError
 from latentens.inference.identification import fits_about_as_well
 from latentens.inference.optimise import group_starts
 from latentens.inference.orient import orientation
-from latentens.methods.base import Arrays, Estimate, GoldCodes, Method, Posterior, nested_fit
-from latentens.methods.maximum_likelihood import MaximumLikelihood
+from latentens.methods.base import Arrays, Estimate, GoldCodes, Posterior, nested_fit
+from latentens.methods.maximum_likelihood import MaximumLikelihood, ProgramMethod
 from latentens.methods.rbm_stack import RBMStack
 from latentens.models import DawidSkene, LayeredGraph, TopDown
 from latentens.programs.model import GenerativeModel, Params
@@ -121,7 +121,7 @@ def surest_consensus(chains: Sequence[ChainOptimum]) -> ChainOptimum:
 
 
 @dataclass(frozen=True)
-class TopDownMLE(Method):
+class TopDownMLE(ProgramMethod):
     """The chain Y → H → X with sigmoid links, fitted by the marginal likelihood and the model's weak priors.
 
     The number of hidden units is chosen by information criteria; where `DawidSkene`, the model without hidden units,
@@ -225,9 +225,6 @@ class TopDownMLE(Method):
             tolerance=self.tolerance,
         )
 
-    def posterior(self, estimate: Estimate, votes: Votes) -> Posterior:
-        return MaximumLikelihood(self.fitted_model(estimate)).posterior(estimate, votes)
-
     def fitted_model(self, estimate: Estimate) -> GenerativeModel:
         """The chain of the chosen size; without hidden units, Dawid & Skene's."""
         biases = estimate.params.get("visible_bias", estimate.params.get("confusion", ()))
@@ -271,7 +268,7 @@ UNDETERMINED = "the votes do not determine the label of a graph of several layer
 
 
 @dataclass(frozen=True)
-class LayeredGraphMLE(Method):
+class LayeredGraphMLE(ProgramMethod):
     """The model `LayeredGraph` by its likelihood and weak priors, started at the optimum of a chain to its last layer.
 
     Several layers can have more parameters than the distribution of the last one has cells, so that votes alone do not
@@ -307,16 +304,9 @@ class LayeredGraphMLE(Method):
             return fit
         return replace(fit, diagnostics=fit.diagnostics.updated(warnings=[UNDETERMINED]))
 
-    def posterior(self, estimate: Estimate, votes: Votes) -> Posterior:
-        return MaximumLikelihood(self.fitted_model(estimate)).posterior(estimate, votes)
-
     def fitted_model(self, estimate: Estimate) -> GenerativeModel:
         """The graph."""
         return LayeredGraph(len(estimate.params["vote_weight"]), self.layers)
-
-    def refit(self, estimate: Estimate) -> MaximumLikelihood:
-        """A climb from the estimate."""
-        return MaximumLikelihood(self.fitted_model(estimate)).refit(estimate)
 
 
 def chain_start(

@@ -9,11 +9,11 @@ from jaxtyping import Float
 
 from latentens.errors import VotesError
 from latentens.inference.independent import ROUNDING
-from latentens.methods.base import Estimate, Fit, GoldCodes, Method, Posterior, nested_fit
+from latentens.methods.base import Estimate, Fit, GoldCodes, Posterior, nested_fit
 from latentens.methods.dawid_skene_em import DawidSkeneEM
 from latentens.methods.groups import best_groups, candidate_groups, group_scores
 from latentens.methods.majority_vote import MajorityVote
-from latentens.methods.maximum_likelihood import MaximumLikelihood
+from latentens.methods.maximum_likelihood import MaximumLikelihood, ProgramMethod
 from latentens.models import DawidSkene, Tree
 from latentens.runtime.numerics import double_precision, key_from, numpy_generator
 from latentens.runtime.settings import Count, CountOrZero
@@ -22,7 +22,7 @@ from latentens.votes.agreement import agreement_moments
 
 
 @dataclass(frozen=True)
-class TreeMLE(Method):
+class TreeMLE(ProgramMethod):
     """The model `Tree` with groups found from the votes, or `DawidSkeneEM` where the BIC of its model is lower.
 
     A tree of fewer than three informative groups explains votes, but leaves the label open. If there are no gold
@@ -74,10 +74,6 @@ class TreeMLE(Method):
         about = fit.diagnostics.updated(bic=by_model[chosen], bic_by_model=by_model, notes=notes)
         return replace(fit, diagnostics=about)
 
-    def posterior(self, estimate: Estimate, votes: Votes) -> Posterior:
-        params = {name: value for name, value in estimate.params.items() if name != "groups"}
-        return MaximumLikelihood(self.fitted_model(estimate)).posterior(replace(estimate, params=params), votes)
-
     def fitted_model(self, estimate: Estimate) -> DawidSkene | Tree:
         """The tree of the groups that were found; without groups, Dawid & Skene's model."""
         classes = len(estimate.params["prevalence"])
@@ -85,10 +81,6 @@ class TreeMLE(Method):
         if groups is not None:
             return Tree(tuple(groups.astype(int).tolist()), classes)
         return DawidSkene(len(estimate.params["confusion"]), classes)
-
-    def refit(self, estimate: Estimate) -> MaximumLikelihood:
-        """A climb from the estimate, with the groups that were found."""
-        return MaximumLikelihood(self.fitted_model(estimate)).refit(estimate)
 
 
 @double_precision
