@@ -145,5 +145,5 @@ def test_sizes_decide_what_is_tried():
 
 def test_a_layout_too_large_is_refused_with_the_estimate_and_the_remedy(monkeypatch):
     monkeypatch.setenv(MEMORY_VARIABLE, "100KiB")
-    with pytest.raises(LimitError, match=r"400 distinct rows of 60 voters, .* 4\d\d\.\d KiB .*; use DawidSkeneEM"):
+    with pytest.raises(LimitError, match=r"400 distinct rows of 60 voters, .* 1.0 MiB .*; use DawidSkeneEM"):
         rows_from_votes(sparse_crowd())

@@ -293,12 +293,8 @@ def _log_mixture(
 
 
 def _votes_by_state(rows: VisibleRows) -> csr_array:
-    """How often each visible unit was seen in each of its states, state 0 included."""
-    seen = rows.units.by_unit(np.asarray(rows.visible))
-    times = np.ones(seen.shape[:2]) if rows.observed is None else np.asarray(rows.observed)
-    seen = np.where(times[:, :, None] > 0, seen, 0.0)
-    seen = np.concatenate([times[:, :, None] - seen.sum(axis=2, keepdims=True), seen], axis=2)
-    return csr_array(seen.reshape(len(seen), -1))
+    """`VisibleRows.votes_by_state` for products with tables over states."""
+    return csr_array(rows.votes_by_state.reshape(len(rows.weight), -1))
 
 
 def _softmax(

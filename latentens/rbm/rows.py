@@ -10,6 +10,7 @@ from latentens.rbm.units import MOST_STATES, AnyArray, Units
 from latentens.runtime.limits import check_memory
 from latentens.votes import Votes
 from latentens.votes.labels import LAST
+from latentens.votes.layout import count_votes
 
 MEAN_PSEUDO = 1e-4
 """Share of the data by which the means of visible units are drawn towards equal shares of their states."""
@@ -35,8 +36,8 @@ class RowSizes(NamedTuple):
 
     @property
     def num_bytes(self) -> float:
-        """Memory of the rows laid out for a machine: indicators as numbers, and which votes were cast."""
-        return float(self.num_rows) * self.num_units * (8 * (self.num_states - 1) + self.num_states + 1)
+        """Memory of the rows while they are laid out: counts of votes, indicators, and which votes were cast."""
+        return float(self.num_rows) * self.num_units * (8 * self.num_states + 8 * (self.num_states - 1) + 4)
 
     def entries(self, num_hidden: int) -> float:
         """Number of table entries that one evaluation of the exact likelihood computes; infinite if there are too many.
@@ -106,6 +107,20 @@ class VisibleRows(NamedTuple):
         cast = self.vote_shares[:, None] + self.units.num_states * MEAN_PSEUDO
         return ((counts + MEAN_PSEUDO) / cast).reshape(-1)
 
+    @property
+    def biases(self) -> Float[np.ndarray, " visible"]:
+        """The biases of visible units that depend on nothing, by their means."""
+        means = self.units.by_unit(np.asarray(self.means))
+        return (np.log(means) - np.log(1 - means.sum(axis=1, keepdims=True))).ravel()
+
+    @property
+    def votes_by_state(self) -> Float[np.ndarray, "row unit state"]:
+        """How often each unit was seen in each of its states, state 0 included."""
+        seen = self.units.by_unit(np.asarray(self.visible))
+        times = np.ones(seen.shape[:2]) if self.observed is None else np.asarray(self.observed)
+        seen = np.where(times[:, :, None] > 0, seen, 0.0)
+        return np.concatenate([times[:, :, None] - seen.sum(axis=2, keepdims=True), seen], axis=2)
+
     def refuse_repeats(self, who: str) -> None:
         """Raise `VotesError` if there are repeated votes, naming the procedure that cannot use them."""
         if self.observed is not None and self.observed.dtype != bool:
@@ -160,14 +175,14 @@ def rows_from_votes(votes: Votes, gold: Int[np.ndarray, " item"] | None = None) 
         "use DawidSkeneEM, which takes votes as they are, or leave voters with few votes out",
     )
     rows, counts, inverse = votes.patterns
-    cast = _count_votes(rows)
-    observed = cast.sum(axis=2, dtype=np.int32)
+    cast = count_votes(rows, sizes.num_states)
+    observed = cast.sum(axis=2).round().astype(np.int32)
     label = None
     if gold is not None:
         pairs, counts = np.unique(np.stack([inverse, gold]), axis=1, return_counts=True)
         cast, observed, label = cast[pairs[0]], observed[pairs[0]], pairs[1]
     return VisibleRows(
-        cast[:, :, 1:].reshape(len(cast), -1).astype(float),
+        cast[:, :, 1:].reshape(len(cast), -1),
         counts / votes.num_items,
         votes.num_items,
         None if (observed == 1).all() else (observed if votes.has_repeats else observed > 0),
@@ -184,14 +199,3 @@ def sizes_from_votes(votes: Votes) -> RowSizes:
     gaps = bool((cast != votes.num_voters).any()) or votes.has_repeats
     states = max(2, votes.num_categories), max(2, votes.num_classes)
     return RowSizes(rows.num_items, votes.num_voters, *states, gaps, int(cast.sum()))
-
-
-def _count_votes(votes: Votes) -> Int[np.ndarray, "row voter state"] | Bool[np.ndarray, "row voter state"]:
-    """How often each voter voted for each category on each item."""
-    num_states = max(2, votes.num_categories)
-    if not votes.has_repeats:
-        return votes.matrix[:, :, None] == np.arange(num_states, dtype=votes.matrix.dtype)
-    item, voter, vote = votes.triplets
-    cells = (item.astype(np.int64) * votes.num_voters + voter) * num_states + vote
-    counts = np.bincount(cells, minlength=votes.num_items * votes.num_voters * num_states)
-    return counts.reshape(votes.num_items, votes.num_voters, num_states)

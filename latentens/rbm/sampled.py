@@ -102,7 +102,7 @@ class SampledTraining(Training):
         weights = jax.random.normal(key, (num_visible, num_hidden * width)) * self.input_scale / num_visible**0.5
         bias = jnp.zeros(num_hidden * width)
         if not self.informed:
-            return Machine(weights, rows.units.log_odds(rows.means), bias, rows.units, rows.hidden_units)
+            return Machine(weights, rows.biases, bias, rows.units, rows.hidden_units)
         centred = centre(single, rows.means)
         return centred._replace(
             weights=weights.at[:, :width].set(centred.weights), hidden_bias=bias.at[:width].set(centred.hidden_bias)

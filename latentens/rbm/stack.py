@@ -26,25 +26,16 @@ Prediction = Literal["exact", "map", "sample"]
 Passing = Literal["exact", "sampled"]
 
 
-def choose_training(
-    rows: VisibleRows, num_hidden: int, *, exact: Training | None = None, sampled: Training | None = None
-) -> Training:
-    """Exact training where the machine can be enumerated, sampled training elsewhere, which is announced.
-
-    Args:
-        rows: The training rows.
-        num_hidden: Number of hidden units.
-        exact: Exact training, by default with its default settings.
-        sampled: Sampled training, by default with its default settings.
-    """
+def choose_training(rows: VisibleRows, num_hidden: int) -> Training:
+    """Exact training where the machine can be enumerated, sampled training elsewhere, which is announced."""
     if rows.sizes.can_enumerate(num_hidden):
-        return exact or ExactTraining()
+        return ExactTraining()
     announce(
         f"machine with {rows.num_units} × {num_hidden} units of {rows.units.num_states} states, "
         f"{len(rows.weight):,} rows: sampled training (exact training would go through "
         f"{rows.sizes.entries(num_hidden):,.0f} entries for each step; the limit is {MOST_ENTRIES:,})"
     )
-    return sampled or SampledTraining()
+    return SampledTraining()
 
 
 @lru_cache(maxsize=256)

@@ -84,10 +84,7 @@ def centred_weights(machine: Machine) -> Float[AnyArray, "visible hidden"]:
 
 def from_vote_shares(rows: VisibleRows) -> Machine:
     """The machine with one unit for which each item's label has the distribution of the item's votes."""
-    units, hidden, pseudo = rows.units, rows.hidden_units, rows.units.num_states * MEAN_PSEUDO
-    tables = units.by_unit(np.asarray(rows.visible))
-    cast = np.ones(tables.shape[:2]) if rows.observed is None else np.asarray(rows.observed)
-    tables = np.concatenate([cast[:, :, None] - tables.sum(axis=2, keepdims=True), tables], axis=2)
+    hidden, pseudo, tables = rows.hidden_units, rows.units.num_states * MEAN_PSEUDO, rows.votes_by_state
     labels = tables.sum(axis=1)[:, : hidden.num_states]
     labels = (labels + pseudo) / (labels.sum(axis=1, keepdims=True) + hidden.num_states * pseudo)
     if rows.label is not None:
@@ -98,7 +95,7 @@ def from_vote_shares(rows: VisibleRows) -> Machine:
     log_zero = np.log(counts[:, :, 0] / counts.sum(axis=2)).sum(axis=0) + np.log(weighted.sum(axis=1) + pseudo)
     weights = np.moveaxis(log_odds[:, 1:] - log_odds[:, :1], 1, 2)
     bias = log_zero[1:] - log_zero[0]
-    return Machine(weights.reshape(-1, hidden.width), log_odds[:, 0].ravel(), bias, units, hidden)
+    return Machine(weights.reshape(-1, hidden.width), log_odds[:, 0].ravel(), bias, rows.units, hidden)
 
 
 def random_machines(
@@ -109,14 +106,12 @@ def random_machines(
     Binary hidden units have weights of either sign. Of more states, those of a hidden unit stand for the same states of
     the visible ones, which a few starts of arbitrary order would seldom hit on. Other votes stand for no state.
     """
-    units, hidden, means = rows.units, rows.hidden_units, np.asarray(rows.means)
-    of_states = np.concatenate([1 - units.by_unit(means).sum(axis=1, keepdims=True), units.by_unit(means)], axis=1)
-    biases = (np.log(of_states[:, 1:]) - np.log(of_states[:, :1])).ravel()
+    units, hidden, biases = rows.units, rows.hidden_units, rows.biases
     table = (1 + np.eye(units.width, hidden.width)) / 2  # that of equal entries for equal states and zeros elsewhere
     machines = []
     for drawn in weight_scale * numpy_generator(key).normal(size=(number, rows.num_units, num_hidden)):
         weights = np.kron(drawn if hidden.width == 1 else 2 * np.abs(drawn), table)
-        machines.append(uncentre(Machine(weights, biases, np.zeros(weights.shape[1]), units, hidden), means))
+        machines.append(uncentre(Machine(weights, biases, np.zeros(weights.shape[1]), units, hidden), rows.means))
     return machines
 
 

@@ -12,7 +12,6 @@ from typing import Annotated, Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import logit
 from jaxtyping import Array, Float, Int
 
 from latentens.errors import LatentensError
@@ -67,13 +66,6 @@ class Units(Settings):
         tables = jnp.pad(self.by_unit(logits), [(0, 0)] * logits.ndim + [(1, 0)])
         return jax.nn.softmax(tables, axis=-1)[..., 1:].reshape(logits.shape)
 
-    def log_odds(self, probs: Float[AnyArray, "*row indicator"]) -> Float[Array, "*row indicator"]:
-        """The inverse of `probs`."""
-        if self.width == 1:
-            return logit(probs)
-        every = jnp.log(self.with_state_zero(probs))
-        return (every[..., 1:] - every[..., :1]).reshape(probs.shape)
-
     def log_normalisers(self, logits: Float[AnyArray, "indicator *row"]) -> Float[Array, "unit *row"]:
         """`log(1 + Σ_s exp(logit_s))` of each unit."""
         if self.width == 1:
@@ -88,9 +80,8 @@ class Units(Settings):
                 f"a layer of {num_units} units has too many states to enumerate, {self.num_states}^{num_units}; "
                 f"have at most {MOST_STATES:,}, or sample"
             )
-        if part == slice(None) or part == slice(0, self.num_states**num_units, None):
-            return _all_states(self.num_states, num_units)
-        return _states(self.num_states, num_units, part)
+        start, stop, _ = part.indices(self.num_states**num_units)
+        return _states(self.num_states, num_units, start, stop)
 
     def indicators(self, codes: Int[AnyArray, "*row unit"]) -> Float[Array, "*row indicator"]:
         """The indicators of units whose states are given by their codes."""
@@ -103,28 +94,18 @@ class Units(Settings):
 
     def draw(self, key: jax.Array, probs: Float[AnyArray, "*row indicator"]) -> Float[Array, "*row indicator"]:
         """A random state of each unit."""
-        if self.width == 1:
-            return jax.random.bernoulli(key, probs).astype(float)
         upper = jnp.cumsum(self.by_unit(probs)[..., ::-1], axis=-1)[..., ::-1]  # P(state ≥ s)
         below = jax.random.uniform(key, upper.shape[:-1])[..., None] < upper
         return self.indicators(below.sum(axis=-1))
 
     def most_probable(self, probs: Float[AnyArray, "*row indicator"]) -> Float[Array, "*row indicator"]:
         """The most probable state of each unit."""
-        if self.width == 1:
-            return jnp.asarray(probs > 0.5, dtype=float)
         return self.indicators(self.with_state_zero(probs).argmax(axis=-1))
 
 
-def _states(num_states: int, num_units: int, part: slice) -> Float[np.ndarray, "state indicator"]:
-    numbers = np.arange(num_states**num_units)[part]
-    digits = np.stack(np.unravel_index(numbers, (num_states,) * num_units), axis=-1)
-    return (digits[..., None] == np.arange(1, num_states)).reshape(len(numbers), -1).astype(float)
-
-
-@lru_cache(maxsize=8)
-def _all_states(num_states: int, num_units: int) -> Float[np.ndarray, "state indicator"]:
-    """All states, cached: training needs them again and again."""
-    states = _states(num_states, num_units, slice(None))
+@lru_cache(maxsize=8)  # training needs them again and again
+def _states(num_states: int, num_units: int, start: int, stop: int) -> Float[np.ndarray, "state indicator"]:
+    digits = np.stack(np.unravel_index(np.arange(start, stop), (num_states,) * num_units), axis=-1)
+    states = (digits[..., None] == np.arange(1, num_states)).reshape(stop - start, -1).astype(float)
     states.flags.writeable = False
     return states

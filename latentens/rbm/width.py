@@ -110,7 +110,8 @@ class SingularValueRule(Settings):
         training, others = rows.split(held_out)
         one = single(~held_out) if single else self._training.train(training, 1, key=single_key).machine
         values = exact_log_likelihoods(one, others)
-        gains = [gain_of(exact_log_likelihoods(_without_units(training), others), values, others)]
+        none = jax.tree.map(np.zeros_like, one)._replace(visible_bias=training.biases)
+        gains = [gain_of(exact_log_likelihoods(none, others), values, others)]
         # then three with a unit on top of them
         if not self.has_room(rows.sizes, int(rows.num_items), FEWEST):
             return Width(1, np.ones(1), 1.0, tuple(gains), (one,))
@@ -195,14 +196,6 @@ def gain_of(
     differences, weight = after - before, np.asarray(rows.weight)
     mean = float(weight @ differences)
     return Gain(mean, float(np.sqrt(weight @ (differences - mean) ** 2 / max(int(rows.num_items) - 1, 1))))
-
-
-def _without_units(rows: VisibleRows) -> Machine:
-    """Voters who are independent of all: one hidden unit without weights."""
-    units, hidden, means = rows.units, rows.hidden_units, rows.units.by_unit(np.asarray(rows.means))
-    log_odds = np.log(means) - np.log(1 - means.sum(axis=1, keepdims=True))
-    shape = rows.visible.shape[1], hidden.width
-    return Machine(np.zeros(shape), log_odds.ravel(), np.zeros(hidden.width), units, hidden)
 
 
 def effective_rank(strengths: Float[np.ndarray, " unit"]) -> tuple[Float[np.ndarray, " unit"], float]:
