@@ -43,24 +43,18 @@ def log_odds(indicator: Indicator, confusion: Confusion) -> Float[np.ndarray, " 
 
 
 def log_joint(
-    indicator: Indicator, shares: Float[np.ndarray, " label"], confusion: Confusion
-) -> Float[np.ndarray, "row label"]:
-    """`log p(votes, label)` of each row."""
-    return safe_log(shares) + log_likelihoods(indicator, confusion)
-
-
-def posterior(
-    indicator: Indicator, shares: Float[np.ndarray, " label"], confusion: Confusion
-) -> Float[np.ndarray, "row label"]:
-    """`p(label | votes)` of each row."""
-    return softmax(log_joint(indicator, shares, confusion), axis=1)
+    votes: Votes, shares: Float[np.ndarray, " label"], confusion: Confusion
+) -> Float[np.ndarray, "item label"]:
+    """`log p(votes, label)` of each item, some items at a time."""
+    given_label = by_blocks(lambda some: log_likelihoods(vote_indicator(some, confusion.shape[2]), confusion), votes)
+    return safe_log(shares) + given_label
 
 
 def posterior_of_votes(
     votes: Votes, shares: Float[np.ndarray, " label"], confusion: Confusion
 ) -> Float[np.ndarray, "item label"]:
-    """`p(label | votes)` of each item, some items at a time."""
-    return by_blocks(lambda some: posterior(vote_indicator(some, confusion.shape[2]), shares, confusion), votes)
+    """`p(label | votes)` of each item."""
+    return softmax(log_joint(votes, shares, confusion), axis=1)
 
 
 def count_by_label(votes: Votes, label_probs: Float[np.ndarray, "item label"]) -> Confusion:
@@ -193,13 +187,8 @@ def count_rows(rows: Votes, counts: Int[np.ndarray, " row"], *, block_elements: 
     """Lay out distinct rows."""
     incidence = incidence_of(rows, block_elements=block_elements)
     weights = None if (counts == 1).all() else counts.astype(np.float64)
-
-    def cast(block: Block) -> Sums:
-        return (block.transpose @ (np.ones(block.matrix.shape[0]) if weights is None else weights[block.place]),)
-
-    (totals,) = incidence.sum_blocks(cast)
-    by_vote = incidence.vote_totals(totals).reshape(rows.num_voters, -1)
-    return CountedRows(incidence, weights, int(counts.sum()), by_vote)
+    (cast,) = count_by_label(rows, counts[:, None]).swapaxes(0, 1)
+    return CountedRows(incidence, weights, int(counts.sum()), cast)
 
 
 def expect_labels(data: CountedRows, starts: Sequence[Posterior]) -> Expected:
@@ -384,7 +373,7 @@ class Ascent:
             behind = ~done & self._behind(running, after, rounds)
             optimum.given_up[running[behind]] = True
             going = ~done & ~behind
-            at, after = _take(at, going), _take(after, going)
+            at, after = take(at, going), take(after, going)
             running, bounds = running[going], bounds[going]
             if rounds < PLAIN_ROUNDS or rounds == self.max_iterations or not len(running):
                 at = after
@@ -428,7 +417,7 @@ class Ascent:
         return _choose(good, landed, after), next_bound(length, bounds, good)
 
 
-def _take(parts: Parts, starts: Bool[np.ndarray, " start"]) -> Parts:
+def take(parts: Parts, starts: Bool[np.ndarray, " start"]) -> Parts:
     """Some of the starts of arrays (start) and (label, start, …)."""
     if starts.all():
         return parts

@@ -45,6 +45,7 @@ from latentens.inference.independent import (
     log_joint,
     maximisation,
     posterior_of_votes,
+    take,
 )
 from latentens.inference.optimise import list_optima, local_optimum_warnings
 from latentens.inference.orient import orientation, vote_shares
@@ -56,7 +57,6 @@ from latentens.programs.model import GenerativeModel
 from latentens.runtime.numerics import numpy_generator
 from latentens.runtime.settings import Count, CountOrZero, NotNegative, Positive
 from latentens.votes import Votes
-from latentens.votes.layout import by_blocks, vote_indicator
 
 Form = Literal["confusion", "class", "coin"]
 Counts = Float[np.ndarray, "label start voter vote"]
@@ -290,7 +290,8 @@ class DawidSkeneEM(Method):
         rule = self._rule(data, informed)
         expected = self._with_random(votes, data, informed, key)
         optimum = Ascent(data, rule, self.tolerance, self.max_iterations).climb(expected)
-        at_best = expectation(data, Estimates(*(part[:, [optimum.best]] for part in optimum.estimates)))
+        is_best = np.arange(len(optimum.objective)) == optimum.best
+        at_best = expectation(data, take(optimum.estimates, is_best))
         return optimum, rule, rule.given(at_best).added(votes.num_voters)
 
     def _informed_starts(self, votes: Votes, gold: GoldCodes | None) -> list[Posterior]:
@@ -304,10 +305,9 @@ class DawidSkeneEM(Method):
 
     def _with_random(self, votes: Votes, data: CountedRows, informed: Expected, key: jax.Array) -> Expected:
         """Expected counts of all starts."""
-        affordable = MOST_ENTRIES // informed.votes[:, 0].size
-        if not min(self.random_starts, affordable):
+        number = min(self.random_starts, MOST_ENTRIES // informed.votes[:, 0].size)
+        if not number:
             return informed
-        number = min(self.random_starts, affordable)
         sizes = votes.num_voters, votes.num_classes, votes.num_categories
         drawn = random_estimates(numpy_generator(key), number, *sizes)
         return _side_by_side(informed, expectation(data, drawn))
@@ -318,8 +318,8 @@ class DawidSkeneEM(Method):
         if given:
             right = np.eye(len(informed.labels), informed.votes.shape[3], dtype=bool)
             return VotePrior.of_counts(np.where(right, given[0], given[-1]))
-        starts = range(len(informed.log_likelihood))
-        return max((self._settle(data, _start(informed, start)) for start in starts), key=lambda end: end[1])[0]
+        starts = np.eye(len(informed.log_likelihood), dtype=bool)
+        return max((self._settle(data, take(informed, start)) for start in starts), key=lambda end: end[1])[0]
 
     def _settle(self, data: CountedRows, expected: Expected) -> tuple[Shrinkage, float]:
         """The strengths that a start's counts choose as they climb, and the log-likelihood to which that leads."""
@@ -332,11 +332,6 @@ class DawidSkeneEM(Method):
             if gain < SETTLED * data.num_items:
                 break
         return found, before
-
-
-def _start(expected: Expected, start: int) -> Expected:
-    """One of several starts."""
-    return Expected(expected.labels[:, [start]], expected.votes[:, [start]], expected.log_likelihood[[start]])
 
 
 def largest_label_change(optimum: Optimum, votes: Votes, gold: GoldCodes | None) -> float:
@@ -370,7 +365,7 @@ def _labelling(estimates: Estimates, start: int, votes: Votes, gold: GoldCodes |
     """The labels of one start for the distinct rows or, if gold labels are given, for the items."""
     shares, confusion = estimates.shares[:, start], estimates.confusion[:, start].transpose(1, 0, 2)
     rows, _, inverse = votes.patterns
-    joint = by_blocks(lambda part: log_joint(vote_indicator(part, confusion.shape[2]), shares, confusion), rows)
+    joint = log_joint(rows, shares, confusion)
     joint = joint[:, orientation(softmax(joint, axis=1)[inverse], votes, gold)]
     if gold is not None:
         possible = (gold[:, None] < 0) | (gold[:, None] == np.arange(len(shares)))

@@ -27,7 +27,6 @@ from latentens.rbm.units import Units
 from latentens.rbm.width import FEWEST, SingularValueRule, Width
 from latentens.runtime.settings import Count
 from latentens.votes import Votes
-from latentens.votes.layout import by_blocks, vote_indicator
 
 
 @dataclass(frozen=True)
@@ -281,8 +280,7 @@ def _is_independent(estimate: Estimate) -> bool:
 
 
 def _independent_log_joint(estimate: Estimate, votes: Votes) -> Float[np.ndarray, "row label"]:
-    params = [np.asarray(estimate.params[name]) for name in ("prevalence", "confusion")]
-    return by_blocks(lambda part: log_joint(vote_indicator(part, params[1].shape[2]), *params), votes)
+    return log_joint(votes, estimate.params["prevalence"], estimate.params["confusion"])
 
 
 def _describe_widths(widths: Sequence[Width]) -> dict[str, Any]:
