@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int
 from numpyro import handlers
 
 from latentens.errors import VotesError
-from latentens.programs.contract import run_alone, structure_of
+from latentens.programs.contract import RUN_ALONE, structure_of
 from latentens.programs.likelihood import bayes_posterior
 from latentens.programs.model import GenerativeModel, Params
 from latentens.programs.parameters import draw_params, unflatten
@@ -193,7 +193,7 @@ def _draw_part(
 
 def _items(model: GenerativeModel, num_items: int, known: dict[str, Any], key: Array) -> Drawn:
     """The hidden sites of items, and their votes; `known` are the parameters and perhaps the hidden sites."""
-    with run_alone(), handlers.trace() as trace, handlers.seed(rng_seed=key), handlers.substitute(data=known):
+    with RUN_ALONE, handlers.trace() as trace, handlers.seed(rng_seed=key), handlers.substitute(data=known):
         model.program(num_items)
     hidden = {name: trace[name]["value"] for name in structure_of(model).hidden}
     return hidden, trace["vote"]["value"].astype(code_type(structure_of(model).num_vote_classes))

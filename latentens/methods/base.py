@@ -14,7 +14,6 @@ from jaxtyping import Float, Int, Shaped
 
 from latentens.errors import LatentensError, VotesError
 from latentens.inference.identification import NEAR, group_warnings, identification_warnings, label_warnings
-from latentens.inference.independent import Confusion
 from latentens.inference.orient import orient
 from latentens.inference.skill import COVERAGE, VoterSkill, counted_skill, has_closed_form, point_skill, sampled_skill
 from latentens.methods.display import fit_html, fit_text, voter_table
@@ -194,7 +193,9 @@ class Fit(Estimate):
             structure = structure_of(model)
             if (structure.num_labels, structure.num_vote_classes) == form:
                 return self.voter_skill(votes)
-        return counted_skill(self.label_probs, votes, _estimated_confusion(self.params, (votes.num_voters, *form)))
+        confusion = np.asarray(self.params.get("confusion", ()), dtype=float)
+        is_estimated = confusion.shape == (votes.num_voters, *form)
+        return counted_skill(self.label_probs, votes, confusion if is_estimated else None)
 
     def to_frame(self) -> "pd.DataFrame":
         """One row per item: its name, its label as written, the label's probability, its votes, all probabilities."""
@@ -656,12 +657,6 @@ def load_fit(path: str | Path, types: Iterable[type | Callable[..., Any]] = ()) 
     parts = read_parts(path, types)
     source = VoteSummary(parts.pop("by_item"), parts.pop("skill"))
     return Fit(diagnostics=Diagnostics().updated(**parts.pop("diagnostics")), source=source, **parts)
-
-
-def _estimated_confusion(params: Arrays, shape: tuple[int, ...]) -> Confusion | None:
-    """The confusion matrices among parameters; None if there are none of this shape."""
-    found = np.asarray(params.get("confusion", ()), dtype=float)
-    return found if found.shape == shape else None
 
 
 PARTS = ("params", "draws", "state")

@@ -34,13 +34,6 @@ class Voters(NamedTuple):
     threshold: Float[np.ndarray, " voter"]
 
 
-class Probit(NamedTuple):
-    """Derivatives of each vote's log Φ(±margin) in its margin w·z − τ."""
-
-    first: Values
-    second: Values
-
-
 @dataclass(frozen=True)
 class Cubam(Method):
     """Voter j says 1 of item i with probability Φ(w_j·z_i − τ_j), at the posterior maximum by alternation.
@@ -163,11 +156,11 @@ def _signal_step(
     curvature is used, as far as that does no more than double the step.
     """
     dimensions = signals.shape[1]
-    derivatives = _probit_derivatives(cells, _regressors(signals), _coefficients(voters))
+    first, second = _probit_derivatives(cells, _regressors(signals), _coefficients(voters))
     share = component_probs(signals, log_allowed)[:, 1:]
     towards = 2 * share - 1  # mean of the components, weighted
-    gradient = (towards - signals) / SIGNAL_SPREAD**2 + cells.sum_by_row(derivatives.first, voters.weight)
-    hessian = cells.sum_by_row(derivatives.second, _outer(voters.weight)).reshape(-1, dimensions, dimensions)
+    gradient = (towards - signals) / SIGNAL_SPREAD**2 + cells.sum_by_row(first, voters.weight)
+    hessian = cells.sum_by_row(second, _outer(voters.weight)).reshape(-1, dimensions, dimensions)
     hessian -= np.eye(dimensions) / SIGNAL_SPREAD**2
     if dimensions > 1:
         step = _newton_step(gradient, hessian)
@@ -193,9 +186,9 @@ def estimate_voters(
     precision = np.append(np.full(size - 1, weight_spread**-2), threshold_spread**-2)
     weighted, weighted_outer = (array * counts[:, None] for array in (regressors, _outer(regressors)))
     for _ in range(NEWTON_STEPS):
-        derivatives = _probit_derivatives(cells, regressors, coefficients)
-        gradient = cells.sum_by_voter(derivatives.first, weighted) - precision * (coefficients - mean)
-        hessian = cells.sum_by_voter(derivatives.second, weighted_outer).reshape(-1, size, size)
+        first, second = _probit_derivatives(cells, regressors, coefficients)
+        gradient = cells.sum_by_voter(first, weighted) - precision * (coefficients - mean)
+        hessian = cells.sum_by_voter(second, weighted_outer).reshape(-1, size, size)
         step = _newton_step(gradient, hessian - np.diag(precision))
         coefficients += step
         if not _moves(step).any():
@@ -221,15 +214,15 @@ def _moves(step: Float[np.ndarray, "some k"]) -> Bool[np.ndarray, " some"]:
 
 def _probit_derivatives(
     cells: Cells, regressors: Float[np.ndarray, "row k"], coefficients: Float[np.ndarray, "voter k"]
-) -> Probit:
-    """Derivatives of log Φ(t), t = ±margin: with m = φ(t)/Φ(t) they are m and −m(t + m)."""
+) -> tuple[Values, Values]:
+    """The first two derivatives of each vote's log Φ(t), t = ±margin: with m = φ(t)/Φ(t), ±m and −m(t + m)."""
     sign = 2.0 * cells.values - 1.0
     towards = cells.products(regressors, coefficients)
     towards *= sign
     mills = np.sqrt(2 / np.pi) / erfcx(towards * -np.sqrt(0.5))
     towards += mills
     towards *= -mills
-    return Probit(sign * mills, towards)
+    return sign * mills, towards
 
 
 def component_probs(signals: Signals, log_allowed: LogAllowed | None = None) -> Float[np.ndarray, "row label"]:

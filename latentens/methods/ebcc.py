@@ -25,7 +25,7 @@ from latentens.runtime.numerics import numpy_generator, safe_log
 from latentens.runtime.parallel import stop_if_asked
 from latentens.runtime.settings import Count, Positive
 from latentens.votes import Votes
-from latentens.votes.layout import Block, Incidence, Indicator, Sums, incidence_of, vote_indicator
+from latentens.votes.layout import Block, Incidence, Sums, incidence_of, vote_indicator
 from latentens.votes.matching import certain_where_known
 
 CLASS_CONCENTRATION = 1.0
@@ -363,7 +363,11 @@ class Ebcc(Method):
 
     @in_blocks
     def posterior(self, estimate: Estimate, votes: Votes) -> Posterior:
-        return _class_probs(vote_indicator(votes, votes.num_categories), _fitted(estimate))
+        fitted, indicator = _fitted(estimate), vote_indicator(votes, votes.num_categories)
+        log_prior = _expected_log(fitted.classes)[:, None] + _expected_log(fitted.subtypes, axis=1)
+        table = _expected_log(fitted.votes, axis=1).reshape(indicator.shape[1], -1)
+        probs = softmax(indicator @ table + log_prior.ravel(), axis=1)
+        return probs.reshape(-1, *log_prior.shape).sum(axis=2)
 
     @in_blocks
     def log_likelihood_of(self, estimate: Estimate, votes: Votes) -> Float[np.ndarray, " row"]:
@@ -440,13 +444,6 @@ def _prior(num_voters: int, num_categories: int, num_classes: int, num_subtypes:
         np.full((num_classes, num_subtypes), SUBTYPE_CONCENTRATION / num_subtypes),
         np.broadcast_to(votes, (num_voters, num_categories, num_classes, num_subtypes)),
     )
-
-
-def _class_probs(indicator: Indicator, fitted: Concentrations) -> Float[np.ndarray, "row label"]:
-    log_prior = _expected_log(fitted.classes)[:, None] + _expected_log(fitted.subtypes, axis=1)
-    table = _expected_log(fitted.votes, axis=1).reshape(indicator.shape[1], -1)
-    probs = softmax(indicator @ table + log_prior.ravel(), axis=1)
-    return probs.reshape(-1, *log_prior.shape).sum(axis=2)
 
 
 def _expected_log(concentrations: np.ndarray, axis: int = 0) -> np.ndarray:

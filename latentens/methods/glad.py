@@ -29,24 +29,28 @@ LogAllowed = Float[np.ndarray, "row label"]
 
 @dataclass(frozen=True, eq=False)
 class VotedRows:
-    """Rows of votes.
+    """Neighbouring rows of votes.
 
     Attributes:
+        place: Where they are among all rows.
         cells: The votes that were cast.
         indicator: The same, laid out for products.
         log_allowed: Zero where a row can have a label, −∞ where it cannot; None if nothing is known.
         num_classes: Number of classes.
     """
 
+    place: slice
     cells: Cells
     indicator: Indicator
     log_allowed: LogAllowed | None
     num_classes: int
 
     @classmethod
-    def of(cls, votes: Votes, log_allowed: LogAllowed | None = None) -> "VotedRows":
-        """Lay out some votes."""
-        return cls(Cells.of(votes), vote_indicator(votes, votes.num_classes), log_allowed, votes.num_classes)
+    def of(cls, votes: Votes, log_allowed: LogAllowed | None = None, start: int = 0) -> "VotedRows":
+        """Lay out some votes, those of the rows from `start` on."""
+        place = slice(start, start + votes.num_items)
+        allowed = None if log_allowed is None else log_allowed[place]
+        return cls(place, Cells.of(votes), vote_indicator(votes, votes.num_classes), allowed, votes.num_classes)
 
     @property
     def cast(self) -> Float[np.ndarray, " row"]:
@@ -62,13 +66,6 @@ class VotedRows:
         """The sum over a voter's rows of a quantity of the class that was voted for."""
         by_vote = (self.indicator.T @ of_rows).reshape(-1, self.num_classes, self.num_classes)
         return np.trace(by_vote, axis1=1, axis2=2)
-
-
-class Block(NamedTuple):
-    """Neighbouring rows."""
-
-    place: slice
-    voted: VotedRows
 
 
 class Expected(NamedTuple):
@@ -149,14 +146,14 @@ class Glad(Method):
         return self._rows_given(estimate.params["ability"], _blocks(votes, None))[0]
 
     def _ascend(
-        self, blocks: list[Block], counts: Int[np.ndarray, " row"], ability: Abilities
+        self, blocks: list[VotedRows], counts: Int[np.ndarray, " row"], ability: Abilities
     ) -> tuple[Abilities, float, int, bool]:
         """Abilities at the maximum, the log-posterior there, rounds, and whether it was reached."""
         ease, objective = np.full(len(counts), EASE_MEAN), -np.inf
 
-        def step(block: Block) -> tuple[float, Abilities, Abilities]:
+        def step(voted: VotedRows) -> tuple[float, Abilities, Abilities]:
             """Move the eases of a block; its part of the log-posterior before, and of the step in the abilities."""
-            voted, eases, weights = block.voted, ease[block.place], counts[block.place]
+            eases, weights = ease[voted.place], counts[voted.place]
             expected = expect(voted, ability, eases)
             height = rows_log_posterior(voted, expected, weights, ability, eases)
             eases += _ease_step(voted, expected, ability, eases)
@@ -171,11 +168,13 @@ class Glad(Method):
             ability = ability + _limited((sum(gradients) - (ability - ABILITY_MEAN)) / (sum(information) + 1))
         return ability, objective, self.max_iterations, False
 
-    def _rows_given(self, ability: Abilities, blocks: list[Block], least_step: float = 1e-6) -> tuple[Posterior, Eases]:
+    def _rows_given(
+        self, ability: Abilities, blocks: list[VotedRows], least_step: float = 1e-6
+    ) -> tuple[Posterior, Eases]:
         """Posterior and ease of each row at given abilities, starting from average ease."""
 
-        def settle(block: Block) -> tuple[Posterior, Eases]:
-            voted, ease = block.voted, np.full(len(block.voted.cast), EASE_MEAN)
+        def settle(voted: VotedRows) -> tuple[Posterior, Eases]:
+            ease = np.full(len(voted.cast), EASE_MEAN)
             for _ in range(self.max_iterations):
                 stop_if_asked()
                 step = _ease_step(voted, expect(voted, ability, ease), ability, ease)
@@ -199,15 +198,11 @@ def _gold_ability(votes: Votes, gold: GoldCodes) -> Abilities:
     return np.log((right + 1) / (cast - right + 1)) / np.exp(EASE_MEAN)
 
 
-def _blocks(rows: Votes, log_allowed: LogAllowed | None) -> list[Block]:
-    found = []
-    for start, part in rows.blocks():
-        place = slice(start, start + part.num_items)
-        found.append(Block(place, VotedRows.of(part, None if log_allowed is None else log_allowed[place])))
-    return found
+def _blocks(rows: Votes, log_allowed: LogAllowed | None) -> list[VotedRows]:
+    return [VotedRows.of(part, log_allowed, start) for start, part in rows.blocks()]
 
 
-def _side_by_side(work: Callable[[Block], Result], blocks: list[Block]) -> list[Result]:
+def _side_by_side(work: Callable[[VotedRows], Result], blocks: list[VotedRows]) -> list[Result]:
     return [work(blocks[0])] if len(blocks) == 1 else in_threads(work, blocks)
 
 

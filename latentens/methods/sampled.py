@@ -209,6 +209,9 @@ def _divergence_words(diverging: np.ndarray) -> list[str]:
     return [f"{diverging.sum()} of {diverging.size} draws ended in a divergence: raise target_accept"]
 
 
+Approximation = tuple[Float[np.ndarray, "draw coordinate"], Float[np.ndarray, " draw"], dict[str, Any]]
+"""Draws in unconstrained space, the approximation's log density of each, and diagnostics."""
+
 LEAST_DECREMENT = 1e-3
 """A mode has been found when a Newton step would gain less than this, in nats."""
 
@@ -223,10 +226,8 @@ class _Approximation(SampledMethod):
     max_iterations: Count = 2000
 
     @abstractmethod
-    def _approximate(
-        self, observations: Observations, mode: Mode, key: jax.Array
-    ) -> tuple[Float[np.ndarray, "draw coordinate"], Float[np.ndarray, " draw"], dict[str, Any]]:
-        """Draws in unconstrained space, the approximation's log density of each, and diagnostics."""
+    def _approximate(self, observations: Observations, mode: Mode, key: jax.Array) -> Approximation:
+        """Approximate the posterior around its mode."""
 
     def draw(self, votes: Votes, key: jax.Array, gold: GoldCodes | None = None) -> tuple[Arrays, Diagnostics]:
         """Find the mode, approximate the posterior around it and weight the draws."""
@@ -292,9 +293,7 @@ class Laplace(_Approximation):
         (1, 100, 5)
     """
 
-    def _approximate(
-        self, observations: Observations, mode: Mode, key: jax.Array
-    ) -> tuple[Float[np.ndarray, "draw coordinate"], Float[np.ndarray, " draw"], dict[str, Any]]:
+    def _approximate(self, observations: Observations, mode: Mode, key: jax.Array) -> Approximation:
         del observations
         points, log_proposal = mode.draw(numpy_generator(key), self.num_draws)
         return points, log_proposal, {}
@@ -330,9 +329,7 @@ class Variational(_Approximation):
     learning_rate: Positive = 0.02
     tolerance: Positive = 0.1
 
-    def _approximate(
-        self, observations: Observations, mode: Mode, key: jax.Array
-    ) -> tuple[Float[np.ndarray, "draw coordinate"], Float[np.ndarray, " draw"], dict[str, Any]]:
+    def _approximate(self, observations: Observations, mode: Mode, key: jax.Array) -> Approximation:
         ascent = Ascent(self.model, self.guide, self.num_steps, self.num_particles, self.learning_rate)
         points, log_proposal, curve = ascent.run(observations, mode, key, self.num_draws)
         gain, error = elbo_gain(curve)

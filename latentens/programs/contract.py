@@ -3,8 +3,7 @@
 import sys
 import threading
 import traceback
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
@@ -25,14 +24,8 @@ from latentens.programs.distributions import innermost
 from latentens.programs.model import GenerativeModel
 from latentens.runtime.numerics import double_precision, some_key
 
-_lock = threading.RLock()
-
-
-@contextmanager
-def run_alone() -> Iterator[None]:
-    """Hold the lock under which programs run: NumPyro's handlers are not thread-safe."""
-    with _lock:
-        yield
+RUN_ALONE = threading.RLock()
+"""The lock under which programs run: NumPyro's handlers are not thread-safe."""
 
 
 WORDS: tuple[tuple[type[Exception], str], ...] = (
@@ -74,7 +67,7 @@ def site_place(model: GenerativeModel, site: str) -> str:
     lines = _SiteLines(model)
 
     def run(key: jax.Array) -> None:
-        with run_alone(), lines, handlers.seed(rng_seed=key):
+        with RUN_ALONE, lines, handlers.seed(rng_seed=key):
             model.program(1)
 
     jax.eval_shape(run, some_key())
@@ -180,7 +173,7 @@ def structure_of(model: GenerativeModel) -> Structure:
             f"{type(model).__name__} cannot be hashed ({error}); use tuples instead of arrays"
         ) from None
     try:
-        with run_alone():
+        with RUN_ALONE:
             return _structure(model)
     except LatentensError:
         raise

@@ -22,7 +22,7 @@ from numpyro.distributions import constraints
 from numpyro.distributions.transforms import AffineTransform, biject_to
 from scipy.special import expit, softmax
 
-from latentens.programs.contract import run_alone, structure_of
+from latentens.programs.contract import RUN_ALONE, structure_of
 from latentens.programs.distributions import innermost
 from latentens.programs.model import GenerativeModel, Params
 from latentens.programs.tables import prior_density
@@ -58,7 +58,7 @@ def trace_parameters(model: GenerativeModel, handler: Any) -> dict[str, Any]:
     structure = structure_of(model)  # outside the trace: a first inspection runs the program as well
     hidden = {name: jnp.asarray(site.support[:1]) for name, site in structure.hidden.items()}
     hidden["vote"] = jnp.zeros((1, structure.num_voters), dtype=int)
-    with run_alone(), handlers.trace() as trace, handlers.substitute(data=hidden), handler:
+    with RUN_ALONE, handlers.trace() as trace, handlers.substitute(data=hidden), handler:
         model.program(1)
     return trace
 

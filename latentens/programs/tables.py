@@ -16,13 +16,7 @@ from jaxtyping import Array, Bool, Float, Int
 from numpyro import handlers
 
 from latentens.errors import ContractError, ParameterError, VotesError
-from latentens.programs.contract import (
-    Structure,
-    improper,
-    refuse_too_many,
-    run_alone,
-    structure_of,
-)
+from latentens.programs.contract import RUN_ALONE, Structure, improper, refuse_too_many, structure_of
 from latentens.programs.distributions import is_proper, log_probabilities
 from latentens.programs.model import GenerativeModel, Params
 from latentens.runtime.blocks import fetch
@@ -147,7 +141,7 @@ def _run(model: GenerativeModel, structure: Structure, params: Params, family: l
     fixed = np.zeros(num_items, dtype=int)
     values = {name: jnp.asarray(site.support[index.get(name, fixed)]) for name, site in structure.hidden.items()}
     votes = jnp.zeros((num_items, structure.num_voters), dtype=int)
-    with run_alone(), handlers.trace() as trace, handlers.substitute(data={**params, **values, "vote": votes}):
+    with RUN_ALONE, handlers.trace() as trace, handlers.substitute(data={**params, **values, "vote": votes}):
         model.program(num_items)
     return trace
 
