@@ -13,7 +13,6 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int
-from scipy import sparse
 from scipy.special import softmax
 
 from latentens.runtime.blocks import BLOCK_ELEMENTS
@@ -170,25 +169,19 @@ class CountedRows(NamedTuple):
     """Distinct rows of votes and how often each occurs."""
 
     incidence: Incidence
-    counts: Float[np.ndarray, " row"] | None
-    """None if every row occurs once."""
+    counts: Float[np.ndarray, " row"]
     num_items: int
     cast: Float[np.ndarray, "voter vote"]
     """How often each voter cast each vote."""
     known: "Expected | None" = None
     """Counts from items whose label is known, which are the same under all parameters."""
 
-    def counts_of(self, block: Block) -> Float[np.ndarray, " row"] | None:
-        """The counts of the rows of a block."""
-        return None if self.counts is None else self.counts[block.place]
-
 
 def count_rows(rows: Votes, counts: Int[np.ndarray, " row"], *, block_elements: int = BLOCK_ELEMENTS) -> CountedRows:
     """Lay out distinct rows."""
     incidence = incidence_of(rows, block_elements=block_elements)
-    weights = None if (counts == 1).all() else counts.astype(np.float64)
     (cast,) = count_by_label(rows, counts[:, None]).swapaxes(0, 1)
-    return CountedRows(incidence, weights, int(counts.sum()), cast)
+    return CountedRows(incidence, counts.astype(np.float64), int(counts.sum()), cast)
 
 
 def expect_labels(data: CountedRows, starts: Sequence[Posterior]) -> Expected:
@@ -196,7 +189,7 @@ def expect_labels(data: CountedRows, starts: Sequence[Posterior]) -> Expected:
 
     def count(block: Block) -> Sums:
         probs = np.stack([start[block.place, 1:] for start in starts], axis=2)
-        return _count(block, probs, data.counts_of(block))
+        return _count(block, probs, data.counts[block.place])
 
     totals, labels = data.incidence.sum_blocks(count)
     return _expected(data, totals, labels, np.full(len(starts), np.nan))
@@ -216,11 +209,11 @@ def expectation_at_logs(data: CountedRows, logs: Estimates) -> Expected:
     offset = (log_shares[1:] - log_shares[0]).ravel()
 
     def count(block: Block) -> Sums:
-        odds = _product(block.matrix, table)
+        odds = block.matrix @ table
         odds += offset
         probs, log_totals = _normalise(odds.reshape(len(odds), -1, num_starts))
-        counts = data.counts_of(block)
-        return *_count(block, probs, counts), _sum_rows(log_totals, counts)
+        counts = data.counts[block.place]
+        return *_count(block, probs, counts), np.einsum("r,rs->s", counts, log_totals)
 
     totals, labels, above_first = data.incidence.sum_blocks(count)
     of_first = data.num_items * log_shares[0] + (log_confusion[0] * data.cast).sum(axis=(1, 2))
@@ -260,30 +253,14 @@ def _normalise(
     return joint, total if highest is None else total + highest[:, 0]
 
 
-def _count(block: Block, probs: Float[np.ndarray, "row other start"], counts: Float[np.ndarray, " row"] | None) -> Sums:
-    """Totals by column and by label."""
-    weights = probs.reshape(len(probs), -1)
-    if counts is not None:
-        weights = weights * counts[:, None]
-    return _product(block.transpose, weights), _sum_rows(weights)
+def _count(block: Block, probs: Float[np.ndarray, "row other start"], counts: Float[np.ndarray, " row"]) -> Sums:
+    """Totals by column and by label.
 
-
-def _sum_rows(
-    array: Float[np.ndarray, "row value"], counts: Float[np.ndarray, " row"] | None = None
-) -> Float[np.ndarray, " value"]:
-    """The sum over rows.
-
-    By einsum: with few columns it is several times quicker than `sum(axis=0)`, and threads of a matrix product would
-    get into the way of ours.
+    Sums over rows are made by einsum: with few columns it is several times quicker than `sum(axis=0)`, and threads of a
+    matrix product would get into the way of ours.
     """
-    return np.einsum("rs->s", array) if counts is None else np.einsum("r,rs->s", counts, array)
-
-
-def _product(
-    matrix: sparse.csr_array | sparse.csc_array, array: Float[np.ndarray, "inner column"]
-) -> Float[np.ndarray, "outer column"]:
-    """`matrix @ array`, by the quicker routine for vectors if there is one column."""
-    return matrix @ array if array.shape[1] > 1 else (matrix @ array[:, 0])[:, None]
+    weights = probs.reshape(len(probs), -1) * counts[:, None]
+    return block.transpose @ weights, np.einsum("rs->s", weights)
 
 
 def _expected(
@@ -389,8 +366,6 @@ class Ascent:
 
     def _judged(self, at: Position, prior: VotePrior) -> Position:
         """The same position with the objective under another prior."""
-        if prior is self.rule:
-            return at
         logs = Estimates(*map(safe_log, at.estimates))
         return at._replace(objective=at.expected.log_likelihood + prior.log_density(logs))
 
