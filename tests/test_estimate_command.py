@@ -3,7 +3,10 @@
 import numpy as np
 import pandas as pd
 import pytest
+from rich.console import Console
 
+from latentens.cli.estimate_command import LEAST_WIDTH
+from latentens.cli.printing import estimates_tables
 from tests.test_estimate import simulated, some_gold
 
 
@@ -29,6 +32,23 @@ def test_estimate(invoke, files):
     assert table.loc[("prevalence", "pass"), "low"] < 0.3 < table.loc[("prevalence", "pass"), "high"]
     assert table.loc[("accuracy", "ann"), "labels"] == 60
     assert "are as precise as from" in " ".join(printed.split())
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_names_and_numbers_are_whole_at_usual_widths(width):
+    names = ["ChatGPT/Metrics_Reference/plain", "ChatGPT/Metrics_Reference/swap"]
+    found = pd.DataFrame({"quantity": ["accuracy", "sensitivity"] * 2, "of": np.repeat(names, 2)})
+    numbers = ("label_free", "gold_only", "gold_low", "gold_high", "estimate", "low", "high")
+    found = found.assign(**dict.fromkeys(numbers, 0.123), labels=60, worth_labels=80.0)
+    with (console := Console(width=width)).capture() as captured:
+        for table in estimates_tables(found, 0.9, with_gold_only=width >= LEAST_WIDTH):
+            console.print(table)
+    lines = captured.get().splitlines()
+    assert [line.split(",")[0] for line in lines if "90% intervals" in line] == ["accuracy", "sensitivity"]
+    for name in names:
+        rows = [line for line in lines if f" {name} " in line]
+        assert [row.count("0.123 (0.123–0.123)") for row in rows] == [1 if width < LEAST_WIDTH else 2] * 2
+        assert all(row.split()[-2:] == ["60", "80"] for row in rows)
 
 
 def test_estimate_with_everything(invoke, files):

@@ -13,6 +13,8 @@ from latentens.errors import LatentensError
 if TYPE_CHECKING:
     from latentens.votes.labels import FileOptions
 
+LEAST_WIDTH = 100
+"""Columns of a terminal from which on the table of estimates has room for all its numbers next to the names."""
 
 MethodName = Annotated[str, Option("--method", "-m", help="The method whose posterior predicts labels.")]
 
@@ -79,9 +81,15 @@ def estimate(
         )
     if half_width is not None:
         table["labels_needed"] = labels_needed(table, half_width, None if beyond else read.num_items)
-    console.print(printing.estimates_table(table, level))
+    is_wide = console.width >= LEAST_WIDTH
+    for shown in printing.estimates_tables(table, level, with_gold_only=is_wide):
+        console.print(shown)
     for words in explain(table):
         tell(f"• {words}")
+    if not is_wide:
+        tell(
+            f"• Estimates by gold labels alone are shown in terminals of at least {LEAST_WIDTH} columns, and in --out."
+        )
     io.write_table(out, table, "estimates")
 
 

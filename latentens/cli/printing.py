@@ -177,23 +177,34 @@ def agreement_table(found: pd.DataFrame) -> Table:
     return _table(("agreement", "of", "value", "95 % interval"), rows, words=2)
 
 
-def estimates_table(found: pd.DataFrame, level: float) -> Table:
-    """The result of `estimate`; columns that it does not have are left out."""
+def estimates_tables(found: pd.DataFrame, level: float, *, with_gold_only: bool) -> Iterator[Table]:
+    """The result of `estimate`, a table for each quantity; columns that it does not have are left out.
+
+    Args:
+        found: The result.
+        level: Coverage of the intervals.
+        with_gold_only: Whether to show the estimates by gold labels alone, for which narrow terminals have no room.
+    """
 
     def figure(column: str, digits: int = 3) -> pd.Series:
         return found[column].map(lambda value: f"{value:.{digits}f}")
 
-    shown = {name: found[name].map(str) for name in ("quantity", "of", "segment") if name in found}
-    words, shown["label-free"] = len(shown), figure("label_free")
+    shown = {name: found[name].map(str) for name in ("of", "segment") if name in found}
+    words, shown["label-\nfree"] = len(shown), figure("label_free")
     for name, *ends in (("gold_only", "gold_low", "gold_high"), ("estimate", "low", "high")):
         value, low, high = map(figure, (name, *ends))
         shown[name.replace("_", " ")] = (value + " (" + low + "–" + high + ")").where(found[name].notna(), "–")
+    if not with_gold_only:
+        del shown["gold only"]
     shown |= {"labels": found["labels"].map(str), "worth": figure("worth_labels", 0)}
     if "p_value" in found:
         shown["p"] = figure("p_value").where(found["p_value"].notna(), "")
     if "labels_needed" in found:
         shown["needed"] = figure("labels_needed", 0)
-    return _table(shown, zip(*shown.values(), strict=True), words, title=f"estimates with {level:.0%} intervals")
+    cells = pd.DataFrame(shown)
+    for quantity, rows in cells.groupby(found["quantity"], sort=False):
+        title = f"{quantity}, with {level:.0%} intervals"
+        yield _table(shown, rows.to_numpy(), words, padding=(0, 1, 0, 0), title=title, title_justify="left")
 
 
 def worth_table(found: pd.DataFrame, shown: int = 20) -> Table:
