@@ -26,6 +26,7 @@ from latentens.methods import DawidSkeneEM, MajorityVote
 from latentens.methods.base import Diagnostics, Estimate, Method
 from latentens.models import DawidSkene
 from latentens.reporting.conclusions import find, summarise
+from latentens.reporting.drawing import one_line
 from latentens.reporting.figures import draws_summary, trace_figure
 from latentens.reporting.layout import score_tables
 from latentens.reporting.page import safe_names
@@ -289,6 +290,22 @@ def test_parameters_stand_next_to_the_truth(tree, folder):
 def test_confidence_is_counted_in_ranges_that_hold_their_upper_end():
     top = np.array([0.5, 0.6, 0.61, 0.9, 0.99, 0.9901, 1.0])
     np.testing.assert_allclose(confidence_shares(np.stack([1 - top, top], axis=1)) * 7, [2, 1, 1, 1, 2])
+
+
+def test_names_on_one_line_differ():
+    judges = [f"GPT-4o/{prompt}/{order}" for prompt in ("plain", "chain-of-thought") for order in ("plain", "swapped")]
+    assert one_line(judges, 40) == judges
+    assert one_line(judges, 18) == [
+        "GPT-4o/plain/plain",
+        "GPT-4o/pl…/swapped",
+        "GPT-4o/ch…ht/plain",
+        "GPT-4o/ch…/swapped",
+    ]
+    alike = [f"{'a' * 30}{middle}{'z' * 30}" for middle in "xy"]
+    assert one_line(alike, 10) == ["1 aaaaaaaaa…", "2 aaaaaaaaa…"]
+    nearly = [f"{'a' * 6}{middle}{'z' * 6}" for middle in "xy"]
+    assert one_line(nearly, 10) == nearly
+    assert one_line(["a b", "a  b", "c\nd"], 10) == ["1 a b", "2 a b", "3 c d"]
 
 
 def test_file_names_are_safe_and_differ():

@@ -108,6 +108,19 @@ def wrapped(name: str, width: int = 20) -> str:
     return "\n".join(lines if len(lines) <= 3 else [*lines[:2], lines[2][: width - 1] + "…"])
 
 
+def one_line(names: Sequence[str], width: int) -> list[str]:
+    """Each name on one line, long ones cut in the middle; all differ, if need be by more letters or by a number."""
+    names = [" ".join(name.split()) for name in names]
+    for room in range(width, 2 * width):
+        head, tail = room // 2, room - 1 - room // 2
+        short = [name if len(name) <= room else f"{name[:head]}…{name[-tail:]}" for name in names]
+        if len(set(short)) == len(names):
+            return short
+    return [
+        f"{number} {name if len(name) <= width else name[: width - 1] + '…'}" for number, name in enumerate(names, 1)
+    ]
+
+
 def panels(number: int, panel_height: float, columns: int = 2) -> tuple[Figure, list[Axes]]:
     """A figure with that many panels in columns."""
     columns = min(columns, number)

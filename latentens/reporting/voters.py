@@ -13,7 +13,7 @@ from latentens.inference.independent import count_by_label
 from latentens.inference.skill import COVERAGE, VoterSkill
 from latentens.methods.display import MOST_CLASSES
 from latentens.reporting.conclusions import LEAST_KNOWN
-from latentens.reporting.drawing import WIDTH, Picture, Point, picture, wrapped
+from latentens.reporting.drawing import WIDTH, Picture, Point, one_line, picture
 from latentens.reporting.layout import Block, Matrices, Part, Row, Table, measured, number, words
 from latentens.runtime.text import signed
 
@@ -114,7 +114,7 @@ def _chart(
         axes.hlines(places, *ends, color=KNOWN, linewidth=1.0)
         axes.plot(known_value, places, "D", color=KNOWN, markerfacecolor="white", markersize=3.8)
     axes.axvline(100 / len(data.class_names), color="#555555", linewidth=0.9, linestyle=":")
-    axes.set_yticks(range(len(drawn)), [wrapped(data.voter_names[voter], 24).split("\n")[0] for voter in drawn])
+    axes.set_yticks(range(len(drawn)), one_line([data.voter_names[voter] for voter in drawn], 24))
     axes.set_xlabel("balanced accuracy, % (dotted: chance)")
     said = []
     for place, voter in enumerate(drawn):
@@ -272,7 +272,7 @@ def _name_cells(
             if row != column:
                 ink = "white" if abs(value) > dark * scale else "#1d2733"
                 axes.text(column, row, signed(value), ha="center", va="center", fontsize=7, color=ink)
-    labels = [wrapped(name, 18).split("\n")[0] for name in names] if len(names) <= most_names else []
+    labels = one_line(names, 18) if len(names) <= most_names else []
     axes.set_yticks(range(len(labels)), labels)
     axes.set_xticks(range(len(labels)), labels, rotation=90)
     axes.grid(False)
