@@ -18,6 +18,8 @@ from latentens.errors import LatentensError
 from latentens.methods import DawidSkeneEM, MajorityVote
 from latentens.methods.base import Estimate, Method, fit_known
 from latentens.reporting import report
+from latentens.reporting.figures import sureness_figure
+from latentens.reporting.tables import dataset_tables, scores_frame
 from latentens.scores.interval_rules import mean_share_interval, wilson
 from latentens.scores.scores import evaluate, intervals
 from tests.reference import KEY, independent_votes
@@ -56,6 +58,19 @@ def data():
 @pytest.fixture(scope="module")
 def tree(data):
     return compare(data, [EM, MajorityVote(), Parrot()], key=KEY, resamples=50)
+
+
+def test_confidence_is_counted_without_the_labels_that_methods_were_told(tree):
+    """Fits are certain of the gold labels that they were told; the parrot is certain of every item anyhow."""
+    (view,) = from_tree(tree).datasets
+    counted = dataset_tables(view)["confidence"].set_index(["estimator", "above"])["share"]
+    sure = scores_frame(view).set_index(["estimator", "score"])["value"]
+    for method, fit in view.first_fits.items():
+        assert counted[method, 0.99] == pytest.approx(sure[method, "confident_share"])
+        told = np.mean(fit.label_probs.max(axis=1) > 0.99)
+        assert (told > counted[method, 0.99]) == (method != "Parrot"), "certain only because it was told the label"
+        drawn = f"{method} {100 * counted[method, 0.99]:.0f}"
+        assert drawn in sureness_figure(view).alternative
 
 
 @pytest.mark.parametrize(("counts", "folds"), [((40, 25, 7), 5), ((3, 0, 0), 5), ((1, 1, 1), 2), ((1, 0, 0), 5)])

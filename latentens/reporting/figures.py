@@ -314,10 +314,10 @@ def _dots(
 
 
 def sureness_figure(data: DatasetResult) -> Picture:
-    """How many items each method labels with how much confidence."""
-    methods = list(data.posteriors)
+    """How many items each method labels with how much confidence, those with a gold label by a held-out prediction."""
+    methods = list(data.scored)
     figure, (axes,) = row_axes(methods, above=0.5)
-    shares = 100 * np.array([confidence_shares(probs) for probs in data.posteriors.values()])
+    shares = 100 * np.array([confidence_shares(probs) for probs in data.scored.values()])
     starts, points = np.cumsum(shares, axis=1) - shares, list[Point]()
     for step, colour in enumerate(SURENESS_COLOURS):
         low, high = CONFIDENCE_STEPS[step], CONFIDENCE_STEPS[step + 1]

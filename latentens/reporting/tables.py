@@ -212,7 +212,7 @@ def dataset_tables(data: DatasetResult) -> dict[str, pd.DataFrame]:
     p_values = pd.DataFrame(adjusted, columns=["score", "estimator", "other", "adjusted_p_value"])
     confidence = [
         (method, *step)
-        for method, probs in data.posteriors.items()
+        for method, probs in data.scored.items()  # as in the scores: no method is sure because it was told the label
         for step in zip(CONFIDENCE_STEPS[:-1], CONFIDENCE_STEPS[1:], confidence_shares(probs), strict=True)
     ]
     same = [(*pair, share) for pair, share in agreement(data).items()]
