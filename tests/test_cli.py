@@ -274,8 +274,10 @@ def test_methods_are_looked_at_before_any_work(invoke, tmp_path):
 def test_a_fit_without_a_method_is_the_consensus(invoke, tmp_path):
     votes, _ = votes_of_classes(2, num_items=40, num_voters=5)
     votes.to_frame().to_csv(tmp_path / "v.csv")
-    code, _, error = invoke("fit", "v.csv", "--out", "labels.csv", "--voters", "voters.csv", cwd=tmp_path)
+    code, shown, error = invoke("fit", "v.csv", "--out", "labels.csv", "--voters", "voters.csv", cwd=tmp_path)
     assert code == 0, error
+    assert "method: Consensus\n" in shown
+    assert re.search(r"^fitted in \d+[.]\d s$", shown, re.MULTILINE)
     fit = Consensus().fit(Votes.from_csv(tmp_path / "v.csv"), key=jax.random.key(1))
     written = pd.read_csv(tmp_path / "labels.csv")
     np.testing.assert_allclose(written["confidence"], fit.label_probs.max(axis=1), atol=1e-6)
@@ -283,6 +285,10 @@ def test_a_fit_without_a_method_is_the_consensus(invoke, tmp_path):
     code, _, error = invoke("fit", "DawidSkeneEM", "--out", "labels.csv", cwd=tmp_path)
     assert code == 2  # the only argument is the file
     assert "DawidSkeneEM" in error
+    code, _, error = invoke("fit", "--out", "labels.csv", cwd=tmp_path)
+    assert (code, error.strip()) == (2, "latentens: fit needs a file of votes")
+    _, shown, _ = invoke("fit", "--help", cwd=tmp_path)
+    assert "fit [OPTIONS] [METHOD] VOTES " in shown
 
 
 def test_default_methods_suit_the_number_of_classes(invoke, tmp_path):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Argument, Option
+from typer.core import TyperCommand
 
 from latentens.cli import options as shared
 from latentens.cli.estimate_command import estimate, next_command
@@ -189,17 +190,27 @@ def _save(tree: "DataTree", out: Path | None, what: str) -> None:
         tell(f"The {what} is in {out / 'tree.nc'}, the report in {report(tree, out)}")
 
 
-@app.command()
+class FitCommand(TyperCommand):
+    """The command whose first argument may be left out, as its usage says."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """The words after the name of the command."""
+        options, *_ = super().collect_usage_pieces(ctx)
+        return [options, "[METHOD]", "VOTES"]
+
+
+@app.command(cls=FitCommand)
 @reads_votes
 def fit(
     method: Annotated[
         str,
         Argument(
-            metavar="[METHOD]",
+            metavar="METHOD",
+            show_default=False,
             help="A method, optionally with settings (see `latentens methods`); by default Consensus, or for ordered "
             "votes MaximumLikelihood(GradedResponse).",
         ),
-    ],
+    ] = "",
     votes: Annotated[
         Path | None,
         Argument(metavar="VOTES", help="CSV or Parquet file: columns item, voter, vote, or one column per voter."),
@@ -227,6 +238,8 @@ def fit(
     from latentens.cli import io, methods
     from latentens.votes.labels import listed
 
+    if not method:
+        raise LatentensError("fit needs a file of votes")
     if votes is None:  # the only argument is the file
         method, votes = methods.GRADED if reading.get("ordered") else "Consensus", Path(method)
     io.check_outputs(out, voters, inputs=(votes, gold))
@@ -237,10 +250,13 @@ def fit(
         quality = fitted.voters
     io.write_files({out: fitted.to_frame(), voters: quality})
     messages.print(signal_summary(read, key=jax.random.key(seed)))
+    tell(f"method: {name}")
     found = fitted.diagnostics
-    for key in ("log_likelihood", "iterations", "converged", "fallback", "seconds"):
+    for key in ("log_likelihood", "iterations", "converged", "fallback"):
         if (value := found.get(key)) is not None:
             tell(f"{key.replace('_', ' ')}: {f'{value:,.2f}' if isinstance(value, float) else value}")
+    if (seconds := found.seconds) is not None:
+        tell(f"fitted in {seconds:,.1f} s" if seconds >= 0.05 else "fitted in less than 0.1 s")
     for kind, sentences in (("warning", found.all_warnings), ("note", found.notes)):
         for words in sentences:
             tell(f"{kind}: {words}")
@@ -365,6 +381,8 @@ def recommend(
             on_progress=progress,
         )
     printing.print_recommendation(tree)
+    if quick and known is not None and not chosen and tree.attrs["recommended"]:
+        tell("• Not tried: Consensus, whose fits to folds of the gold labels are slow; omit --quick to try it.")
     print_next_command(tree.attrs["recommended"], votes, gold, reading)
     _save(tree, out, "recommendation")
 
