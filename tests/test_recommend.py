@@ -400,3 +400,10 @@ def test_a_quick_answer_tries_all_programs_where_votes_contradict_the_cheap_ones
     found = tree["votes/recommendation"].to_dataset()
     assert tree.attrs["recommended"] == "DawidSkeneEM"
     assert np.isnan(found["balanced_accuracy"]).all()
+
+
+def test_a_candidate_whose_fit_is_another_one_is_not_used(data):
+    twice = {"DawidSkene": DawidSkeneEM(), "again": DawidSkeneEM(random_starts=1)}
+    tree = le.recommend(data.votes, {"MajorityVote": MajorityVote()}, models=twice, key=KEY, quick=True)
+    told = " ".join(map(str, tree["votes/recommendation"]["sentence"].values))
+    assert "Not used: again; it gives the same model as DawidSkene here, without groups of voters." in told

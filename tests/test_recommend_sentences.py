@@ -171,7 +171,7 @@ CASES = {
         {"failed": {"Glad": "no luck"}, "not_fitted": {"Tree": "no groups"}, "num_items": 9000},
         [],
         "Glad failed and was left out: no luck.",
-        "Not fitted: Tree; no groups.",
+        "Not used: Tree; no groups.",
         "All this is based on a sample of 400 of the 9,000 items.",
     ),
 }
@@ -294,6 +294,7 @@ def test_the_jury_of_seven(tmp_path, monkeypatch):
     pd.Series(words[truth], items, name="gold").sample(150, random_state=1).to_csv("gold.csv")
     done = CliRunner().invoke(app, ["recommend", "votes.csv", "--gold", "gold.csv", "--quick", "--out", "out"])
     assert done.exit_code == 0, done.output
+    assert "• Not tried: Consensus, " in done.stdout
     tree = le.load_comparison("out/tree.nc")
     probs = tree["votes/estimates/label_prob"].sel(repetition=0)
     names = probs["label"].to_numpy()
@@ -302,4 +303,5 @@ def test_the_jury_of_seven(tmp_path, monkeypatch):
     assert right[chosen] > right.max() - 0.005
     alone = CliRunner().invoke(app, ["recommend", "votes.csv", "--quick"])
     assert "identify a label" in " ".join(alone.stdout.split())
+    assert "Not tried" not in alone.stdout
     assert "TreeMLE" not in alone.stdout

@@ -195,9 +195,11 @@ def fit_candidates(
             probs = bayes_posterior(model, params, dataset.votes)
             if not np.array_equal(orientation(probs, dataset.votes), np.arange(probs.shape[1])):
                 raise LatentensError("the order of its labels does not follow the votes")
-            if type(model) is DawidSkene and any(type(other.model) is DawidSkene for other in fitted):
+            same = [other.name for other in fitted if type(other.model) is type(model) is DawidSkene]
+            if same:
                 notes = outcome.diagnostics.notes
-                raise LatentensError(notes[0] if notes else "its fit has independent voters, like another candidate")
+                words = f"it gives the same model as {same[0]} here, without groups of voters"
+                raise LatentensError(notes[0] if notes else words)
         except LatentensError as error:
             failed[name] = str(error)
             continue

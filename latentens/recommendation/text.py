@@ -155,7 +155,7 @@ def _models(found: Recommendation) -> Iterable[str]:
             details = f" {model.check_summary}" if model.is_contradicted() and not plausible else ""
             yield f"Ruled out: {model.name}, which {model.ruled_out}.{details}"
     for name, reason in found.not_fitted.items():
-        yield f"Not fitted: {name}; {reason}."
+        yield f"Not used: {name}; {reason}."
 
 
 def _open_questions(
