@@ -406,7 +406,7 @@ def test_modest_and_impossible_statements_are_found(copied_votes):
             "Trust fair: no method has significantly better labels or",
         ),
         ((0.80, 0.4, 0, 0), (0.84, 0.9, 0, 0), "Take the labels from sure and the probabilities from fair."),
-        ((0.84, 0.4, 0.3, 0.3), (0.85, 0.9, 0.3, 0.3), "The methods are statistically tied on these items."),
+        ((0.84, 0.4, 0.3, 0.3), (0.85, 0.9, 0.3, 0.3), "The methods are not significantly different on these items."),
     ],
 )
 def test_headline_says_whom_to_trust(copied_votes, fair, sure, headline):

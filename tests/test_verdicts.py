@@ -86,9 +86,9 @@ def test_equal_methods_are_level():
     labels = rng.integers(0, 2, 400)
     one = right(labels, 0.9, rng)
     told, findings, _, text = judge(labels, one=one, same=one, third=one)
-    assert told.headline.startswith("The methods are statistically tied on these items.")
+    assert told.headline.startswith("The methods are not significantly different on these items.")
     assert not findings.leaders["balanced_accuracy"].behind
-    assert "same and third are tied with it" in text
+    assert "same and third are not significantly different from it" in text
     assert "Trust" not in text
     assert "are the best" not in text
 
@@ -102,7 +102,7 @@ def test_a_difference_that_rounds_to_nothing_is_not_clear():
     assert pairs["log_score", "one", "other"].p_value < 0.001
     assert findings.leaders["log_score"].method == "one"
     assert findings.leaders["log_score"].tied == ("other",)
-    assert told.headline.startswith("The methods are statistically tied")
+    assert told.headline.startswith("The methods are not significantly different")
     assert not re.search("significantly.*by 0[.]0+ ", text)
     _, findings, _, text = judge(labels, one=np.where(correct, 0.9, 0.1), other=np.where(correct, 0.89, 0.11))
     assert findings.leaders["log_score"].behind == ("other",)
@@ -147,6 +147,18 @@ def test_nobody_is_trusted_where_accuracy_is_poor():
     )
 
 
+def test_few_labels_show_neither_good_labels_nor_poor_ones():
+    rng = np.random.default_rng(6)
+    labels = np.arange(60) % 2
+    told, *_ = judge(labels, better=right(labels, 0.8, rng, 0.8), worse=right(labels, 0.6, rng, 0.8))
+    assert "Trust" not in told.headline
+    assert re.match(
+        r"60 labels cannot show that the labels of any method are good: the balanced accuracy of the best, those of "
+        r"better, may be as low as \d\d.%[.]",
+        told.headline,
+    )
+
+
 def nearly_significant():
     """Eight wins and one loss of the best against the second: p = .039, if there were no third."""
     labels = np.repeat([0, 1], 200)
@@ -168,7 +180,7 @@ def test_text_and_tables_have_the_same_adjusted_p_values():
     assert pair.p_value > 0.1
     assert pair.p_value == pairs["balanced_accuracy", "second", "best"].p_value
     assert set(findings.leaders["balanced_accuracy"].tied) == {"second", "third"}
-    assert "are tied with it" in text
+    assert "are not significantly different from it" in text
     score = find_score("balanced_accuracy")
     for table in (leader_table(pairs, findings.leaders["balanced_accuracy"], score), all_pairs_table(pairs, score)):
         shown = [cell.text for row in table.rows for cell in row[1:]]

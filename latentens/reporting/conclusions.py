@@ -1,4 +1,4 @@
-"""Conclusions of a comparison, in numbers and in words: the best method, those tied with it, overconfident ones."""
+"""Conclusions of a comparison, in numbers and words: the best method, those not clearly worse, overconfident ones."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -22,6 +22,9 @@ LEAST_KNOWN, LEAST_OF_CLASS = 50, 10
 
 LEADING = {"balanced_accuracy": "labels", "log_score": "stated probabilities"}
 """The scores by which methods are compared in words, and what each of them judges."""
+
+NOT_DIFFERENT = "not significantly different"
+"""What sentences say of methods that are tied: with few labels, they may be far apart."""
 
 
 class Leader(NamedTuple):
@@ -166,8 +169,8 @@ def summarise_all(found: dict[str, Findings]) -> list[str]:
                 wins.setdefault(method, []).append(name)
         best = max(wins, key=lambda method: len(wins[method]))
         words.append(
-            f"By {what}, {best} is the best method or tied with the best on {len(wins[best])} of "
-            f"{len(judged)} data sets ({listing(wins[best])})."
+            f"By {what}, {best} is the best method or {NOT_DIFFERENT} from the best on "
+            f"{len(wins[best])} of {len(judged)} data sets ({listing(wins[best])})."
         )
     if sure := [name for name, findings in judged.items() if any(gap > 0 for gap in findings.gaps.values())]:
         words.append(f"Some methods are overconfident on {listing(sure)}: see their sections.")
@@ -175,20 +178,25 @@ def summarise_all(found: dict[str, Findings]) -> list[str]:
 
 
 def _headline(data: DatasetResult, means: Means, findings: Findings, off: float = 0.03) -> str:
-    """Which method to trust, if any: only with enough labels and an accuracy that is not poor."""
+    """Which method to trust, if any: only with enough labels to show that its accuracy is not poor."""
     labels, probabilities = findings.leaders["balanced_accuracy"], findings.leaders["log_score"]
     trusted, by_gold = probabilities.method, data.is_scored_by_gold
     here = f" on your {data.num_known:,} gold labels" if by_gold else " on these items"
+    known, best = "gold labels" if by_gold else "labels", means[labels.method, "balanced_accuracy"]
     poor = (1 + 1 / len(data.class_names)) / 2  # half way from chance to perfect
     if not labels.others:
         return f"Only {trusted} gave a result: there is no other method to compare it with."
     if findings.scarce:
-        known = "gold labels" if by_gold else "labels"
         words = f"Too few {known} are known ({data.num_known:,}) to say which method to trust."
-    elif means[labels.method, "balanced_accuracy"].low < poor:
+    elif best.high < poor:
         words = f"Trust none of the methods{here}: even the best labels, those of {labels.method}, are poor."
+    elif best.low < poor:
+        words = (
+            f"{data.num_known:,} {known} cannot show that the labels of any method are good: the balanced accuracy of "
+            f"the best, those of {labels.method}, may be as low as {percent(best.low)}."
+        )
     elif not labels.behind and not probabilities.behind:
-        words = f"The methods are statistically tied{here}. {trusted} has the best log score."
+        words = f"The methods are {NOT_DIFFERENT}{here}. {trusted} has the best log score."
     elif trusted == labels.method and not labels.tied and not probabilities.tied:
         words = f"Trust {trusted}: its labels and its probabilities are the best{here}."
     elif trusted == labels.method or trusted in labels.tied:
@@ -219,8 +227,10 @@ def _with_ends(value: str, ends: str) -> str:
 
 
 def _standing(pairs: Pairs, leader: Leader, score: str) -> str:
-    """The methods that are tied with the best by a score, and those that are significantly worse."""
-    parts = [f"{listing(leader.tied)} {'is' if len(leader.tied) == 1 else 'are'} tied with it"] if leader.tied else []
+    """The methods that do not differ significantly from the best by a score, and those that are worse."""
+    parts = list[str]()
+    if leader.tied:
+        parts.append(f"{listing(leader.tied)} {'is' if len(leader.tied) == 1 else 'are'} {NOT_DIFFERENT} from it")
     if leader.behind:
         nearest = leader.behind[0]
         pair = pairs[score, leader.method, nearest]
