@@ -69,7 +69,7 @@ def test_an_absent_voter_is_missing_and_a_stranger_is_left_out(fitted):
     with pytest.warns(UserWarning, match="'new' did not vote in the fit"):
         found = fit.predict(Votes.from_matrix(table.drop(columns="b").assign(new="yes")))
     np.testing.assert_allclose(found, fit.predict(Votes.from_matrix(gone)), atol=1e-12)
-    with pytest.raises(VotesError, match="none of the voters 0, 1, 2, 3, 4 and 1 more"):
+    with pytest.raises(VotesError, match="none of the voters 0, 1, 2, 3, 4, 5 is"):
         fit.predict(Votes.from_matrix(np.full((3, 6), "no", dtype=object), classes=["no", "yes"]))
 
 

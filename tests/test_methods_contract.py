@@ -333,7 +333,7 @@ def test_an_optimum_with_exchanged_classes_is_turned_round(method_name, monkeypa
     monkeypatch.setattr(glad, "ABILITY_MEAN", -1.0)
     method = DawidSkeneEM(random_starts=0) if method_name == "EM" else METHODS[method_name]
     turned = method.fit(votes, key=KEY)
-    assert turned.diagnostics.flipped
+    assert turned.diagnostics.flipped == (method_name != "EBCC")  # EBCC's subtypes find their classes by themselves
     assert not usual.diagnostics.flipped
     assert np.mean(turned.codes == labels) > 0.9
     np.testing.assert_allclose(turned.params["confusion"], usual.params["confusion"], atol=0.1)

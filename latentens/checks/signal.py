@@ -46,7 +46,7 @@ class SignalCheck:
         if self.found:
             return f"The voters agree more than by chance: {shares} ({probability_text(self.p_value)})."
         return (
-            f"The voters do not agree more than by chance as far as these votes show: {shares} "
+            f"These votes do not show that the voters agree more than by chance: {shares} "
             f"({probability_text(self.p_value)}). Do not trust labels estimated from them, however certain they look."
         )
 
