@@ -351,7 +351,6 @@ TABLES: dict[str, tuple[str, Callable[[pd.DataFrame], str]]] = {
     "jury gold": ("jury_gold", plain),
     "jury worth": ("jury_worth", plain),
     "soft labels": ("soft_labels", plain),
-    "soft labels checks": ("soft_labels_checks", plain),
     "readers": ("readers", plain),
     "paper table 1": ("table_1", against_paper),
     "paper table 2": ("table_2", against_paper),
