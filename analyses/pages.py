@@ -302,7 +302,7 @@ def chosen_on_real(table: pd.DataFrame) -> str:
 
 def published_figures(table: pd.DataFrame) -> str:
     """How many published figures of each quantity are met, and the first of them."""
-    rows = []
+    table, rows = table.assign(quantity=table["quantity"].str.replace(r" \[[\d, ]+\]$", "", regex=True)), []
     for (fit, quantity), part in table.groupby(["fit", "quantity"], sort=False):
         first, digits = part.iloc[0], 4 if len(part) == 1 else 3
         pair = [figure(first["here"], digits), figure(first["published"], digits)]
@@ -425,7 +425,10 @@ TABLES: dict[str, tuple[str, Callable[[pd.DataFrame], str]]] = {
     "estimate kinds": ("estimate_coverage", partial(coverages, part="real", kinds=True)),
     "estimate simulated": ("estimate_coverage", partial(coverages, part="simulated")),
     "estimate errors": ("estimate_errors", thousandths),
-    "estimate sets": ("estimate_sets", thousandths),
+    "estimate sets": (
+        "estimate_sets",
+        partial(only, columns=["set", "coverage", "lowest", "ratio", "worst_ratio"], labels=50),
+    ),
     "estimate active": ("estimate_active", thousandths),
     "estimate ask": ("estimate_ask", asked),
     "install": ("install", plain),
@@ -433,7 +436,6 @@ TABLES: dict[str, tuple[str, Callable[[pd.DataFrame], str]]] = {
     "approximations same kl": ("approximations_same_kl", partial(plain, below_one=5)),
     "reference posteriors": ("reference_posteriors", precise),
     "graded": ("graded", precise),
-    "approximations 200": ("approximations", partial(approximations, items=200)),
     "approximations 10000": ("approximations", partial(approximations, items=10_000)),
 }
 """Each table's file and what is made of it."""
