@@ -11,6 +11,7 @@ stands a picture. Without a file all three say that nothing was measured. Analys
 """
 
 import argparse
+import json
 import re
 import sys
 from collections.abc import Callable
@@ -437,14 +438,27 @@ TABLES: dict[str, tuple[str, Callable[[pd.DataFrame], str]]] = {
     "reference posteriors": ("reference_posteriors", precise),
     "graded": ("graded", precise),
     "approximations 10000": ("approximations", partial(approximations, items=10_000)),
+    "runs": (
+        "provenance",
+        partial(only, columns=["analysis", "seconds", "processor seconds", "cores", "load"], digits=1),
+    ),
 }
 """Each table's file and what is made of it."""
 
 
 def result(name: str) -> pd.DataFrame | None:
     """A file of results, if it is there."""
+    if name == "provenance":
+        return runs()
     path = FOLDER / "results" / f"{name}.csv"
     return pd.read_csv(path) if path.is_file() else None
+
+
+def runs() -> pd.DataFrame:
+    """The last run of each analysis: how long it took, and the versions that it used."""
+    entries = json.loads((FOLDER / "results" / "provenance.json").read_text(encoding="utf-8"))
+    rows = [{"analysis": name, **entry, **entry["versions"]} for name, entry in entries.items()]
+    return pd.DataFrame(rows).rename(columns={"processor": "processor seconds"})
 
 
 def value_of(table: pd.DataFrame, column: str, form: str, where: str | None) -> str:
@@ -499,8 +513,8 @@ def shown() -> dict[str, list[Path]]:
     found: dict[str, list[Path]] = {}
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
-        files = [f"{TABLES[place[2]][0]}.csv" for place in PLACE.finditer(text)]
-        files += [f"{place[2]}.csv" for place in VALUE.finditer(text)] + FIGURE.findall(text)
+        names = [TABLES[place[2]][0] for place in PLACE.finditer(text)] + [place[2] for place in VALUE.finditer(text)]
+        files = [f"{name}.csv" for name in names if name != "provenance"] + FIGURE.findall(text)
         for file in dict.fromkeys(files):
             found.setdefault(file, []).append(page)
     return found
