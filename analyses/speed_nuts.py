@@ -30,6 +30,7 @@ from latentens import GenerativeModel, Votes, simulate
 from latentens.inference.density import density_by_name
 from latentens.inference.nuts_chains import Sampler
 from latentens.models import DawidSkene, TopDown, Tree
+from latentens.programs.components import sample_confusion, sample_prevalence
 from latentens.programs.likelihood import observe
 from latentens.programs.parameters import to_point, unconstrain
 
@@ -37,28 +38,23 @@ from latentens.programs.parameters import to_point, unconstrain
 @config_enumerate
 def tree_by_unit(model: Tree, votes: jax.Array) -> None:
     """The tree with one site a hidden unit."""
-    prevalence = numpyro.sample("prevalence", dist.Beta(2.0, 2.0))
-    with numpyro.plate("group", model.num_groups):
-        hidden_sensitivity = numpyro.sample("hidden_sensitivity", dist.Beta(4.0, 2.0))
-        hidden_specificity = numpyro.sample("hidden_specificity", dist.Beta(4.0, 2.0))
-    with numpyro.plate("voter", len(model.groups)):
-        voter_sensitivity = numpyro.sample("voter_sensitivity", dist.Beta(4.0, 2.0))
-        voter_specificity = numpyro.sample("voter_specificity", dist.Beta(4.0, 2.0))
+    classes, voters = model.num_classes, len(model.groups)
+    shares = sample_prevalence(classes, model.prevalence_prior)
+    opinion = sample_confusion(model.num_groups, classes, model.hidden_prior, plate="group", prefix="hidden_")
+    confusion = sample_confusion(voters, classes, model.voter_prior, prefix="voter_")
     with numpyro.plate("item", len(votes)):
-        label = numpyro.sample("label", dist.Bernoulli(prevalence))
+        label = numpyro.sample("label", dist.Categorical(probs=shares))
         for group in range(model.num_groups):
-            is_one = jnp.where(label == 1, hidden_sensitivity[group], 1 - hidden_specificity[group])
-            hidden = numpyro.sample(f"hidden_{group}", dist.Bernoulli(is_one))
+            hidden = numpyro.sample(f"hidden_{group}", dist.Categorical(probs=opinion[label, group]))
             members = np.flatnonzero(np.array(model.groups) == group)
-            sensitivity, specificity = voter_sensitivity[members], voter_specificity[members]
-            says_one = jnp.where(hidden[..., None] == 1, sensitivity, 1 - specificity)
-            numpyro.sample(f"vote_{group}", dist.Bernoulli(says_one).to_event(1), obs=votes[:, members])
+            seen = confusion[hidden[..., None], members]
+            numpyro.sample(f"vote_{group}", dist.Categorical(probs=seen).to_event(1), obs=votes[:, members])
 
 
 @config_enumerate
 def top_down_by_unit(model: TopDown, votes: jax.Array) -> None:
     """The top-down chain with one site a hidden unit."""
-    prevalence = numpyro.sample("prevalence", dist.Beta(2.0, 2.0))
+    shares = sample_prevalence(2, model.prevalence_prior)
     with numpyro.plate("unit", model.num_hidden):
         hidden_bias = numpyro.sample("hidden_bias", dist.Normal(0.0, 2.0))
         label_weights = numpyro.sample("label_weights", dist.Normal(0.0, 2.0))
@@ -66,7 +62,7 @@ def top_down_by_unit(model: TopDown, votes: jax.Array) -> None:
         visible_bias = numpyro.sample("visible_bias", dist.Normal(0.0, 2.0))
         weights = numpyro.sample("weights", dist.Normal(0.0, 2.0).expand((model.num_hidden,)).to_event(1))
     with numpyro.plate("item", len(votes)):
-        label = numpyro.sample("label", dist.Bernoulli(prevalence))
+        label = numpyro.sample("label", dist.Categorical(probs=shares))
         logits = visible_bias
         for unit in range(model.num_hidden):
             is_one = hidden_bias[unit] + label * label_weights[unit]
