@@ -1,6 +1,6 @@
 """Every method and its peers on votes that nobody here made: panels, ensembles and crowds.
 
-    python analyses/real_votes.py --data ROOT [--out DIR] [--keys 3] [--simulated 1] [--most-votes 6500]
+    python analyses/real_votes.py --data ROOT [--out DIR] [--keys 3] [--simulated 2] [--most-votes 6500]
         [--methods NAME …] [--folders …] [--sets NAME …] [--kinds …]
 
 ROOT has folders `ensembles`, `panels` and `crowds` of sets: votes (`votes.csv`, wide, or `label.csv`, long) and
@@ -104,7 +104,7 @@ def main(
     out: Path,
     seed: int,
     keys: int = 3,
-    simulated: int = 1,
+    simulated: int = 2,
     most_votes: int = 6_500,
     methods: tuple[str, ...] = tuple(name for name in METHODS if name not in LEFT_OUT),
     folders: tuple[str, ...] = FOLDERS,

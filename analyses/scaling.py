@@ -30,7 +30,7 @@ from rich.console import Console
 from rich.progress import track
 
 from latentens.errors import LimitError
-from latentens.inference.independent import count_rows, expectation, maximisation
+from latentens.inference.independent import VotePrior, count_rows, expectation, maximisation
 from latentens.methods import DawidSkeneEM, MajorityVote, MaximumLikelihood, RBMStack, SpectralMetaLearner
 from latentens.methods.dawid_skene_em import random_estimates
 from latentens.models import DawidSkene
@@ -223,11 +223,12 @@ def physical_limits(num_items: int, seed: int) -> dict[str, float]:
     votes = Votes.from_matrix(generator.integers(-1, 2, (num_items, 15), dtype=np.int8), num_classes=2)
     copy = np.empty_like(votes.matrix)
     stream = best_of(lambda: np.copyto(copy, votes.matrix), 5)
+    prior = VotePrior.of_counts(np.full((2, 2), 0.01))
     results = {"stream_seconds": stream, "stream_gib_per_second": 2 * copy.nbytes / stream / 2**30}
     for name, some in (("distinct", votes), ("binary", dense_votes(num_items, 15, seed))):
         data = count_rows(*some.patterns[:2])
-        estimates = random_estimates(generator, 1, 15, 2)
-        seconds = best_of(lambda: maximisation(expectation(data, estimates), np.full((2, 2), 0.01)), 10)  # noqa: B023
+        estimates = random_estimates(generator, 1, 15, 2, 2)
+        seconds = best_of(lambda: maximisation(expectation(data, estimates), prior), 10)  # noqa: B023
         results |= {f"{name}_rows": len(some.patterns.counts), f"{name}_iteration_seconds": seconds}
         results[f"{name}_iteration_over_stream"] = seconds / stream
     return results | product_limits(seed)
