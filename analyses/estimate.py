@@ -1,6 +1,6 @@
 """Coverage and width of the intervals of `estimate`, what chosen labels are worth, and whom to ask.
 
-    python analyses/estimate.py --data ROOT [--out DIR] [--resamples 200] [--fewer 50] [--sets 2] [--parts real ask]
+    python analyses/estimate.py --data ROOT [--out DIR] [--resamples 1000] [--fewer 200] [--sets 2] [--parts real ask]
 
 ROOT holds `panels` and `ensembles`. Of each set every label is known; gold labels are drawn again and again from all
 items with a label (20, 50, 100 and 200; at most a third of them), and the intervals are asked whether they hold the
@@ -37,8 +37,8 @@ def main(
     data: Path | None,
     out: Path,
     seed: int,
-    resamples: int = 200,
-    fewer: int = 50,
+    resamples: int = 1000,
+    fewer: int = 200,
     sets: int = 2,
     items: int = 1_000,
     parts: tuple[str, ...] = ("real", "simulated", "active", "ask"),

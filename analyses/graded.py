@@ -1,6 +1,6 @@
 """Judges who score from 0 to 9: the graded model beside thresholds at the middle and categories without an order.
 
-    python analyses/graded.py [--out DIR] [--sets 10] [--items 300] [--keys 0 1 2] [--designs NAME …]
+    python analyses/graded.py [--out DIR] [--sets 20] [--items 300] [--keys 0 1 2] [--designs NAME …]
 
 The label is No or Yes. In four of the five designs the scores do not come from the graded model. `graded.csv` has the
 accuracy and the log score of each method on each set, summarised by design. Every fit is a line of DIR/graded.jsonl, so
@@ -105,7 +105,7 @@ def main(
     data: Path | None,
     out: Path,
     seed: int,
-    sets: int = 10,
+    sets: int = 20,
     items: int = 300,
     keys: tuple[int, ...] = (0, 1, 2),
     designs: tuple[str, ...] = tuple(DESIGNS),

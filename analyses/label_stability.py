@@ -1,6 +1,6 @@
 """Are the labels identified? Warnings of `TopDownMLE` beside how far its labels are below exact Bayes.
 
-    python analyses/label_stability.py [--data DATA] [--out DIR] [--seed 0] [--sets 3] [--items 10000]
+    python analyses/label_stability.py [--data DATA] [--out DIR] [--seed 0] [--sets 6] [--items 10000]
         [--families TG Tree condInd]
 
 Sets are drawn anew with the true parameters of the authors' sets. A fit is bad if its accuracy is more than 2 points
@@ -45,7 +45,7 @@ def main(
     data: Path | None,
     out: Path,
     seed: int,
-    sets: int = 3,
+    sets: int = 6,
     items: int = 10_000,
     families: tuple[str, ...] = ("TG", "Tree", "condInd"),
 ) -> pd.DataFrame:

@@ -47,13 +47,13 @@ def changes(before: pd.DataFrame, after: pd.DataFrame, least: float) -> list[str
         if TIMES.search(name) or name == "deviation":
             continue
         one, other = before[name].to_numpy(float), after[name].to_numpy(float)
-        step, unit = np.abs(other - one), ""
-        if not np.nanmax(step, initial=0.0) > least / 100 * max(np.nanmax(np.abs(one), initial=0.0), 1e-12):
+        step, unit = np.nan_to_num(np.abs(other - one)), ""
+        if not step.max(initial=0.0) > least / 100 * max(np.nanmax(np.abs(one), initial=0.0), 1e-12):
             continue
         if name == "balanced_accuracy" and "deviation" in after:
             sets = after.get("sets", 2)
             step, unit = step / np.maximum(after["deviation"] / np.sqrt(sets), 0.01).to_numpy(), " errors"
-        at = int(np.nanargmax(step))
+        at = int(step.argmax())
         said.append(f"{name}: {one[at]:.4g} -> {other[at]:.4g} ({step[at]:.2g}{unit}) at {after.index[at]}")
     return said
 

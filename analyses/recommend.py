@@ -1,6 +1,6 @@
 """Does a recommendation from twins hold? Expected against real accuracy, and the loss of the recommended method.
 
-    python analyses/recommend.py [--data DIR] [--out DIR] [--sets 1] [--items 1000] [--twins 1] [--repetitions 10]
+    python analyses/recommend.py [--data DIR] [--out DIR] [--sets 2] [--items 1000] [--twins 1] [--repetitions 20]
         [--parts families real coins coverage] [--quick 0]
 
 Sets of the four families and real ones are treated as if their labels were unknown. `recommend_sets.csv` has a row for
@@ -38,10 +38,10 @@ def main(
     data: Path | None,
     out: Path,
     seed: int,
-    sets: int = 1,
+    sets: int = 2,
     items: int = 1000,
     twins: int = 1,
-    repetitions: int = 10,
+    repetitions: int = 20,
     parts: tuple[str, ...] = PARTS,
     quick: int = 0,
 ) -> pd.DataFrame:

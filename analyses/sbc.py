@@ -1,7 +1,7 @@
 """Simulation-based calibration of posterior draws: where true parameters and labels rank among them.
 
-    python analyses/sbc.py [--out DIR] [--simulations 30] [--items 200] [--draws 99] [--models NAME …]
-        [--methods Nuts Laplace Variational] [--alarms 10]
+    python analyses/sbc.py [--out DIR] [--simulations 100] [--items 200] [--draws 99] [--models NAME …]
+        [--methods Nuts Laplace Variational] [--alarms 20]
 
 Parameters come from the priors, votes from the parameters. If the draws are right the ranks are uniform, and the
 distribution function of each parameter's ranks stays in the band around the diagonal. `sbc.csv` has the p-value of
@@ -105,13 +105,13 @@ def main(
     data: Path | None,
     out: Path,
     seed: int,
-    simulations: int = 30,
+    simulations: int = 100,
     items: int = 200,
     draws: int = 99,
     warmup: int = 300,
     models: tuple[str, ...] = tuple(MODELS)[:-2],
     methods: tuple[str, ...] = ("Nuts", "Laplace", "Variational"),
-    alarms: int = 10,
+    alarms: int = 20,
 ) -> pd.DataFrame:
     del data  # everything is simulated
     settings = {"num_simulations": simulations, "num_items": items, "num_draws": draws, "labels": True}
