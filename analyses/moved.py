@@ -52,7 +52,8 @@ def changes(before: pd.DataFrame, after: pd.DataFrame, least: float) -> list[str
             continue
         if name == "balanced_accuracy" and "deviation" in after:
             sets = after.get("sets", 2)
-            step, unit = step / np.maximum(after["deviation"] / np.sqrt(sets), 0.01).to_numpy(), " errors"
+            error = np.maximum(after["deviation"].fillna(np.inf) / np.sqrt(sets), 0.01)
+            step, unit = step / error.to_numpy(), " errors"
         at = int(step.argmax())
         said.append(f"{name}: {one[at]:.4g} -> {other[at]:.4g} ({step[at]:.2g}{unit}) at {after.index[at]}")
     return said

@@ -1,6 +1,6 @@
 """Votes that are not labels ("tie", "Unsure"), as votes and as missing.
 
-    python analyses/vote_kinds.py [--data ROOT] [--out DIR] [--sets 10] [--slow-sets 2] [--keys 2]
+    python analyses/vote_kinds.py [--data ROOT] [--out DIR] [--sets 20] [--slow-sets 5] [--keys 2]
         [--designs …] [--methods …]
 
 ROOT has a folder `panels` with `rewardbench2` (about a fifth of the votes are "tie") and `dices350` ("Unsure"); without
@@ -116,8 +116,8 @@ def main(
     data: Path | None,
     out: Path,
     seed: int,
-    sets: int = 10,
-    slow_sets: int = 2,
+    sets: int = 20,
+    slow_sets: int = 5,
     keys: int = 2,
     designs: tuple[str, ...] = tuple(DESIGNS),
     methods: tuple[str, ...] = tuple(METHODS),
