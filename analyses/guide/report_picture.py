@@ -19,7 +19,7 @@ COLOURS = 256
 SHORTENED = """
 const style = document.createElement("style");
 style.textContent = `#data-1-signal, #data-1-items, details, .reasons ul, .troubles, .contents, #data-1-voters > p,
-  #data-1-dependence > p:nth-of-type(n+2), section > .figures > div > figure:nth-of-type(n+2) { display: none; }`;
+  #data-1-dependence > p:nth-of-type(n+2), #data-1-methods .figures figure:nth-of-type(n+2) { display: none; }`;
 document.head.append(style);
 return Math.ceil(document.querySelector("#data-1-dependence .figures").getBoundingClientRect().bottom + window.scrollY);
 """
